@@ -1,0 +1,3 @@
+"""Honest posteriors for repeated sampling in the lm-evaluation-harness."""
+
+__version__ = "0.1.0"

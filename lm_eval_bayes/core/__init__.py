@@ -1,0 +1,1 @@
+"""numpy and scipy only: outcomes in, posteriors and estimates out."""

@@ -1,0 +1,55 @@
+"""Every error that this package raises on purpose.
+
+All of them derive from :class:`LmEvalBayesError`, so a command line can turn
+any of them into one sentence and a caller can catch them together. Where the
+standard library has a fitting base class, the error derives from that too.
+"""
+
+from __future__ import annotations
+
+
+class LmEvalBayesError(Exception):
+    """Base class of every deliberate error of this package."""
+
+
+class InvalidInputError(LmEvalBayesError, ValueError):
+    """An argument breaks a rule.
+
+    The message names the argument, the rule and the value that came.
+    """
+
+    @classmethod
+    def of(cls, argument: str, rule: str, got: object) -> InvalidInputError:
+        """Build the standard sentence.
+
+        Parameters
+        ----------
+        argument : str
+            The name of the argument, as the caller wrote it.
+        rule : str
+            What the argument must satisfy, as the words after "must".
+        got : object
+            The offending value; long values are shortened.
+
+        Examples
+        --------
+        >>> str(InvalidInputError.of("k", "satisfy 1 <= k <= N (N=5)", 9))
+        '`k` must satisfy 1 <= k <= N (N=5); got 9'
+        """
+        shown = got if isinstance(got, str) and " " in got else repr(got)
+        shown = " ".join(str(shown).split())
+        if len(shown) > 120:
+            shown = shown[:117] + "..."
+        return cls(f"`{argument}` must {rule}; got {shown}")
+
+
+class TaskConfigError(LmEvalBayesError, ValueError):
+    """A task's YAML, metadata or generation settings cannot give honest repeated trials."""
+
+
+class DatasetUnavailableError(LmEvalBayesError, RuntimeError):
+    """A task's questions cannot be loaded, or they lack what the task needs."""
+
+
+class ModelConfigError(LmEvalBayesError, ValueError):
+    """The arguments of a model of this package make no sense."""

@@ -1,0 +1,1 @@
+"""The only room that imports lm_eval: tasks, metrics, models and their registration."""

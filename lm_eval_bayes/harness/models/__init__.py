@@ -1,0 +1,1 @@
+"""Model backends that this package adds to the harness."""
