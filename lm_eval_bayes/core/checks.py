@@ -1,0 +1,174 @@
+"""Small input checks shared by the kernels, and the array types they speak of."""
+
+from __future__ import annotations
+
+import math
+import operator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+#: A probability threshold: a float is read as the ratio or the decimal it was typed as.
+Tau: TypeAlias = float | Fraction | Decimal
+
+#: Pseudo-counts that a named prior adds to every category.
+NAMED_PRIORS = {"uniform": 1.0, "jeffreys": 0.5}
+
+
+def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Copy `values` into an array that nobody can write to."""
+    array = np.array(values, dtype=dtype, order="C", copy=True)
+    array.setflags(write=False)
+    return array
+
+
+def check_integer(name: str, value: object, minimum: int) -> int:
+    """Return `value` as an int of at least `minimum`; bools and floats are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is not an integer or is below `minimum`.
+    """
+    rule = f"be an integer of at least {minimum}"
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError.of(name, rule, value)
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidInputError.of(name, rule, value) from None
+    if number < minimum:
+        raise InvalidInputError.of(name, rule, value)
+    return number
+
+
+def check_k(k: object, n_trials: IntArray | None = None) -> int:
+    """Return `k` as an int; with `n_trials`, k <= N must hold for every question.
+
+    Raises
+    ------
+    InvalidInputError
+        If k is not an integer, k < 1, or k exceeds the smallest number of trials.
+    """
+    if n_trials is None:
+        return check_integer("k", k, 1)
+    smallest = int(n_trials.min())
+    rule = f"satisfy 1 <= k <= N (N={smallest})"
+    if n_trials.max() != smallest:
+        rule = f"satisfy 1 <= k <= N for every question (the smallest N is {smallest})"
+    try:
+        number = check_integer("k", k, 1)
+    except InvalidInputError:
+        raise InvalidInputError.of("k", rule, k) from None
+    if number > smallest:
+        raise InvalidInputError.of("k", rule, k)
+    return number
+
+
+def check_level(level: object) -> float:
+    """Return the credible level as a float strictly between 0 and 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If `level` is not a number in (0, 1).
+    """
+    number = as_real(level)
+    if number is None or not 0.0 < number < 1.0:
+        raise InvalidInputError.of("level", "be a number strictly between 0 and 1", level)
+    return number
+
+
+def check_seed(seed: object) -> int:
+    """Return the seed as a non-negative int.
+
+    Raises
+    ------
+    InvalidInputError
+        If `seed` is not a non-negative integer.
+    """
+    return check_integer("seed", seed, 0)
+
+
+def check_prior(prior: object) -> float:
+    """Return the pseudo-count of a prior: 1 ("uniform"), 1/2 ("jeffreys"), or the number itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If `prior` is neither a known name nor a finite number above 0.
+    """
+    rule = 'be "uniform", "jeffreys" or a finite number above 0'
+    if isinstance(prior, str):
+        if prior not in NAMED_PRIORS:
+            raise InvalidInputError.of("prior", rule, prior)
+        return NAMED_PRIORS[prior]
+    number = as_real(prior)
+    if number is None or not math.isfinite(number) or number <= 0.0:
+        raise InvalidInputError.of("prior", rule, prior)
+    return number
+
+
+def successes_needed(tau: Tau, k: int) -> int:
+    """Return max(1, ⌈τk⌉), the successes that G-Pass@k_τ asks for [Liu 2025].
+
+    In floats .28 · 25 is 7.000000000000001, whose ceiling is 8. So τ is compared
+    with the fractions j/k instead: a Fraction or Decimal exactly, a float with the
+    float j/k. Division is correctly rounded, so the literal ``0.28`` equals 7/25 and
+    the ratio ``5 / 7`` equals 10/14, whichever way τ was written.
+
+    Parameters
+    ----------
+    tau : float, Fraction or Decimal
+        In [0, 1]; 0 asks for one success, like Pass@k.
+    k : int
+        At least 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If `tau` is not a number in [0, 1].
+
+    Examples
+    --------
+    >>> successes_needed(0.28, 25), successes_needed(0.55, 100), successes_needed(0.0, 4)
+    (7, 55, 1)
+    >>> successes_needed(5 / 7, 7), successes_needed(Fraction(5, 7), 14)
+    (5, 10)
+    """
+    if isinstance(tau, (Fraction, Decimal)):
+        if isinstance(tau, Decimal) and not tau.is_finite():
+            raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
+        if not 0 <= tau <= 1:
+            raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
+        return max(1, math.ceil(Fraction(tau) * k))
+    number = as_real(tau)
+    if number is None or not 0.0 <= number <= 1.0:
+        raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
+    if isinstance(tau, np.floating):
+        # np.float32(0.28) was typed as 0.28; its double is 0.2800000011920929.
+        number = float(str(tau))
+    needed = max(0, math.floor(number * k) - 1)
+    while needed / k < number:
+        needed += 1
+    return max(1, needed)
+
+
+def as_real(value: object) -> float | None:
+    """Return a real number as a float, anything else (bools too) as None."""
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    if isinstance(value, (int, float, np.integer, np.floating, Fraction, Decimal)):
+        try:
+            return float(value)
+        except (OverflowError, ValueError):
+            return None
+    return None

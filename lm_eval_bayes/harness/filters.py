@@ -1,0 +1,24 @@
+"""The filter `keep_all`, which hands every response on; registered on import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lm_eval.api.filter import Filter
+from lm_eval.api.registry import filter_registry
+
+
+class KeepAllFilter(Filter):
+    """Keep all N responses of every question, unchanged.
+
+    The harness's default filter is `take_first`, which throws N - 1 of them away.
+    """
+
+    def apply(self, resps: Iterable[Any], docs: Iterable[dict[str, Any]]) -> list[list[Any]]:
+        """Return each question's responses as a list."""
+        return [list(r) for r in resps]
+
+
+if "keep_all" not in filter_registry:
+    filter_registry.register("keep_all")(KeepAllFilter)

@@ -1,0 +1,264 @@
+"""Where the mimic's success probabilities come from: one number, a Beta law or a file."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from scipy.special import betaincinv
+
+from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+
+_PROMPT_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def refusal(argument: str, rule: str, got: object) -> ModelConfigError:
+    """Build the standard sentence for a model argument that breaks a rule."""
+    return ModelConfigError(str(InvalidInputError.of(argument, rule, got)))
+
+
+def uniforms(*key: object) -> tuple[float, float, float, float]:
+    """Draw four numbers in [0, 1) that depend on the key alone.
+
+    A digest, not a generator's stream: the same key gives the same numbers in every
+    process, on every rank, in any order and under any version of any library.
+
+    Examples
+    --------
+    >>> uniforms("trial", 1234, "demo", "What is 7 + 5?", 0) == uniforms(
+    ...     "trial", 1234, "demo", "What is 7 + 5?", 0)
+    True
+    """
+    digest = hashlib.sha256(json.dumps(key).encode()).digest()
+    words = (int.from_bytes(digest[i : i + 8], "big") >> 11 for i in (0, 8, 16, 24))
+    a, b, c, d = (word / 2**53 for word in words)
+    return a, b, c, d
+
+
+@dataclass(frozen=True)
+class Question:
+    """What tells one question from another: its task, position and prompt."""
+
+    task: str
+    doc_id: int | None
+    prompt: str
+
+    @property
+    def prompt_hash(self) -> str:
+        """The harness's ``prompt_hash``: SHA-256 of the prompt, in hexadecimal digits."""
+        return hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class SuccessLaw(Protocol):
+    """Gives every question its success probability."""
+
+    def probability(self, question: Question) -> float:
+        """Return the question's success probability, in [0, 1]."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the law in plain JSON types."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedLaw:
+    """The same probability for every question."""
+
+    p: float
+
+    def probability(self, question: Question) -> float:
+        """Return p."""
+        return self.p
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the law."""
+        return {"kind": "p", "p": self.p}
+
+
+@dataclass(frozen=True)
+class BetaLaw:
+    """A probability per question, drawn from Beta(a, b) by the quantile of a digest."""
+
+    a: float
+    b: float
+    seed: int
+
+    @classmethod
+    def parse(cls, value: object, seed: int) -> BetaLaw:
+        """Read ``a:b``, for example ``0.2:2``."""
+        rule = 'be "a:b", two numbers above 0, for example beta=0.2:2 (quoted in a YAML file)'
+        parts: list[Any] = []
+        if isinstance(value, str):
+            parts = value.split(":")
+        elif isinstance(value, (list, tuple)):
+            parts = list(value)
+        if len(parts) != 2:
+            raise refusal("beta", rule, value)
+        a, b = (as_number(part) for part in parts)
+        if a is None or b is None or not (0 < a < math.inf and 0 < b < math.inf):
+            raise refusal("beta", rule, value)
+        return cls(a, b, seed)
+
+    def probability(self, question: Question) -> float:
+        """Return the question's draw; it depends on seed, task and prompt only."""
+        u = uniforms("question", self.seed, question.task, question.prompt)[0]
+        return float(betaincinv(self.a, self.b, u))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the law."""
+        return {"kind": "beta", "a": self.a, "b": self.b}
+
+
+@dataclass(frozen=True)
+class FileLaw:
+    """Probabilities read from a file; see `read_file` for its three forms."""
+
+    path: str
+    table: dict[tuple[str | None, int | str], float] = field(repr=False)
+
+    def probability(self, question: Question) -> float:
+        """Look the question up, by prompt hash before position and by task before any task."""
+        keys = [
+            (task, id_)
+            for task in (question.task, None)
+            for id_ in (question.prompt_hash, question.doc_id)
+        ]
+        for key in keys:
+            if key in self.table:
+                return self.table[key]
+        raise ModelConfigError(
+            f"`file` {self.path} has no p for question {question.doc_id} of task "
+            f"{question.task} (prompt hash {question.prompt_hash})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the law."""
+        return {"kind": "file", "file": self.path, "rows": len(self.table)}
+
+
+def read_file(value: object) -> FileLaw:
+    """Read success probabilities from a file.
+
+    Three forms, told apart by the file's suffix:
+
+    - ``.jsonl``: one object a line, ``{"id": 0, "p": 0.25}``;
+    - ``.csv``: a header with ``id`` and ``p``, then one row a question;
+    - ``.txt``: one p a line, in the order of the questions.
+
+    An ``id`` is the question's position in the task's split, counted from 0 (``doc_id``
+    in the harness's samples_*.jsonl), or the 64 hexadecimal digits of its ``prompt_hash``
+    (a field of the same file). The position counts the *selected* questions where
+    ``--samples`` selects some; the hash always means the same question. A third field,
+    ``task``, holds a row to one task; without it a row speaks for every task of the run.
+
+    Raises
+    ------
+    ModelConfigError
+        If the file is missing or a line is malformed; the message names the line.
+    """
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise refusal("file", "be the path of a .jsonl, .csv or .txt file", value)
+    path = Path(value).expanduser()
+    forms = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".txt": _list_rows}
+    if path.suffix not in forms:
+        raise refusal("file", "end in .jsonl, .csv or .txt", str(value))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ModelConfigError(f"`file` {value} cannot be read: {reason}") from error
+    table: dict[tuple[str | None, int | str], float] = {}
+    for line, row in forms[path.suffix](str(value), text):
+        where = f"`file` {value}, line {line}"
+        if set(row) - {"task"} != {"id", "p"}:
+            raise ModelConfigError(
+                f"{where}: a row must have the fields id and p, and may have task; "
+                f"got {', '.join(map(str, row)) or 'none'}"
+            )
+        key = (_task(where, row.get("task")), _id(where, row["id"]))
+        if key in table:
+            raise ModelConfigError(f"{where}: the id {row['id']} stands in an earlier line too")
+        table[key] = probability_of(row["p"], f"{where}: p")
+    if not table:
+        raise ModelConfigError(f"`file` {value} holds no probability")
+    return FileLaw(str(value), table)
+
+
+_Rows = Iterator[tuple[int, dict[str, Any]]]
+
+
+def _jsonl_rows(name: str, text: str) -> _Rows:
+    for line, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw)
+        except json.JSONDecodeError as error:
+            raise ModelConfigError(f"`file` {name}, line {line}: not JSON: {error.msg}") from error
+        if not isinstance(row, dict):
+            raise ModelConfigError(f"`file` {name}, line {line}: a row must be a JSON object")
+        yield line, row
+
+
+def _csv_rows(name: str, text: str) -> _Rows:
+    reader = csv.DictReader(io.StringIO(text), restkey="more", strict=True, skipinitialspace=True)
+    try:
+        for row in reader:
+            yield reader.line_num, {k: v for k, v in row.items() if v is not None}
+    except csv.Error as error:
+        raise ModelConfigError(f"`file` {name}, line {reader.reader.line_num}: {error}") from error
+
+
+def _list_rows(name: str, text: str) -> _Rows:
+    # Blank lines at the end are harmless; elsewhere they would shift the positions.
+    for line, raw in enumerate(text.rstrip().split("\n") if text.strip() else [], start=1):
+        yield line, {"id": line - 1, "p": raw.strip()}
+
+
+def _id(where: str, value: object) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    if _PROMPT_HASH.fullmatch(text):
+        return text
+    rule = "must be a question's position (0, 1, ...) or the 64 hex digits of its prompt_hash"
+    raise ModelConfigError(f"{where}: id {rule}; got {value!r}")
+
+
+def _task(where: str, value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ModelConfigError(f"{where}: task must be a task's name; got {value!r}")
+    return value
+
+
+def as_number(value: object) -> float | None:
+    """Return a number, or None where the value is none (a bool is none)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def probability_of(value: object, name: str) -> float:
+    """Return a probability in [0, 1]; `name` is what the error calls it."""
+    number = as_number(value)
+    if number is None or not 0.0 <= number <= 1.0:
+        if name.isidentifier():
+            raise refusal(name, "be a number in [0, 1]", value)
+        raise ModelConfigError(f"{name} must be a number in [0, 1]; got {value!r}")
+    return number

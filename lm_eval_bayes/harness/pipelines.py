@@ -1,0 +1,106 @@
+"""Filter pipelines that keep all N responses of a question."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.errors import TaskConfigError
+
+log = logging.getLogger(__name__)
+
+_TAKES_SOME = ("take_first", "take_first_k")
+_TAKES_ONE_VOTE = "majority_vote"
+
+
+class Responses(list[Any]):
+    """A question's filtered responses, with the raw ones they came from."""
+
+    def __init__(self, filtered: Iterable[Any], raw: Sequence[Any], doc_id: int | None) -> None:
+        super().__init__([filtered] if isinstance(filtered, str) else filtered)
+        self.raw = raw
+        self.doc_id = doc_id
+
+
+def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
+    """Rewrite a YAML's `filter_list` so that no step throws responses away.
+
+    `take_first` and `take_first_k` steps are dropped; a pipeline that becomes empty keeps
+    all. A pipeline with a `majority_vote` has one response where N are needed: it is left
+    out with a notice, since the rows hold maj@k.
+
+    Raises
+    ------
+    TaskConfigError
+        If every pipeline votes.
+    """
+    kept: list[dict[str, Any]] = []
+    for pipeline in filter_list or [{"name": "none", "filter": []}]:
+        steps = [s for s in pipeline.get("filter") or [] if s.get("function") not in _TAKES_SOME]
+        if any(step.get("function") == _TAKES_ONE_VOTE for step in steps):
+            log.warning(
+                "%s: filter pipeline `%s` votes over the responses and leaves one of N; "
+                "it is left out, the row maj@k says the same",
+                task,
+                pipeline["name"],
+            )
+            continue
+        kept.append({**pipeline, "filter": steps or [{"function": "keep_all"}]})
+    if not kept:
+        raise TaskConfigError(
+            f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "
+            "of N responses; add one that keeps them all"
+        )
+    return kept
+
+
+def check_keeps_all(pipeline: Any, n: int, doc: Any, text: str, task: str) -> None:
+    """Run a pipeline over N made-up responses and see that N come out.
+
+    Raises
+    ------
+    TaskConfigError
+        If another number comes out.
+    """
+    probe = Instance("generate_until", doc, ("", {}), 0, (task, 0, n), resps=[text] * n)
+    try:
+        pipeline.apply([probe])
+        out = probe.filtered_resps[pipeline.name]
+        count = 1 if isinstance(out, str) else len(list(out))
+    except Exception:  # a filter may dislike a made-up response
+        log.debug("filter pipeline %s failed on a made-up response", pipeline.name, exc_info=True)
+        return
+    if count != n:
+        raise TaskConfigError(
+            f"task {task}: filter pipeline `{pipeline.name}` must keep all N={n} responses of a "
+            f"question; it leaves {count} (end it with `- function: keep_all` and drop the steps "
+            "that choose or vote)"
+        )
+
+
+def apply(pipeline: Any, instances: Sequence[Any], task: str) -> None:
+    """Apply a pipeline to all questions; where it fails, to each question by itself.
+
+    A question whose responses a filter cannot digest gets None for each of them, which
+    its grader then counts as an error; the other questions lose nothing.
+    """
+    try:
+        pipeline.apply(instances)
+        return
+    except Exception as error:
+        log.warning(
+            "%s: filter pipeline `%s` failed (%s: %s); trying question by question",
+            task,
+            pipeline.name,
+            type(error).__name__,
+            error,
+        )
+    for instance in instances:
+        try:
+            pipeline.apply([instance])
+        except Exception as error:
+            log.warning("%s: filter failed on question %s: %s", task, instance.doc_id, error)
+            instance.filtered_resps[pipeline.name] = [None] * len(instance.resps)

@@ -1,0 +1,212 @@
+"""The rows of a results table, computed from the trials of one question or of many.
+
+Every value that a task hands to the harness is a :class:`RowValue`: the number for
+one question, carrying that question's trials along. The harness gathers these over
+ranks and gives them back to :func:`aggregate`, which computes the row for all questions.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import lm_eval_bayes as api
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.harness.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QuestionTrials:
+    """The graded trials of one question.
+
+    Attributes
+    ----------
+    outcomes : tuple of int
+        The category of each trial, 0..C.
+    answers : tuple
+        The answer found in each trial; None where there is none.
+    grading_errors : int
+        How many trials the grader failed on (they count as category 0).
+    settings : Settings
+        The run's settings.
+    """
+
+    outcomes: tuple[int, ...]
+    answers: tuple[str | None, ...]
+    grading_errors: int
+    settings: Settings
+
+
+class RowValue(float):
+    """One row's number for one question, with the trials it came from."""
+
+    row: str
+    trials: QuestionTrials
+
+    def __new__(cls, value: float, row: str, trials: QuestionTrials) -> RowValue:
+        """Build the number; `row` is the row's name."""
+        self = super().__new__(cls, value)
+        self.row = row
+        self.trials = trials
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between ranks."""
+        return RowValue, (float(self), self.row, self.trials)
+
+
+class _Bank:
+    """Trials of one or many questions in the form that the kernels take."""
+
+    def __init__(self, trials: Sequence[QuestionTrials]) -> None:
+        self.trials = trials
+        self.settings = trials[0].settings
+
+    @cached_property
+    def outcomes(self) -> Any:
+        width = len(self.settings.weights)
+        counts = [np.bincount(t.outcomes, minlength=width) for t in self.trials]
+        return api.Outcomes.from_counts(np.stack(counts), weights=self.settings.weights)
+
+    @cached_property
+    def posterior(self) -> Any:
+        return api.bayes_at_n(self.outcomes)
+
+    @cached_property
+    def interval(self) -> Any:
+        s = self.settings
+        return self.posterior.interval(level=s.level, method=s.interval, seed=s.seed)
+
+    @cached_property
+    def average(self) -> Any:
+        return api.avg_at_n(self.outcomes)
+
+    def majority(self) -> float:
+        # Every right answer says the same thing, however it is written: one candidate.
+        answers = [
+            [RIGHT if c else a for a, c in zip(t.answers, t.outcomes, strict=True)]
+            for t in self.trials
+        ]
+        correct = [[bool(c) for c in t.outcomes] for t in self.trials]
+        s = self.settings
+        return float(api.maj_at_k(answers, correct, s.maj_k, seed=s.seed).value)
+
+
+#: Stands for every correct answer in a vote; no text equals it.
+RIGHT = ("right",)
+
+_Row = Callable[[_Bank], float]
+
+
+def _estimate(kernel: Callable[..., Any], k: int, **kwargs: Any) -> _Row:
+    return lambda bank: float(kernel(bank.outcomes, k, **kwargs).value)
+
+
+def row_functions(settings: Settings) -> dict[str, _Row]:
+    """Return the rows of a run in their order: name -> number from a bank of trials."""
+    n = settings.n
+    rows: dict[str, _Row] = {
+        f"bayes@{n}": lambda bank: float(bank.posterior.mu),
+        f"bayes@{n}_stderr": lambda bank: float(bank.posterior.sigma),
+        f"bayes@{n}_low": lambda bank: float(bank.interval.low),
+        f"bayes@{n}_high": lambda bank: float(bank.interval.high),
+        f"avg@{n}": lambda bank: float(bank.average.value),
+        f"avg@{n}_stderr": lambda bank: float(bank.average.sigma),
+    }
+    if settings.binary:
+        # At k = 1 the whole family is avg@N, so one row of it is enough.
+        above_one = [k for k in settings.k if k > 1]
+        tau = settings.tau
+        rows |= {f"pass@{k}": _estimate(api.pass_at_k, k) for k in settings.k}
+        rows |= {f"pass^{k}": _estimate(api.pass_hat_k, k) for k in above_one}
+        rows |= {f"g-pass@{k}_{tau:g}": _estimate(api.g_pass_at_k, k, tau=tau) for k in above_one}
+        rows |= {f"mg-pass@{k}": _estimate(api.mg_pass_at_k, k) for k in above_one}
+        rows[f"maj@{settings.maj_k}"] = _Bank.majority
+    rows["grading_errors"] = lambda bank: float(sum(t.grading_errors for t in bank.trials))
+    return rows
+
+
+def question_rows(trials: QuestionTrials) -> dict[str, RowValue]:
+    """Compute every row for one question."""
+    bank = _Bank([trials])
+    return {
+        name: RowValue(_guarded(name, row, bank), name, trials)
+        for name, row in row_functions(trials.settings).items()
+    }
+
+
+def aggregate(values: Sequence[RowValue]) -> float:
+    """Compute one row over all questions; this is the `bayes` aggregation.
+
+    Parameters
+    ----------
+    values : sequence of RowValue
+        The row's value of every question, in any order.
+    """
+    if not values or not all(isinstance(v, RowValue) for v in values):
+        raise InvalidInputError.of(
+            "values",
+            "come from the metric `bayes` or from RepeatedSamplingTask, at least one",
+            values[:1] if values else "none",
+        )
+    row = values[0].row
+    bank = _Bank([v.trials for v in values])
+    return _guarded(row, row_functions(bank.settings)[row], bank)
+
+
+def _guarded(name: str, row: _Row, bank: _Bank) -> float:
+    # A run that lost some trials still gets every row that exists for what is left.
+    try:
+        return row(bank)
+    except InvalidInputError as error:
+        log.warning("row %s cannot be computed: %s", name, error)
+        return math.nan
+
+
+def higher_is_better(settings: Settings) -> dict[str, bool]:
+    """Return the harness's arrows: up for scores, down for errors."""
+    names = [n for n in row_functions(settings) if not n.endswith("_stderr")]
+    return {name: name != "grading_errors" for name in names}
+
+
+class RowName(str):
+    """A row's name for use in a group's YAML, where N is known only at run time.
+
+    A group lists the metrics to aggregate by name, but the name of `bayes@N` holds
+    the run's N. This string formats itself to the name for the N of the tasks that
+    were loaded last.
+    """
+
+    __slots__ = ()
+    _n: int | None = None
+
+    def __format__(self, spec: str) -> str:
+        """Return the row's name at the run's N."""
+        n = "N" if RowName._n is None else str(RowName._n)
+        return format(str.__str__(self).replace("{n}", n), spec)
+
+    def __str__(self) -> str:
+        """Return the row's name at the run's N."""
+        return format(self)
+
+    @classmethod
+    def at(cls, n: int) -> None:
+        """Set the N that the names stand for."""
+        cls._n = n
+
+
+BAYES_AT_N = RowName("bayes@{n}")
+AVG_AT_N = RowName("avg@{n}")
+
+
+def aggregations(settings: Settings) -> dict[str, Callable[[Sequence[RowValue]], float]]:
+    """Return the harness's map from row name to aggregation."""
+    return dict.fromkeys(row_functions(settings), aggregate)

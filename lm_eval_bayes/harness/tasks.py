@@ -1,0 +1,284 @@
+"""`RepeatedSamplingTask`: N graded trials a question, and a posterior over them.
+
+Use it in a YAML with one line beside the task's own::
+
+    include: his_task.yaml
+    task: his_task_bayes
+    class: !function lm_eval_bayes.harness.tasks.RepeatedSamplingTask
+    repeats: 16
+"""
+
+from __future__ import annotations
+
+import logging
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lm_eval.api.task import ConfigurableTask
+
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness import filters, pipelines, plain_errors, questions, rows
+from lm_eval_bayes.harness.grading import final_part
+from lm_eval_bayes.harness.requests import check_request_cache, repeat_requests, warn_if_identical
+from lm_eval_bayes.harness.settings import Settings
+
+__all__ = ["RepeatedSamplingTask"]
+
+log = logging.getLogger(__name__)
+
+#: Metrics of the harness that say right or wrong and nothing else.
+_BINARY_METRICS = frozenset({"exact_match", "acc"})
+
+plain_errors.install()
+
+
+class LoggedResult(dict[str, Any]):
+    """One question's metric rows, with further fields that are logged but not aggregated.
+
+    The harness writes a result into samples_*.jsonl with ``dict.update``, which copies
+    everything, and aggregates what ``items()`` and ``keys()`` show: only the rows.
+    """
+
+    def __init__(self, metrics: Mapping[str, Any], logged: Mapping[str, Any]) -> None:
+        super().__init__(metrics)
+        self._rows = dict(metrics)
+        for key, value in logged.items():
+            self.setdefault(key, value)
+
+    def items(self) -> Any:
+        """Return the rows."""
+        return self._rows.items()
+
+    def keys(self) -> Any:
+        """Return the rows' names."""
+        return self._rows.keys()
+
+
+class RepeatedSamplingTask(ConfigurableTask):
+    """A `generate_until` task whose every question is asked N times.
+
+    The task's own filters and `process_results` grade the responses one by one; the
+    category of each goes into a Dirichlet posterior [Hariri 2026, Alg. 1]. N comes from
+    `--metadata '{"bayes_n": 80}'`, else from `repeats`; the other settings are listed in
+    :data:`lm_eval_bayes.harness.settings.KEYS`.
+
+    Raises
+    ------
+    TaskConfigError, InvalidInputError
+        If the YAML or the metadata cannot give N honest trials a question.
+    DatasetUnavailableError
+        If the questions cannot be loaded or lack a field that the task uses.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | None = None,
+        cache_dir: str | None = None,
+        download_mode: Any = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        config = {k: v for k, v in (config or {}).items() if k != "class"}
+        name = config.get("task", "?")
+        if config.get("output_type", "generate_until") != "generate_until":
+            raise TaskConfigError(
+                f"task {name}: `output_type` must be generate_until for repeated sampling; "
+                f"got {config['output_type']!r}"
+            )
+        metadata = config.get("metadata")
+        config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
+        self.settings = Settings.from_metadata(
+            config["metadata"], config.get("repeats", 1), _known_categories(config)
+        )
+        config["repeats"] = self.settings.n
+        config["metadata"]["bayes"] = self.settings.to_dict()
+        config["filter_list"] = pipelines.keeping_all(config.get("filter_list"), name)
+        with questions.explained(name, config):
+            super().__init__(data_dir, cache_dir, download_mode, config)
+        self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
+        self._outcome = self._outcome_metric()
+        rows.RowName.at(self.settings.n)
+        self._check_first_question()
+
+    # -- before sampling -------------------------------------------------------------
+
+    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Load the questions, or say in one sentence why they cannot be had."""
+        with questions.loading(self.config):
+            super().download(dataset_kwargs, **kwargs)
+        questions.check_split(self.dataset, self.config)
+
+    def _outcome_metric(self) -> str:
+        names = list(self._metric_fn_list)
+        if "bayes" in names:
+            raise TaskConfigError(
+                f"task {self.config.task}: the metric `bayes` is for YAMLs without this class; "
+                "with it, list the metric that grades one response (such as exact_match)"
+            )
+        chosen = self.settings.metric or names[0]
+        if chosen not in names:
+            raise TaskConfigError(
+                f"task {self.config.task}: `bayes_metric` must be one of the task's metrics "
+                f"({', '.join(names)}); got {chosen!r}"
+            )
+        return chosen
+
+    def _check_first_question(self) -> None:
+        """Grade the gold answer of the first question, so that a bad grader shows now."""
+        doc = self.task_docs[0]
+        target = self.doc_to_target(doc)
+        gold = str(target[0] if isinstance(target, list) and target else target)
+        for pipeline in self._filters:
+            pipelines.check_keeps_all(pipeline, self.settings.n, doc, gold, str(self.config.task))
+        try:
+            value = super().process_results(doc, [gold])
+        except LmEvalBayesError:
+            raise
+        except Exception as error:  # a grader may dislike a bare gold answer; say so and go on
+            log.warning(
+                "%s: the grader failed on the first question's own answer (%s: %s)",
+                self.config.task,
+                type(error).__name__,
+                error,
+            )
+            return
+        self._category(value)
+
+    def build_all_requests(self, **kwargs: Any) -> None:
+        """Build one N-fold request a question."""
+        check_request_cache(
+            bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
+        )
+        super().build_all_requests(**kwargs)
+        repeat_requests(self, self.settings.n, self._yaml_generation_kwargs)
+
+    # -- after sampling --------------------------------------------------------------
+
+    def apply_filters(self) -> None:
+        """Run every filter pipeline over the N responses of each question."""
+        n = self.settings.n
+        for instance in self._instances:
+            # With several ranks the harness pads the short rank with its last question again.
+            del instance.resps[n:]
+        warn_if_identical(self._instances, n, str(self.config.task))
+        marker = (self.config.metadata or {}).get("think_end_token")
+        raw = [instance.resps for instance in self._instances]
+        try:
+            if isinstance(marker, str):
+                for instance in self._instances:
+                    instance.resps = [
+                        final_part(r, marker) if isinstance(r, str) else r for r in instance.resps
+                    ]
+            for pipeline in self._filters:
+                pipelines.apply(pipeline, self._instances, str(self.config.task))
+        finally:
+            for instance, responses in zip(self._instances, raw, strict=True):
+                instance.resps = responses
+        for instance in self._instances:
+            for key, filtered in instance.filtered_resps.items():
+                instance.filtered_resps[key] = pipelines.Responses(
+                    filtered, instance.resps, instance.doc_id
+                )
+
+    def process_results(self, doc: Any, results: Any) -> LoggedResult:
+        """Grade the N responses to one question.
+
+        Parameters
+        ----------
+        doc : dict
+            The question.
+        results : list
+            One entry: the N filtered responses.
+
+        Returns
+        -------
+        LoggedResult
+            Every row's number for this question, and for the log: outcomes, answers and
+            lengths of the N trials.
+        """
+        responses = results[0]
+        if not isinstance(responses, (list, tuple)):
+            responses = [responses]
+        responses = responses if isinstance(responses, list) else list(responses)
+        raw = getattr(responses, "raw", responses)
+        doc_id = getattr(responses, "doc_id", None)
+        lengths = {"lengths": [len(str(r)) for r in raw]}
+        if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
+            return LoggedResult({"bypass": None}, lengths)
+        graded = [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)]
+        trials = rows.QuestionTrials(
+            outcomes=tuple(category for category, _, _ in graded),
+            answers=tuple(answer for _, answer, _ in graded),
+            grading_errors=sum(error is not None for _, _, error in graded),
+            settings=self.settings,
+        )
+        logged = {"outcomes": list(trials.outcomes), "answers": list(trials.answers), **lengths}
+        notes = {i: error for i, (_, _, error) in enumerate(graded) if error is not None}
+        if notes:
+            logged["grading_error_notes"] = notes
+        return LoggedResult(rows.question_rows(trials), logged)
+
+    def _grade(
+        self, doc: Any, response: Any, doc_id: object, trial: int
+    ) -> tuple[int, str | None, str | None]:
+        """Return (category, answer, error) of one response; a failing grader counts as 0."""
+        try:
+            result = super().process_results(doc, [response])
+            category = self._category(result)
+            error = result.get("grading_error")
+            answer = result.get("answer", response)
+        except Exception as problem:
+            category, answer = 0, None
+            error = f"{type(problem).__name__}: {problem}"
+        if error is not None:
+            log.warning(
+                "%s: grading failed on question %s, trial %d; counted as wrong: %s",
+                self.config.task,
+                doc_id,
+                trial,
+                error,
+            )
+        return category, None if answer is None else str(answer), error
+
+    def _category(self, result: Mapping[str, Any]) -> int:
+        if self._outcome not in result:
+            raise TaskConfigError(
+                f"task {self.config.task}: grading a response must give the metric "
+                f"`{self._outcome}`; got {', '.join(map(str, result)) or 'nothing'} "
+                "(choose one with bayes_metric)"
+            )
+        value = result[self._outcome]
+        top = len(self.settings.weights) - 1
+        whole = isinstance(value, numbers.Real) and float(value).is_integer()
+        if not whole or not 0 <= value <= top:
+            raise TaskConfigError(
+                f"task {self.config.task}: the metric `{self._outcome}` must grade a response "
+                f"with a category 0..{top}; got {value!r} (choose another with bayes_metric, or "
+                "give bayes_weights one entry a category)"
+            )
+        return int(value)
+
+    # -- what the harness asks about the rows ------------------------------------------
+
+    def aggregation(self) -> dict[str, Any]:
+        """Return the aggregation of every row."""
+        if "bypass" in self._metric_fn_list:
+            return super().aggregation()
+        return dict(rows.aggregations(self.settings))
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return the direction of every row."""
+        if "bypass" in self._metric_fn_list:
+            return super().higher_is_better()
+        return rows.higher_is_better(self.settings)
+
+
+def _known_categories(config: Mapping[str, Any]) -> int | None:
+    """Two, where the outcome is one of the harness's own right-or-wrong metrics."""
+    listed: Iterable[Any] = config.get("metric_list") or [{"metric": "exact_match"}]
+    names = [m.get("metric") for m in listed if isinstance(m, Mapping)]
+    chosen = config["metadata"].get("bayes_metric", names[0] if names else None)
+    return 2 if chosen in _BINARY_METRICS and not callable(chosen) else None
+
+
+_ = filters  # registers keep_all, which `pipelines` builds on

@@ -1,0 +1,222 @@
+"""Processes that compare formulas and can be stopped: a small pool of `equivalence` workers.
+
+A thread cannot be stopped and an alarm works in the main thread only, so the
+time limit is a process that is killed and replaced. Plain subprocesses with a
+line of JSON each way are used and not `multiprocessing`: they work from a
+daemonic worker, under torchrun, from ``python -`` and after a fork, and no
+pickled object of an untrusted computation ever comes back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any, cast
+
+_WORKER_FILE = Path(__file__).with_name("equivalence.py")
+# -I keeps the working directory and user settings out; the parent's own path comes as line one.
+_BOOT = (
+    "import sys, json, runpy; boot = json.loads(sys.stdin.readline()); "
+    "sys.path[:] = boot['path']; runpy.run_path(boot['file'], run_name='__main__')"
+)
+#: Seconds a worker may take to import math-verify on a busy machine.
+START_LIMIT = 60.0
+#: Seconds during which a failed start is not tried again.
+START_PAUSE = 30.0
+
+
+class WorkerError(Exception):
+    """A job got no reply; the message says why, in one line."""
+
+
+class WorkerTimeout(WorkerError):
+    """A job ran past its time limit."""
+
+
+class WorkerDied(WorkerError):
+    """The process ended before it replied."""
+
+
+class WorkerUnavailable(WorkerError):
+    """No process could be started; the next attempt may do better."""
+
+
+class _Worker:
+    """One process, and the thread that reads its replies."""
+
+    def __init__(self) -> None:
+        if not sys.executable:
+            raise WorkerUnavailable("this Python does not know its own executable")
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,  # plain file descriptors: no buffer and no lock survives a fork half-used
+            env={**os.environ, "LM_EVAL_BAYES_AUTOLOAD": "0"},
+        )
+        self.replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.reader = threading.Thread(target=self._read, daemon=True, name="answer-grader")
+        try:
+            self.reader.start()
+            path = [os.path.abspath(entry) for entry in sys.path]
+            ready = self.ask({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
+            if not ready.get("ready"):
+                raise WorkerUnavailable(f"the grading process cannot start: {ready.get('fatal')}")
+        except WorkerDied as error:
+            self.stop()
+            raise WorkerUnavailable("the grading process ended as soon as it started") from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _read(self) -> None:
+        stdout, rest = cast("IO[bytes]", self.process.stdout), b""
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := stdout.read(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self.replies.put(line)
+        self.replies.put(None)
+
+    def ask(self, message: dict[str, Any], limit: float) -> dict[str, Any]:
+        stdin = cast("IO[bytes]", self.process.stdin)
+        data = memoryview(json.dumps(message).encode("ascii") + b"\n")
+        try:
+            while data:
+                data = data[stdin.write(data) :]
+            line = self.replies.get(timeout=limit)
+        except queue.Empty:
+            raise WorkerTimeout(f"no result within {limit:g} s") from None
+        except OSError:
+            raise WorkerDied("the grading process ended before it replied") from None
+        if line is None:
+            raise WorkerDied("the grading process ended before it replied")
+        return cast("dict[str, Any]", json.loads(line))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.reader.is_alive():
+            self.reader.join(timeout=1.0)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's worker without touching it."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()  # or the worker would outlive the parent, waiting for this copy
+        self.process.returncode = 0  # it is not this process's child: nothing to wait for
+
+
+class WorkerPool:
+    """Up to `size` workers, started when first needed, killed when too slow.
+
+    Parameters
+    ----------
+    size : int
+        The most processes at once; threads beyond that wait for their turn.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._reset()
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self._size)
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._failed: tuple[float, str] | None = None
+
+    def _after_fork(self) -> None:
+        for worker in self._all:
+            worker.forget()
+        self._reset()
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            failed = self._failed
+        if failed and time.monotonic() - failed[0] < START_PAUSE:
+            raise WorkerUnavailable(failed[1])
+        try:
+            worker = _Worker()
+        except (OSError, RuntimeError, WorkerError) as error:  # RuntimeError: no thread at exit
+            message = " ".join(str(error).split())
+            with self._lock:
+                self._failed = (time.monotonic(), message)
+            raise WorkerUnavailable(message) from error
+        with self._lock:
+            self._failed = None
+            self._all.add(worker)
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        with self._lock:
+            self._all.discard(worker)
+        worker.stop()
+
+    def run(self, job: dict[str, Any], limit: float) -> dict[str, Any]:
+        """Return a worker's reply to one job.
+
+        Parameters
+        ----------
+        job : dict
+            ``op`` and its fields, as `equivalence` reads them.
+        limit : float
+            Seconds, from when a worker is free.
+
+        Raises
+        ------
+        WorkerTimeout, WorkerDied, WorkerUnavailable
+            When there is no reply; the worker is gone and the next job gets a new one.
+        """
+        with self._slots:
+            for attempt in (1, 2):
+                worker = self._take()
+                try:
+                    reply = worker.ask({**job, "limit": limit}, limit)
+                except WorkerDied:
+                    self._drop(worker)
+                    if attempt == 2:  # once may be an idle worker that somebody killed
+                        raise
+                except BaseException:  # a time-out, or Ctrl-C in mid-job
+                    self._drop(worker)
+                    raise
+                else:
+                    with self._lock:
+                        self._idle.append(worker)
+                    return reply
+        raise WorkerDied("the grading process ended before it replied")
+
+    def worker_pids(self) -> list[int]:
+        """Return the process ids of the living workers."""
+        with self._lock:
+            return sorted(worker.process.pid for worker in self._all)
+
+    def close(self) -> None:
+        """Stop every worker; a later job starts a new one."""
+        with self._lock:
+            workers, self._all, self._idle = list(self._all), set(), []
+        for worker in workers:
+            worker.stop()
+
+
+#: The pool that every grade of this process shares.
+POOL = WorkerPool(min(4, os.cpu_count() or 1))

@@ -1,0 +1,32 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real questions and outcomes; tests that need it skip where it is absent."""
+    folder = Path(os.environ.get("LM_EVAL_BAYES_SHARED", REPOSITORY.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip("the shared data folder is not beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def offline_hub(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables under which the four contests load without a network."""
+    home = tmp_path_factory.mktemp("hub") / "hf_home"
+    shutil.copytree(shared / "hf_home", home)
+    for folder, _, files in os.walk(home):
+        os.chmod(folder, 0o755)
+        for name in files:
+            os.chmod(Path(folder) / name, 0o644)
+    return {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

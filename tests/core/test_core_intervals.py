@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, special, stats
+
+from lm_eval_bayes import (
+    InvalidInputError,
+    Outcomes,
+    bayes_at_n,
+    g_pass_at_k_posterior,
+    mg_pass_at_k_posterior,
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+    strict_majority_at_k_posterior,
+)
+from lm_eval_bayes.core.intervals import METHODS, beta_ends
+
+ORACLE = Path(__file__).parents[1] / "oracles" / "exact_quantiles.json"
+CASES = json.loads(ORACLE.read_text())["cases"]
+
+
+def ends(posterior, level=0.95, method="exact", **more):
+    interval = posterior.interval(level, method, **more)
+    return interval.low, interval.high
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"M{len(c['correct'])}-N{c['trials']}")
+def test_exact_against_ten_million_draws(case):
+    correct = np.array(case["correct"])
+    outcomes = Outcomes.from_counts(np.column_stack([case["trials"] - correct, correct]))
+    posterior = bayes_at_n(outcomes, case["pseudo"])
+    assert posterior.mu == pytest.approx(case["mean"], abs=3e-4)
+    assert posterior.sigma == pytest.approx(case["sd"], rel=2e-3)
+    for level, drawn in case["intervals"].items():
+        assert ends(posterior, float(level)) == pytest.approx(drawn, abs=1e-3)
+
+
+def test_four_right_of_four():
+    # Beta(5, 1) has the distribution function x⁵
+    posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
+    assert ends(posterior) == pytest.approx((0.025**0.2, 0.975**0.2), abs=1e-12)
+    assert [round(end, 3) for end in ends(posterior)] == [0.478, 0.995]
+    assert ends(posterior, method="hdi") == pytest.approx((0.05**0.2, 1.0), abs=1e-9)
+    assert ends(posterior, method="beta") == pytest.approx((0.025**0.2, 0.975**0.2), abs=1e-9)
+
+
+def test_one_question_is_the_beta_quantile():
+    posterior = bayes_at_n(Outcomes.from_counts([[5, 12]]), "jeffreys")
+    expected = stats.beta(12.5, 5.5).ppf([0.05, 0.95])
+    assert ends(posterior, 0.9) == pytest.approx(tuple(expected), abs=1e-12)
+    chance = pass_at_k_posterior(Outcomes.from_counts([[5, 12]]), 3)
+    expected = 1 - (1 - stats.beta(13, 6).ppf([0.05, 0.95])) ** 3
+    assert ends(chance, 0.9) == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_two_uniform_questions_make_a_triangle():
+    # the mean of two uniforms: F(x) = 2x² up to one half
+    posterior = bayes_at_n(Outcomes.from_counts([[0, 0], [0, 0]]))
+    low = np.sqrt(0.025 / 2)
+    assert ends(posterior) == pytest.approx((low, 1 - low), abs=2e-5)
+    assert ends(posterior, method="hdi") == pytest.approx((low, 1 - low), abs=2e-3)
+
+
+def test_three_uniform_questions_are_irwin_hall():
+    posterior = bayes_at_n(Outcomes.from_counts([[0, 0]] * 3))
+    low = (6 * 0.025) ** (1 / 3) / 3  # x³/6 for the sum, while x <= 1
+    assert ends(posterior) == pytest.approx((low, 1 - low), abs=2e-5)
+
+
+def test_two_different_questions_by_quadrature():
+    posterior = bayes_at_n(Outcomes.from_counts([[1, 4], [3, 2]]))
+    first, second = stats.beta(5, 2), stats.beta(3, 4)
+
+    def distribution(x):
+        def inner(p):
+            return first.pdf(p) * second.cdf(2 * x - p)
+
+        return integrate.quad(inner, 0, 1, epsabs=1e-12, points=[max(0.0, 2 * x - 1), 2 * x])[0]
+
+    for level in (0.5, 0.95, 0.999):
+        for end, tail in zip(
+            ends(posterior, level), ((1 - level) / 2, (1 + level) / 2), strict=True
+        ):
+            expected = optimize.brentq(lambda x, t=tail: distribution(x) - t, 0.02, 0.98)
+            assert end == pytest.approx(expected, abs=3e-5)
+
+
+LATENT = {
+    "pass@8": lambda o: pass_at_k_posterior(o, 8),
+    "pass^64": lambda o: pass_hat_k_posterior(o, 64),
+    "g-pass": lambda o: g_pass_at_k_posterior(o, 16, 0.5, "jeffreys"),
+    "mg-pass": lambda o: mg_pass_at_k_posterior(o, 7),
+    "strict-maj": lambda o: strict_majority_at_k_posterior(o, 9, 0.3),
+}
+
+
+def curve_values(name, p):
+    match name:
+        case "pass@8":
+            return 1 - (1 - p) ** 8
+        case "pass^64":
+            return p**64
+        case "g-pass":
+            return stats.binom.sf(7, 16, p)
+        case "mg-pass":
+            return 2 / 7 * sum(stats.binom.sf(i - 1, 7, p) for i in range(5, 8))
+    return stats.binom.sf(4, 9, p)
+
+
+@pytest.mark.parametrize("name", LATENT)
+@pytest.mark.parametrize("n_questions", [2, 12])
+def test_pass_family_against_draws(name, n_questions):
+    rng = np.random.default_rng([17, n_questions])
+    correct = rng.binomial(6, rng.beta(0.6, 0.6, n_questions))
+    posterior = LATENT[name](Outcomes.from_counts(np.column_stack([6 - correct, correct])))
+    pseudo = posterior.prior
+    draws = 150_000
+    means = np.zeros(draws)
+    for c in correct:
+        means += curve_values(name, rng.beta(c + pseudo, 6 - c + pseudo, draws)) / n_questions
+    assert posterior.mu == pytest.approx(means.mean(), abs=5 * posterior.sigma / np.sqrt(draws))
+    for level in (0.5, 0.95):
+        drawn = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        low, high = ends(posterior, level)
+        # Ends within 1e-3 of the truth; where much mass lies in so little space (p^64 is all
+        # but 0 on a hard question) that cannot be told from the drawn quantiles alone.
+        wider = np.mean((means >= low - 1e-3) & (means <= high + 1e-3))
+        narrower = np.mean((means >= low + 1e-3) & (means <= high - 1e-3))
+        assert narrower - 0.005 <= level <= wider + 0.005
+        assert (low, high) == pytest.approx(tuple(drawn), abs=4e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", LATENT)
+def test_every_method_stays_within_the_possible_scores(name, method):
+    for counts in ([[0, 9]] * 3, [[9, 0]] * 3, [[0, 0]], [[4, 4], [0, 1]]):
+        posterior = LATENT[name](Outcomes.from_counts(counts))
+        low, high = ends(posterior, 0.99, method)
+        assert posterior.bounds[0] <= low <= high <= posterior.bounds[1]
+        assert posterior.bounds[0] <= posterior.mu <= posterior.bounds[1]
+
+
+@pytest.mark.parametrize("n_questions", [1, 2, 30])
+def test_the_shortest_interval_is_no_longer_and_holds_as_much(n_questions):
+    rng = np.random.default_rng(n_questions)
+    correct = rng.binomial(4, rng.beta(0.3, 2, n_questions))
+    posterior = bayes_at_n(Outcomes.from_counts(np.column_stack([4 - correct, correct])))
+    exact = posterior.interval(0.9, "exact")
+    hdi = posterior.interval(0.9, "hdi")
+    assert hdi.width <= exact.width + 1e-9
+    draws = rng.beta(correct + 1, 5 - correct, size=(100_000, n_questions)).mean(axis=1)
+    assert np.mean((draws >= hdi.low) & (draws <= hdi.high)) == pytest.approx(0.9, abs=0.006)
+
+
+def test_the_shortest_interval_has_equal_densities_at_its_ends():
+    low, high = ends(bayes_at_n(Outcomes.from_counts([[5, 12]])), 0.95, "hdi")
+    beta = stats.beta(13, 6)
+    assert beta.cdf(high) - beta.cdf(low) == pytest.approx(0.95, abs=1e-9)
+    assert beta.pdf(low) == pytest.approx(beta.pdf(high), rel=1e-2)
+
+
+def test_weights_of_two_values_are_computed_not_drawn():
+    weights = [3.0, -1.0, -1.0]
+    outcomes = Outcomes.from_counts([[2, 4, 1], [0, 1, 1]], weights=weights)
+    interval = bayes_at_n(outcomes).interval(0.95, "exact")
+    assert (interval.mc_error, interval.seed) == (None, None)
+    merged = bayes_at_n(Outcomes.from_counts([[2, 4, 1]], weights=weights))
+    expected = -1 + 4 * stats.beta(3, 7).ppf([0.025, 0.975])
+    assert ends(merged) == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_weights_upside_down_turn_the_interval():
+    up = bayes_at_n(Outcomes.from_counts([[1, 6], [2, 3]]))
+    down = bayes_at_n(Outcomes.from_counts([[1, 6], [2, 3]], weights=[1, 0]))
+    for method in METHODS:
+        low, high = ends(up, 0.9, method)
+        assert ends(down, 0.9, method) == pytest.approx((1 - high, 1 - low), abs=1e-6)
+
+
+def test_three_weights_are_drawn_with_seed_and_error():
+    outcomes = Outcomes.from_counts([[2, 4, 1], [0, 1, 5]], weights=[-1, 0.5, 2])
+    posterior = bayes_at_n(outcomes)
+    rng = np.random.default_rng(99)
+    draws = np.mean(
+        [rng.dirichlet(nu, 2_000_000) @ [-1, 0.5, 2] for nu in ([3, 5, 2], [1, 2, 6])], axis=0
+    )
+    interval = posterior.interval(0.95, "exact", seed=5)
+    assert interval.seed == 5
+    assert 0 < interval.mc_error < 0.01
+    assert (interval.low, interval.high) == pytest.approx(
+        tuple(np.quantile(draws, [0.025, 0.975])), abs=5 * interval.mc_error
+    )
+    hdi = posterior.interval(0.95, "hdi", seed=5)
+    assert hdi.width < interval.width + 0.01
+    assert np.mean((draws > hdi.low) & (draws < hdi.high)) == pytest.approx(0.95, abs=0.005)
+    assert interval == posterior.interval(0.95, "exact", seed=5)
+    assert interval != posterior.interval(0.95, "exact", seed=6)
+    coarse = posterior.interval(0.95, "exact", seed=5, draws=1_000)
+    assert coarse.mc_error > 3 * interval.mc_error
+
+
+def test_the_reported_error_is_the_scatter_of_the_ends():
+    outcomes = Outcomes.from_counts([[2, 4, 1], [0, 1, 5]], weights=[-1, 0.5, 2])
+    posterior = bayes_at_n(outcomes)
+    runs = [posterior.interval(0.9, "exact", seed=s, draws=4_000) for s in range(60)]
+    scatter = max(np.std([r.low for r in runs]), np.std([r.high for r in runs]))
+    assert np.median([r.mc_error for r in runs]) == pytest.approx(scatter, rel=0.4)
+
+
+def test_normal_is_clipped():
+    posterior = bayes_at_n(Outcomes.from_counts([[0, 2]]))
+    z = special.ndtri(0.975)
+    assert ends(posterior, method="normal") == (
+        pytest.approx(0.75 - z * stats.beta(3, 1).std(), abs=1e-12),
+        1.0,
+    )
+
+
+def test_beta_matches_the_moments_on_the_range_of_the_weights():
+    outcomes = Outcomes.from_counts([[3, 1, 9]], weights=[-2, 0, 4])
+    posterior = bayes_at_n(outcomes)
+    low, high = ends(posterior, 0.9, "beta")
+    mean, variance = (posterior.mu + 2) / 6, (posterior.sigma / 6) ** 2
+    t = mean * (1 - mean) / variance - 1
+    expected = -2 + 6 * stats.beta(mean * t, (1 - mean) * t).ppf([0.05, 0.95])
+    assert (low, high) == pytest.approx(tuple(expected), abs=1e-10)
+
+
+def test_beta_with_too_much_and_too_little_spread():
+    # as much variance as two atoms have: the quantiles are the atoms
+    assert beta_ends(0.5, 0.5, (0.0, 1.0), 0.95) == (0.0, 1.0)
+    assert beta_ends(0.01, 0.4, (0.0, 2.0), 0.95) == (0.0, 0.0)
+    assert beta_ends(1.99, 0.4, (0.0, 2.0), 0.95) == (2.0, 2.0)
+    low, high = beta_ends(0.3, 1e-9, (0.0, 1.0), 0.95)
+    assert (low, high) == pytest.approx((0.3 - 1.96e-9, 0.3 + 1.96e-9), abs=1e-11)
+
+
+def test_priors_at_the_ends_and_a_million_trials():
+    tiny = bayes_at_n(Outcomes.from_counts([[0, 3], [5, 0], [0, 0]]), 1e-4)
+    low, high = ends(tiny)
+    # the first two are all but certain, the third is 0 or 1 with even odds
+    assert (low, high) == pytest.approx((1 / 3, 2 / 3), abs=5e-3)
+    n = 10**6
+    narrow = bayes_at_n(Outcomes.from_counts([[n // 2, n // 2], [n // 4, 3 * n // 4]]))
+    assert ends(narrow) == pytest.approx(ends(narrow, method="normal"), abs=1e-6)
+
+
+def test_thirty_questions_take_less_than_twenty_milliseconds():
+    rng = np.random.default_rng(2)
+    correct = rng.binomial(16, rng.beta(0.5, 0.5, 30))
+    outcomes = Outcomes.from_counts(np.column_stack([16 - correct, correct]))
+    for posterior in (bayes_at_n(outcomes), pass_at_k_posterior(outcomes, 8)):
+        times = []
+        for _ in range(7):
+            start = process_time()
+            posterior.interval(0.95, "exact")
+            times.append(process_time() - start)
+        assert min(times) < 0.02
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, np.nan, "0.95", True, None])
+def test_refused_levels(level):
+    posterior = bayes_at_n(Outcomes.from_matrix([[0, 1]]))
+    with pytest.raises(InvalidInputError, match=r"`level` must be a number strictly between 0 and"):
+        posterior.interval(level)
+
+
+@pytest.mark.parametrize("method", ["wald", "", None, "EXACT", ["exact"]])
+def test_refused_methods(method):
+    posterior = bayes_at_n(Outcomes.from_matrix([[0, 1]]))
+    with pytest.raises(InvalidInputError, match=r'`method` must be one of "normal", "beta", "ex'):
+        posterior.interval(0.95, method)
+
+
+def test_refused_seeds_and_draws():
+    posterior = bayes_at_n(Outcomes.from_matrix([[0, 1]]))
+    with pytest.raises(InvalidInputError, match=r"`seed` must be an integer of at least 0; got -2"):
+        posterior.interval(seed=-2)
+    with pytest.raises(InvalidInputError, match=r"`draws` must be an integer of at least 1000; go"):
+        posterior.interval(draws=10)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes import InvalidInputError, Outcomes, maj_at_k, pass_at_k, strict_majority_at_k
+from lm_eval_bayes.core import majority
+
+
+def brute_force(answers, correct, k):
+    """Vote over every k-subset, one by one."""
+    credit = {}
+    for answer in set(answers):
+        marks = [c for a, c in zip(answers, correct, strict=True) if a == answer]
+        credit[answer] = sum(marks) / len(marks)
+    earned = []
+    for subset in combinations(range(len(answers)), k):
+        votes = Counter(answers[i] for i in subset if answers[i] is not None)
+        if not votes:
+            earned.append(0.0)
+            continue
+        lead = max(votes.values())
+        winners = [a for a, n in votes.items() if n == lead]
+        earned.append(sum(credit[a] for a in winners) / len(winners))
+    return sum(earned) / len(earned)
+
+
+def test_every_small_bank_of_three_answers():
+    for answers in product(["a", "b", None], repeat=5):
+        if list(answers) != sorted(answers, key=str):
+            continue  # the order does not matter, tested below
+        correct = [a == "a" for a in answers]
+        for k in range(1, 6):
+            value = maj_at_k([answers], [correct], k).value
+            assert value == pytest.approx(brute_force(answers, correct, k), abs=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_banks(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 12))
+    names = ["7", "9", 12, (1, 2), "x", None]
+    answers = [names[i] for i in rng.integers(0, rng.integers(1, 7), n)]
+    # also graders that disagree with themselves about one answer
+    correct = [bool(x) for x in rng.integers(0, 2, n)]
+    for k in range(1, n + 1):
+        estimate = maj_at_k([answers], [correct], k)
+        assert estimate.value == pytest.approx(brute_force(answers, correct, k), abs=1e-12)
+        assert estimate.mc_error is None
+        assert estimate.seed is None
+
+
+def test_a_hand_worked_vote():
+    # {7,7} once, {7,9} four times over two 7s and two 9s, {9,9} once; 7 is right
+    assert maj_at_k([["7", "7", "9", "9"]], [[1, 1, 0, 0]], 2).value == pytest.approx(0.5)
+    # all abstain; and one answer among abstentions
+    assert maj_at_k([[None, None]], [[True, True]], 2).value == 0.0
+    assert maj_at_k([[None, None, "7"]], [[False, False, True]], 1).value == pytest.approx(1 / 3)
+    assert maj_at_k([[None, None, "7"]], [[False, False, True]], 2).value == pytest.approx(2 / 3)
+
+
+def test_special_cases_that_other_estimators_know():
+    # one right answer against one wrong answer: the strict majority of an odd k
+    answers = [["r"] * 11 + ["w"] * 9]
+    correct = [[True] * 11 + [False] * 9]
+    outcomes = Outcomes.from_counts([[9, 11]])
+    for k in (1, 5, 13):
+        expected = strict_majority_at_k(outcomes, k).value
+        assert maj_at_k(answers, correct, k).value == pytest.approx(expected, abs=1e-12)
+    # one right answer among abstentions: at least one of k
+    answers = [["r"] * 11 + [None] * 9]
+    for k in (1, 4, 10):
+        expected = pass_at_k(outcomes, k).value
+        assert maj_at_k(answers, correct, k).value == pytest.approx(expected, abs=1e-12)
+    # all different: each wins its share
+    distinct = [list(range(40))]
+    marks = [[i < 10 for i in range(40)]]
+    assert maj_at_k(distinct, marks, 17).value == pytest.approx(0.25, abs=1e-12)
+
+
+def test_questions_of_different_length_and_order():
+    answers = [["a", "b", "a"], ["c", None, "c", "d", "d"]]
+    correct = [[True, False, True], [False, False, False, True, True]]
+    estimate = maj_at_k(answers, correct, 3)
+    assert estimate.per_question == pytest.approx(
+        [brute_force(a, c, 3) for a, c in zip(answers, correct, strict=True)]
+    )
+    turned = maj_at_k([row[::-1] for row in answers][::-1], [row[::-1] for row in correct][::-1], 3)
+    assert turned.value == pytest.approx(estimate.value, abs=1e-15)
+    assert (estimate.quantity, estimate.k) == ("maj@k", 3)
+
+
+def test_the_usual_size_is_exact_and_agrees_with_the_draws():
+    rng = np.random.default_rng(5)
+    answers = [[int(a) for a in rng.zipf(1.7, 80) % 20] for _ in range(4)]
+    correct = [[a == 1 for a in row] for row in answers]
+    exact = maj_at_k(answers, correct, 8)
+    for index, (row, marks) in enumerate(zip(answers, correct, strict=True)):
+        ballot = majority._ballot(0, row, marks)
+        value, error = majority._drawn(*ballot, 8, 200_000, np.random.default_rng(1))
+        assert abs(value - exact.per_question[index]) < 5 * error
+        assert error < 0.002
+
+
+def test_a_vast_bank_is_drawn_with_its_error(monkeypatch):
+    monkeypatch.setattr(majority, "_EXACT_COST", 500)
+    answers = [["a"] * 6 + ["b"] * 5 + [None] * 2 + ["c"] * 3, ["a", "b"] * 8]
+    correct = [[a == "a" for a in row] for row in answers]
+    drawn = maj_at_k(answers, correct, 9, seed=3, draws=40_000)
+    again = maj_at_k(answers, correct, 9, seed=3, draws=40_000)
+    other = maj_at_k(answers, correct, 9, seed=4, draws=40_000)
+    monkeypatch.undo()
+    exact = maj_at_k(answers, correct, 9)
+    assert drawn.seed == 3
+    assert 0 < drawn.mc_error < 0.003
+    assert abs(drawn.value - exact.value) < 5 * drawn.mc_error
+    assert drawn.value == again.value != other.value
+    assert exact.mc_error is None
+
+
+REFUSED = {
+    "lengths": ((["a"], ["b"]), ([True], [True, False]), 1, r"`correct` must have one.*2 for 1"),
+    "questions": ((["a"], ["b"]), ([True],), 1, r"`correct` must have as many quest.*1 for 2"),
+    "no question": ((), (), 1, r"`answers` must be a sequence of sequences.*not empty"),
+    "no answer": (([],), ([],), 1, r"`correct` must have one entry per answer.*at least one"),
+    "a string row": (("abc",), ([1, 1, 1],), 1, r"`answers` must be a sequence of sequences.*abc"),
+    "a string": ("abc", ([1],), 1, r"`answers` must be a sequence of sequences"),
+    "a flat list": ([1, 2], [[1], [1]], 1, r"`answers` must be a sequence of sequences.*got 1"),
+    "unhashable": (([["a"]],), ([True],), 1, r"`answers` must hold hashable.*\['a'\] \(question 0"),
+    "graded 0.5": ((["a"],), ([0.5],), 1, r"`correct` must hold booleans; got 0\.5 \(question 0"),
+    "graded 2": ((["a"],), ([2],), 1, r"`correct` must hold booleans; got 2"),
+    "graded None": ((["a"],), ([None],), 1, r"`correct` must hold booleans; got None"),
+    "k of 0": ((["a"],), ([True],), 0, r"`k` must satisfy 1 <= k <= N \(N=1\); got 0"),
+    "k beyond N": ((["a"],), ([True],), 2, r"`k` must satisfy 1 <= k <= N \(N=1\); got 2"),
+}
+
+
+@pytest.mark.parametrize(("answers", "correct", "k", "match"), REFUSED.values(), ids=REFUSED)
+def test_refusals(answers, correct, k, match):
+    with pytest.raises(InvalidInputError, match=match):
+        maj_at_k(answers, correct, k)
+
+
+def test_refused_seed_and_draws():
+    with pytest.raises(InvalidInputError, match=r"`seed` must be an integer of at least 0; got -1"):
+        maj_at_k([["a"]], [[True]], 1, seed=-1)
+    with pytest.raises(InvalidInputError, match=r"`draws` must be an integer of at least 100"):
+        maj_at_k([["a"]], [[True]], 1, draws=10)

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations
+from math import comb, pi, sqrt
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes import (
+    InvalidInputError,
+    Outcomes,
+    avg_at_n,
+    g_pass_at_k,
+    mg_pass_at_k,
+    naive_pass_at_k,
+    naive_pass_hat_k,
+    pass_at_k,
+    pass_hat_k,
+    strict_majority_at_k,
+)
+from lm_eval_bayes.core.checks import successes_needed
+
+ESTIMATORS = [
+    pass_at_k,
+    pass_hat_k,
+    mg_pass_at_k,
+    strict_majority_at_k,
+    naive_pass_at_k,
+    naive_pass_hat_k,
+    lambda outcomes, k: g_pass_at_k(outcomes, k, 0.5),
+]
+TAUS = ["0", "0.01", "0.25", "0.28", "0.33", "0.5", "0.55", "0.6", "0.75", "0.9", "1"]
+
+
+def ceiling(tau: str, k: int) -> int:
+    """max(1, ⌈τk⌉) in whole numbers, τ as it is written."""
+    exact = Fraction(tau) * k
+    return max(1, -(-exact.numerator // exact.denominator))
+
+
+def one(n: int, c: int) -> Outcomes:
+    return Outcomes.from_counts([[n - c, c]])
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_every_subset_of_every_small_bank(n):
+    for c in range(n + 1):
+        bank = [1] * c + [0] * (n - c)
+        outcomes = one(n, c)
+        for k in range(1, n + 1):
+            sums = [sum(subset) for subset in combinations(bank, k)]
+
+            def share(needed, sums=sums):
+                return sum(s >= needed for s in sums) / len(sums)
+
+            assert pass_at_k(outcomes, k).value == pytest.approx(share(1), abs=1e-14)
+            assert pass_hat_k(outcomes, k).value == pytest.approx(share(k), abs=1e-14)
+            assert strict_majority_at_k(outcomes, k).value == pytest.approx(
+                share(k // 2 + 1), abs=1e-14
+            )
+            half = -(-k // 2)
+            mg = 2 / k * sum(share(i) for i in range(half + 1, k + 1))
+            assert mg_pass_at_k(outcomes, k).value == pytest.approx(mg, abs=1e-14)
+            for tau in TAUS:
+                expected = share(ceiling(tau, k))
+                assert g_pass_at_k(outcomes, k, float(tau)).value == pytest.approx(
+                    expected, abs=1e-14
+                )
+
+
+@pytest.mark.parametrize(
+    ("tau", "k", "needed"), [(0.28, 25, 7), (0.55, 100, 55), (0.56, 25, 14), (0.07, 100, 7)]
+)
+def test_the_ceiling_does_not_see_float_noise(tau, k, needed):
+    assert tau * k > needed  # what a plain ceil would stumble over
+    assert successes_needed(tau, k) == needed
+    assert successes_needed(Fraction(str(tau)), k) == needed
+    assert successes_needed(Decimal(str(tau)), k) == needed
+    assert successes_needed(np.float64(tau), k) == needed
+    assert successes_needed(np.float32(tau), k) == needed
+    n, c = 3 * k, k
+    expected = Fraction(
+        sum(comb(c, j) * comb(n - c, k - j) for j in range(needed, k + 1)), comb(n, k)
+    )
+    assert g_pass_at_k(one(n, c), k, tau).value == pytest.approx(float(expected), abs=1e-13)
+
+
+def test_the_ceiling_on_a_grid_of_decimals_and_ratios():
+    for k in range(1, 130):
+        for hundredths in range(101):
+            tau = f"{hundredths / 100:.2f}"
+            assert successes_needed(float(tau), k) == ceiling(tau, k)
+        for j in range(1, k + 1):
+            assert successes_needed(j / k, k) == j
+        for j in range(1, k):
+            assert successes_needed(float(np.nextafter(j / k, 2)), k) == j + 1
+
+
+def test_both_ends_of_tau():
+    outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1, 0], [1, 1, 0, 1, 1, 1]])
+    for k in range(1, 7):
+        assert g_pass_at_k(outcomes, k, 0).value == pass_at_k(outcomes, k).value
+        assert g_pass_at_k(outcomes, k, 1).value == pass_hat_k(outcomes, k).value
+
+
+def test_a_million_trials_against_whole_number_arithmetic():
+    n, k = 10**6, 5 * 10**5
+    for c in (1, 2, 3, 40):
+        # C(n−c, k)/C(n, k) as a product of c exact fractions
+        none = Fraction(1)
+        every = Fraction(1)
+        for i in range(c):
+            none *= Fraction(n - k - i, n - i)
+            every *= Fraction(k - i, n - i)
+        assert pass_at_k(one(n, c), k).value == pytest.approx(float(1 - none), abs=1e-12)
+        # Pass^k with n − c correct: all k trials avoid the c wrong ones
+        assert pass_hat_k(one(n, n - c), k).value == pytest.approx(float(none), rel=1e-9)
+        # G-Pass at the level where all c correct trials must be drawn
+        assert g_pass_at_k(one(n, c), k, Fraction(c, k)).value == pytest.approx(
+            float(every), rel=1e-9
+        )
+
+
+def test_the_bulk_of_a_million_trials():
+    n = 10**6
+    k = c = n // 2
+    # Hypergeometric(10⁶, 5·10⁵, 5·10⁵) is symmetric about 250,000, so
+    # P(J >= 250,000) = (1 + P(J = 250,000))/2. The middle term is C(2m, m)² / C(4m, 2m) with
+    # m = 250,000, and C(2m, m) = 4^m/sqrt(πm) · (1 − 1/(8m) + 1/(128m²) + O(m⁻³)).
+    m = n // 4
+
+    def series(m):
+        return 1 - 1 / (8 * m) + 1 / (128 * m * m)
+
+    middle = sqrt(2 / (pi * m)) * series(m) ** 2 / series(2 * m)
+    assert g_pass_at_k(one(n, c), k, 0.5).value == pytest.approx((1 + middle) / 2, abs=1e-11)
+    assert strict_majority_at_k(one(n, c), k).value == pytest.approx((1 - middle) / 2, abs=1e-11)
+    assert pass_at_k(one(n, c), k).value == 1.0
+    assert pass_hat_k(one(n, c), k).value == 0.0
+    assert pass_at_k(one(n, 1), 1).value == pytest.approx(1e-6, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(300, 120, 150), (1000, 37, 500), (2000, 1500, 999)])
+def test_middling_banks_against_whole_number_arithmetic(n, c, k):
+    total = comb(n, k)
+    ways = [comb(c, j) * comb(n - c, k - j) for j in range(k + 1)]
+    half = -(-k // 2)
+    mg = Fraction(2 * sum((j - half) * ways[j] for j in range(half + 1, k + 1)), k * total)
+    assert mg_pass_at_k(one(n, c), k).value == pytest.approx(float(mg), abs=1e-13)
+    for tau in ("0.1", "0.4", "0.75"):
+        exact = Fraction(sum(ways[ceiling(tau, k) :]), total)
+        value = g_pass_at_k(one(n, c), k, float(tau)).value
+        assert value == pytest.approx(float(exact), abs=1e-13)
+
+
+def test_naive_estimators_and_k_of_one():
+    outcomes = Outcomes.from_counts([[1, 3], [6, 2]])
+    assert naive_pass_at_k(outcomes, 3).value == pytest.approx(
+        np.mean([1 - 0.25**3, 1 - 0.75**3]), abs=1e-15
+    )
+    assert naive_pass_hat_k(outcomes, 3).value == pytest.approx(np.mean([0.75**3, 0.25**3]))
+    average = avg_at_n(outcomes).value
+    for estimator in (pass_at_k, pass_hat_k, strict_majority_at_k, naive_pass_at_k):
+        assert estimator(outcomes, 1).value == pytest.approx(average, abs=1e-15)
+    assert mg_pass_at_k(outcomes, 1).value == 0.0
+
+
+def test_questions_are_averaged_and_kept_in_order():
+    outcomes = Outcomes.from_counts([[0, 4], [2, 4], [3, 0], [2, 4]])
+    estimate = pass_at_k(outcomes, 2)
+    assert estimate.per_question == pytest.approx([1, 1 - 1 / 15, 0, 1 - 1 / 15])
+    assert estimate.value == pytest.approx(estimate.per_question.mean())
+    assert (estimate.quantity, estimate.k) == ("pass@k", 2)
+    assert g_pass_at_k(outcomes, 2, Fraction(1, 2)).to_dict()["tau"] == 0.5
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+class TestRefusals:
+    @pytest.mark.parametrize("k", [0, -1, 6, 2.0, True, "2", None])
+    def test_k_out_of_range(self, estimator, k):
+        with pytest.raises(InvalidInputError, match=r"`k` must satisfy 1 <= k <= N \(N=5\); got"):
+            estimator(Outcomes.from_matrix([[0, 1, 1, 0, 1]]), k)
+
+    def test_k_beyond_the_shortest_question(self, estimator):
+        outcomes = Outcomes.from_counts([[1, 3], [4, 4]])
+        assert 0 <= estimator(outcomes, 4).value <= 1
+        with pytest.raises(InvalidInputError, match=r"the smallest N is 4\); got 5"):
+            estimator(outcomes, 5)
+
+    def test_more_than_two_categories(self, estimator):
+        outcomes = Outcomes.from_matrix([[0, 1, 2]], weights=[0, 0.5, 1])
+        with pytest.raises(
+            InvalidInputError, match=r"`outcomes` must be binary.*R >= 2.*got 3 cat"
+        ):
+            estimator(outcomes, 1)
+
+    def test_weights_upside_down(self, estimator):
+        outcomes = Outcomes.from_matrix([[0, 1]], weights=[1, 0])
+        with pytest.raises(InvalidInputError, match=r"must score category 1 \(correct\) above"):
+            estimator(outcomes, 1)
+
+    def test_a_question_without_trials(self, estimator):
+        with pytest.raises(InvalidInputError, match=r"at least one trial.*question 1"):
+            estimator(Outcomes.from_counts([[1, 3], [0, 0]]), 1)
+
+
+BAD_TAUS = [-0.1, 1.1, np.nan, np.inf, "0.5", None, True, Fraction(3, 2), Decimal("NaN")]
+
+
+@pytest.mark.parametrize("tau", BAD_TAUS)
+def test_tau_out_of_range(tau):
+    with pytest.raises(InvalidInputError, match=r"`tau` must be a number in \[0, 1\]; got"):
+        g_pass_at_k(one(5, 2), 3, tau)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from lm_eval_bayes import (
+    InvalidInputError,
+    Outcomes,
+    bayes_at_n,
+    g_pass_at_k_posterior,
+    mg_pass_at_k_posterior,
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+    strict_majority_at_k_posterior,
+)
+
+POSTERIORS = [
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+    mg_pass_at_k_posterior,
+    strict_majority_at_k_posterior,
+    lambda outcomes, k, prior="uniform": g_pass_at_k_posterior(outcomes, k, 0.4, prior),
+]
+
+
+def rising(x, n) -> Fraction:
+    out = Fraction(1)
+    for i in range(n):
+        out *= x + i
+    return out
+
+
+def power_moment(a, b, i, j) -> Fraction:
+    """E p^i q^j for p ~ Beta(a, b), in exact fractions."""
+    return rising(a, i) * rising(b, j) / rising(a + b, i + j)
+
+
+def exact_moments(a, b, k, credit):
+    """Mean and variance of Σ_j credit_j C(k, j) p^j q^(k−j), in exact fractions."""
+    mean = sum(credit[j] * comb(k, j) * power_moment(a, b, j, k - j) for j in range(k + 1))
+    square = sum(
+        credit[i] * credit[j] * comb(k, i) * comb(k, j) * power_moment(a, b, i + j, 2 * k - i - j)
+        for i in range(k + 1)
+        for j in range(k + 1)
+    )
+    return mean, square - mean**2
+
+
+def credits(k):
+    half = -(-k // 2)
+    needed = max(1, -(-2 * k // 5))
+    return [
+        [Fraction(j >= 1) for j in range(k + 1)],
+        [Fraction(j >= k) for j in range(k + 1)],
+        [Fraction(2 * max(j - half, 0), k) for j in range(k + 1)],
+        [Fraction(2 * j > k) for j in range(k + 1)],
+        [Fraction(j >= needed) for j in range(k + 1)],
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 25])
+@pytest.mark.parametrize(("wrong", "correct"), [(0, 0), (4, 0), (0, 5), (3, 7), (200, 56)])
+def test_moments_are_exact_fractions(k, wrong, correct):
+    outcomes = Outcomes.from_counts([[wrong, correct]])
+    for prior, pseudo in (("uniform", Fraction(1)), ("jeffreys", Fraction(1, 2))):
+        for posterior_of, credit in zip(POSTERIORS, credits(k), strict=True):
+            posterior = posterior_of(outcomes, k, prior)
+            mean, variance = exact_moments(correct + pseudo, wrong + pseudo, k, credit)
+            assert posterior.mu == pytest.approx(float(mean), rel=1e-11, abs=1e-15)
+            assert posterior.sigma**2 == pytest.approx(float(variance), rel=1e-9, abs=1e-25)
+
+
+def test_moments_against_scipy_quadrature():
+    outcomes = Outcomes.from_counts([[6, 10]])
+    density = stats.beta(11, 7).pdf
+
+    def check(posterior, curve):
+        mean = integrate.quad(lambda p: curve(p) * density(p), 0, 1, epsabs=1e-13)[0]
+        square = integrate.quad(lambda p: (curve(p) - mean) ** 2 * density(p), 0, 1)[0]
+        assert posterior.mu == pytest.approx(mean, abs=1e-10)
+        assert posterior.sigma == pytest.approx(np.sqrt(square), abs=1e-10)
+
+    check(pass_at_k_posterior(outcomes, 100), lambda p: 1 - (1 - p) ** 100)
+    check(pass_hat_k_posterior(outcomes, 40), lambda p: p**40)
+    check(g_pass_at_k_posterior(outcomes, 25, 0.28), lambda p: stats.binom.sf(6, 25, p))
+    check(strict_majority_at_k_posterior(outcomes, 9), lambda p: stats.binom.sf(4, 9, p))
+    check(
+        mg_pass_at_k_posterior(outcomes, 7),
+        lambda p: 2 / 7 * sum(stats.binom.sf(i - 1, 7, p) for i in range(5, 8)),
+    )
+
+
+def test_a_million_trials_and_half_as_many_to_pass():
+    n, k = 10**6, 5 * 10**5
+    a, b = 3, n - 1  # two right of n
+    posterior = pass_at_k_posterior(Outcomes.from_counts([[n - 2, 2]]), k)
+
+    def none(power):  # E (1 − p)^power with a = 3 is a product of three fractions
+        return float(np.prod([Fraction(b + i, b + power + i) for i in range(a)]))
+
+    assert posterior.mu == pytest.approx(1 - none(k), abs=1e-11)
+    assert posterior.sigma**2 == pytest.approx(none(2 * k) - none(k) ** 2, abs=1e-11)
+    # and a posterior so narrow that p^k is a matter of the sixth digit of p
+    narrow = pass_hat_k_posterior(Outcomes.from_counts([[2, n - 2]]), k)
+    assert narrow.mu == pytest.approx(none(k), abs=1e-11)
+    wide = g_pass_at_k_posterior(Outcomes.from_counts([[n // 2, n // 2]]), k, 0.5)
+    # J is beta-binomial and symmetric about k/2, where its chance is 1/sqrt(2π·variance)
+    spread = k / 4 * (n + 2 + k) / (n + 3)
+    assert wide.mu == pytest.approx(0.5 + 0.5 / np.sqrt(2 * np.pi * spread), abs=1e-8)
+
+
+@pytest.mark.parametrize("prior", [1e-6, 1e-3, 0.05])
+def test_priors_with_nearly_all_mass_at_the_ends(prior):
+    outcomes = Outcomes.from_counts([[0, 0], [3, 0], [0, 3]])
+    exact = Fraction(prior)
+    for k in (1, 4, 16):
+        credit = [Fraction(j >= 1) for j in range(k + 1)]
+        posterior = pass_at_k_posterior(outcomes, k, prior)
+        for row, (a, b) in enumerate([(0, 0), (0, 3), (3, 0)]):
+            mean, variance = exact_moments(a + exact, b + exact, k, credit)
+            assert posterior.per_question.mu[row] == pytest.approx(float(mean), rel=1e-10)
+            assert posterior.per_question.sigma[row] ** 2 == pytest.approx(
+                float(variance), rel=1e-8
+            )
+
+
+def test_k_of_one_is_bayes_at_n():
+    outcomes = Outcomes.from_counts([[1, 3], [6, 2]], prior_counts=[[1, 1], [0, 2]])
+    bayes = bayes_at_n(outcomes)
+    for posterior_of in (
+        pass_at_k_posterior,
+        pass_hat_k_posterior,
+        strict_majority_at_k_posterior,
+    ):
+        posterior = posterior_of(outcomes, 1)
+        assert posterior.mu == pytest.approx(bayes.mu, rel=1e-13)
+        assert posterior.sigma == pytest.approx(bayes.sigma, rel=1e-12)
+
+
+def test_mg_pass_at_one_is_nought_with_certainty():
+    posterior = mg_pass_at_k_posterior(Outcomes.from_counts([[1, 3], [2, 2]]), 1)
+    assert (posterior.mu, posterior.sigma, posterior.bounds) == (0.0, 0.0, (0.0, 0.0))
+    assert posterior.interval(0.9, "exact").to_dict()["high"] == 0.0
+
+
+def test_both_ends_of_tau_and_the_benchmark_s_spread():
+    outcomes = Outcomes.from_counts([[1, 3], [6, 2], [0, 0]])
+    low = g_pass_at_k_posterior(outcomes, 6, 0)
+    high = g_pass_at_k_posterior(outcomes, 6, 1)
+    assert low.mu == pass_at_k_posterior(outcomes, 6).mu
+    assert high.mu == pass_hat_k_posterior(outcomes, 6).mu
+    assert low.tau == 0.0
+    assert low.k == 6
+    assert low.scope == "benchmark"
+    assert low.mu == pytest.approx(low.per_question.mu.mean(), abs=1e-15)
+    spread = np.sqrt((low.per_question.sigma**2).sum()) / 3
+    assert low.sigma == pytest.approx(spread, rel=1e-14)
+
+
+@pytest.mark.parametrize("posterior_of", POSTERIORS)
+@pytest.mark.parametrize("k", [0, -3, 1.5, True, "4"])
+def test_refused_k(posterior_of, k):
+    with pytest.raises(InvalidInputError, match=r"`k` must be an integer of at least 1; got"):
+        posterior_of(Outcomes.from_matrix([[0, 1]]), k)
+
+
+@pytest.mark.parametrize("posterior_of", POSTERIORS)
+def test_refused_outcomes_and_priors(posterior_of):
+    with pytest.raises(InvalidInputError, match=r"`outcomes` must be binary.*got 3 categories"):
+        posterior_of(Outcomes.from_matrix([[0, 1]], weights=[0, 1, 2]), 2)
+    with pytest.raises(InvalidInputError, match=r"`prior` must be .*got 'haldane'"):
+        posterior_of(Outcomes.from_matrix([[0, 1]]), 2, "haldane")
+
+
+@pytest.mark.parametrize("tau", [-0.01, 1.01, np.nan])
+def test_refused_tau(tau):
+    with pytest.raises(InvalidInputError, match=r"`tau` must be a number in \[0, 1\]"):
+        g_pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2, tau)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from lm_eval_bayes import InvalidInputError, Outcomes, avg_at_n, bayes_at_n
+
+R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
+W = [0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("R0", "mu", "sigma"),
+    [
+        (None, 0.562500, 0.091998),
+        ([[2], [1]], 0.583333, 0.085165),
+        ([[0, 2], [1, 2]], 0.575000, 0.084275),
+    ],
+)
+def test_the_paper_s_check_values(R0, mu, sigma):
+    posterior = bayes_at_n(Outcomes.from_matrix(R, weights=W, R0=R0))
+    assert round(posterior.mu, 6) == mu
+    assert round(posterior.sigma, 6) == sigma
+
+
+def test_the_paper_s_rubric_example_with_its_interval():
+    outcomes = Outcomes.from_matrix([[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]], weights=[0, 0, 0.25, 1])
+    posterior = bayes_at_n(outcomes)
+    interval = posterior.interval(0.95, "normal")
+    assert round(posterior.mu, 6) == 0.444444
+    assert round(posterior.sigma, 6) == 0.100539
+    assert (round(interval.low, 6), round(interval.high, 6)) == (0.247392, 0.641497)
+    assert (interval.level, interval.method, interval.scope) == (0.95, "normal", "benchmark")
+
+
+@pytest.mark.parametrize(
+    ("prior", "pseudo"), [("uniform", 1.0), ("jeffreys", 0.5), (0.2, 0.2), (3, 3.0)]
+)
+def test_each_question_is_a_beta_posterior(prior, pseudo):
+    counts = np.array([[3, 1], [0, 6], [0, 0]])
+    prior_counts = np.array([[1, 0], [2, 2], [0, 3]])
+    outcomes = Outcomes.from_counts(counts, prior_counts=prior_counts, prior_strength=0.5)
+    posterior = bayes_at_n(outcomes, prior)
+    for row, (n, n0) in enumerate(zip(counts, prior_counts, strict=True)):
+        b, a = n + pseudo + 0.5 * n0
+        density = stats.beta(a, b).pdf
+        mean = integrate.quad(lambda p, f=density: p * f(p), 0, 1)[0]
+        square = integrate.quad(lambda p, f=density: p * p * f(p), 0, 1)[0]
+        assert posterior.per_question.mu[row] == pytest.approx(mean, abs=1e-8)
+        assert posterior.per_question.sigma[row] ** 2 == pytest.approx(square - mean**2, abs=1e-8)
+    assert posterior.prior == pseudo
+    assert posterior.mu == pytest.approx(posterior.per_question.mu.mean(), abs=1e-15)
+    expected = np.sqrt((posterior.per_question.sigma**2).sum()) / 3
+    assert posterior.sigma == pytest.approx(expected, rel=1e-14)
+
+
+def test_three_categories_against_quadrature_over_the_simplex():
+    outcomes = Outcomes.from_counts([[2, 0, 3]], weights=[-1.0, 0.25, 2.0])
+    nu = np.array([3.0, 1.0, 4.0])
+    density = stats.dirichlet(nu).pdf
+
+    def moment(power):
+        def integrand(y, x):
+            return (-x + 0.25 * y + 2 * (1 - x - y)) ** power * density([x, y])
+
+        return integrate.dblquad(integrand, 0, 1, 0, lambda x: 1 - x, epsabs=1e-10)[0]
+
+    posterior = bayes_at_n(outcomes)
+    assert posterior.mu == pytest.approx(moment(1), abs=1e-8)
+    assert posterior.sigma**2 == pytest.approx(moment(2) - moment(1) ** 2, abs=1e-8)
+
+
+def test_equal_weights_have_no_spread():
+    posterior = bayes_at_n(Outcomes.from_counts([[3, 1], [0, 9]], weights=[0.1, 0.1]))
+    assert posterior.mu == 0.1
+    assert posterior.sigma == 0.0
+    for method in ("normal", "beta", "exact", "hdi"):
+        interval = posterior.interval(0.9, method)
+        assert (interval.low, interval.high) == (0.1, 0.1)
+
+
+def test_prior_strength_scales_the_prior_trials():
+    def posterior(strength):
+        outcomes = Outcomes.from_counts([[1, 3]], prior_counts=[[4, 2]], prior_strength=strength)
+        return bayes_at_n(outcomes)
+
+    assert posterior(0.0).mu == pytest.approx(4 / 6)
+    assert posterior(1.0).mu == pytest.approx(6 / 12)
+    assert posterior(0.5).mu == pytest.approx(5 / 9)
+
+
+@pytest.mark.parametrize("prior", [0, -1, np.nan, np.inf, True, "flat", None, [1.0]])
+def test_refused_priors(prior):
+    with pytest.raises(InvalidInputError, match=r"`prior` must be \"uniform\", \"jeffreys\" or"):
+        bayes_at_n(Outcomes.from_matrix([[1]]), prior)
+
+
+def test_avg_at_n_of_equal_and_ragged_trials():
+    equal = avg_at_n(Outcomes.from_matrix(R, weights=W))
+    assert equal.value == pytest.approx(0.6, abs=1e-15)
+    # eq. 20: T/N = 8/5 times the check value, which is printed to six digits
+    assert equal.sigma == pytest.approx(8 / 5 * 0.091998, abs=1e-6)
+    assert equal.per_question.tolist() == pytest.approx([0.6, 0.6])
+
+    ragged = avg_at_n(Outcomes.from_counts([[1, 1], [0, 8]]))
+    first = 4 / 2 * stats.beta(2, 2).std()
+    second = 10 / 8 * stats.beta(9, 1).std()
+    assert ragged.value == pytest.approx(0.75)
+    assert ragged.sigma == pytest.approx(np.hypot(first, second) / 2, rel=1e-12)
+
+
+def test_avg_at_n_leaves_the_prior_trials_out():
+    with_prior = avg_at_n(Outcomes.from_matrix(R, weights=W, R0=[[2], [1]]))
+    assert with_prior.sigma == avg_at_n(Outcomes.from_matrix(R, weights=W)).sigma
+
+
+def test_avg_at_n_needs_trials_and_bayes_at_n_does_not():
+    outcomes = Outcomes.from_counts([[1, 1], [0, 0]])
+    with pytest.raises(InvalidInputError, match=r"`outcomes` must have at least one.*question 1"):
+        avg_at_n(outcomes)
+    assert bayes_at_n(outcomes).per_question.mu.tolist() == [0.5, 0.5]
+
+
+def test_vast_and_tiny_weights_keep_their_digits():
+    small = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 5e-151, 1e-150]))
+    vast = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 5e149, 1e150]))
+    assert small.mu == pytest.approx(0.5625e-150, rel=1e-14)
+    assert vast.sigma / vast.mu == pytest.approx(small.sigma / small.mu, rel=1e-13)
+
+
+def test_results_are_plain_json_and_do_not_unpack():
+    posterior = bayes_at_n(Outcomes.from_matrix(R, weights=W))
+    back = json.loads(json.dumps(posterior.to_dict()))
+    assert back["quantity"] == "bayes@N"
+    assert back["bounds"] == [0.0, 1.0]
+    assert back["per_question"]["mu"] == pytest.approx([0.5625, 0.5625])
+    estimate = avg_at_n(Outcomes.from_matrix(R, weights=W))
+    assert json.loads(json.dumps(estimate.to_dict()))["sigma"] == estimate.sigma
+    interval = posterior.interval(method="exact", seed=7)
+    assert json.loads(json.dumps(interval.to_dict()))["seed"] == 7
+    for result in (posterior, estimate, interval):
+        with pytest.raises(TypeError, match="cannot unpack"):
+            _, _ = result
+    with pytest.raises(ValueError, match="read-only"):
+        posterior.per_question.mu[0] = 1.0

@@ -1,0 +1,180 @@
+"""What the end-to-end runs share: the harness as a command, and the independent check of a run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+
+
+def harness_command() -> list[str]:
+    """Return the user's own `lm_eval` where the package is installed, else the module's."""
+    command = Path(sys.executable).with_name("lm_eval")
+    try:
+        importlib.metadata.distribution("lm-eval-bayes")
+    except importlib.metadata.PackageNotFoundError:
+        return [sys.executable, "-m", "lm_eval_bayes", "run"]
+    if not command.exists():
+        return [sys.executable, "-m", "lm_eval_bayes", "run"]
+    return [str(command), "run"]
+
+
+@dataclass
+class FinishedRun:
+    """A run's output folder, read."""
+
+    folder: Path
+    log: str
+
+    @property
+    def results(self) -> dict[str, Any]:
+        (path,) = self.folder.rglob("results_*.json")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def rows(self, task: str) -> dict[str, Any]:
+        """Return a task's rows under the filter `none`."""
+        rows = self.results["results"][task]
+        return {k.removesuffix(",none"): v for k, v in rows.items() if k.endswith(",none")}
+
+    def trials(self, task: str) -> int:
+        """Return the run's N."""
+        return int(self.results["configs"][task]["metadata"]["bayes"]["n"])
+
+    def samples(self, task: str) -> list[dict[str, Any]]:
+        (path,) = self.folder.rglob(f"samples_{task}_*.jsonl")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return sorted(map(json.loads, lines), key=lambda entry: entry["doc_id"])
+
+    def recompute(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run the independent check over the folder."""
+        return subprocess.run(
+            [sys.executable, str(HERE / "recompute.py"), str(self.folder), *options],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    def check(self) -> None:
+        """Fail unless every row equals its independent recomputation."""
+        done = self.recompute()
+        print(done.stdout)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+RunHarness = Callable[..., FinishedRun]
+
+
+@pytest.fixture(scope="session")
+def run_harness(tmp_path_factory: pytest.TempPathFactory) -> RunHarness:
+    """Run the harness as a user would, with a time-out, and hand back its output folder."""
+
+    def run(*arguments: str, timeout: float = 240, **environment: str) -> FinishedRun:
+        folder = tmp_path_factory.mktemp("run")
+        command = [*harness_command(), *arguments, "--log_samples", "--output_path", str(folder)]
+        environ = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **environment}
+        if command[1] == "-m":
+            environ["PYTHONPATH"] = os.pathsep.join(
+                [str(REPO), *filter(None, [environ.get("PYTHONPATH")])]
+            )
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+        print(done.stdout[-6000:])
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}"
+        return FinishedRun(folder, done.stdout)
+
+    return run
+
+
+@dataclass
+class CompletionsServer:
+    """A running loopback server and what it has been asked."""
+
+    port: int
+    record: Path
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/v1/{path}"
+
+    def requests(self) -> list[dict[str, Any]]:
+        lines = self.record.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line)["body"] for line in lines]
+
+
+@contextmanager
+def serving(record: Path) -> Iterator[CompletionsServer]:
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "completions_server.py"), "--record", str(record)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield CompletionsServer(int(process.stdout.readline()), record)
+    finally:
+        process.stdin.close()  # the server stops when its input ends
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Callable[[Path], AbstractContextManager[CompletionsServer]]:
+    """Hand out `serving`, for fixtures that outlive one test."""
+    return serving
+
+
+@pytest.fixture
+def completions_server(tmp_path: Path) -> Iterator[CompletionsServer]:
+    """Start a fresh server with an empty record."""
+    with serving(tmp_path / "requests.jsonl") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """Return the folder that `smollm2.py` wrote, or skip."""
+    folder = os.environ.get("LM_EVAL_BAYES_SMOLLM2")
+    if not folder:
+        pytest.skip("LM_EVAL_BAYES_SMOLLM2 does not name a folder written by smollm2.py")
+    assert (Path(folder) / "config.json").exists(), f"{folder} holds no model"
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def offline_contests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the environment in which the contests load from a writable copy of their cache."""
+    shared = Path(os.environ.get("LM_EVAL_BAYES_SHARED", REPO.parent / "shared"))
+    if not (shared / "hf_home").is_dir():
+        pytest.skip(f"no cached contests at {shared / 'hf_home'}")
+    copy = tmp_path_factory.mktemp("hf") / "home"
+    shutil.copytree(shared / "hf_home", copy)
+    return {"HF_HOME": str(copy), "HF_HUB_OFFLINE": "1"}

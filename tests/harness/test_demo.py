@@ -1,0 +1,62 @@
+"""The demo questions: every answer computed again from the problem's expression."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from lm_eval_bayes.harness.demo import load
+
+OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def compute(node: ast.expr) -> Fraction:
+    """Work out an expression of whole numbers, + - * / and brackets, exactly."""
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](compute(node.left), compute(node.right))
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return Fraction(node.value)
+    raise ValueError(f"not arithmetic: {ast.dump(node)}")
+
+
+ROWS = list(load()["test"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_the_answer_is_right(row: dict[str, str]) -> None:
+    value = compute(ast.parse(row["check"], mode="eval").body)
+    assert value.denominator == 1
+    assert row["answer"] == str(value)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_the_expression_is_the_problem_s(row: dict[str, str]) -> None:
+    # every number of the problem stands in its expression, except where words say it
+    words = {"one": "1", "two": "2", "five": "5"}
+    problem = re.sub(r"\b[a-z]+\b", lambda m: words.get(m[0], m[0]), row["problem"].lower())
+    problem = re.sub(r"in 1 week|a day|a week", "", problem)
+    missing = set(re.findall(r"\d+", problem)) - set(re.findall(r"\d+", row["check"]))
+    assert not missing
+    if match := re.fullmatch(r"What is ([-+*/() \d]+)\?", row["problem"]):
+        assert match[1].replace(" ", "") == row["check"]
+
+
+def test_forty_questions_at_five_levels() -> None:
+    assert Counter(row["level"] for row in ROWS) == dict.fromkeys(range(1, 6), 8)
+    assert len({row["id"] for row in ROWS}) == len({row["problem"] for row in ROWS}) == 40
+    assert [row["level"] for row in ROWS] == sorted(row["level"] for row in ROWS)
+
+
+def test_the_task_s_metadata_changes_nothing() -> None:
+    assert list(load(version=1.0, p=0.5, bayes_n=80)["test"]) == ROWS

@@ -1,0 +1,187 @@
+r"""What counts as the answer of a text: boxes, markers, integers. Nothing here starts a process."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_bayes.harness.answers import (
+    aime_integer,
+    boxed_answer,
+    clean,
+    final_part,
+    plain_integer,
+    squeeze,
+)
+from lm_eval_bayes.harness.equivalence import has_letters, split_answers
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "expected"),
+    [
+        ("no marker", None, "no marker"),
+        ("a</think>b", None, "b"),
+        ("a</think>b</think>c", None, "c"),
+        ("a</think>", None, ""),
+        ("a<|done|>b", "<|done|>", "b"),
+        ("a<|done|>b", None, "a<|done|>b"),
+        ("a<|done|>b</think>c", "<|done|>", "c"),
+        ("a</think>b<|done|>c", "<|done|>", "c"),
+        ("a</think>b", "<|never|>", "b"),
+        ("a</think>b", "", "b"),
+        ("a</think>b", 151668, "b"),
+    ],
+)
+def test_the_final_part_follows_the_last_marker(text, own, expected):
+    assert final_part(text, own) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\boxed{5}", "5"),
+        (r"\fbox{5}", "5"),
+        (r"\boxed 5", "5"),
+        (r"$\boxed 52$.", "52"),
+        (r"\boxed\frac{1}{2}", r"\frac{1}{2}"),
+        (r"\boxed {5}", "5"),
+        ("\\boxed{\n 5 \n}", "5"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right\}} } {", r"\left\{ x \right\}"),
+        (r"a lone { and \} and } \boxed{5} {", "5"),
+        (r"first \boxed{4}" + "\n" + r"then \boxed{5}", "5"),
+        (r"\boxed{5}" + "\n" + r"then \boxed{6", "5"),
+        (r"I must \boxed{ it." + "\n" + r"\boxed{5}", "5"),
+        (r"\boxed{5} as asked in \boxed{}", "5"),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\boxed{\text{so } \boxed{5}}", "5"),
+        (r"\\[ \\boxed{5} \\]", "5"),
+        (r"\boxed{2} and \boxed{-2}", "2, -2"),
+        (r"$x=\boxed{2}$, $y=\boxed{3}$ or $\boxed{4}$", "2, 3, 4"),
+        (r"\boxed{5}, that is \boxed{5}", "5"),
+        (r"\boxed{4} no: " + "wait " * 40 + r"\boxed{5}", "5"),
+        (r"\boxed{5", None),
+        (r"\boxed{}", None),
+        (r"\boxed", None),
+        (r"\boxedtext{5}", None),
+        ("boxed{5}", None),
+        ("", None),
+    ],
+)
+def test_the_last_box(text, expected):
+    assert boxed_answer(text) == expected
+
+
+balanced = st.recursive(
+    st.text(alphabet="ab12+-=, \\{\\}", max_size=4).map(
+        lambda s: "".join("\\" + c if c in "{}" else c for c in s.replace("\\", ""))
+    ),
+    lambda inner: st.lists(inner, max_size=3).map(
+        lambda parts: "x".join(f"{{{p}}}" for p in parts)
+    ),
+    max_leaves=8,
+)
+no_box = st.text(max_size=60).filter(lambda s: "box" not in s and "\\" not in s)
+
+
+@given(no_box, balanced.filter(lambda s: s.strip()), no_box)
+def test_any_balanced_content_is_found_in_any_surroundings(before, content, after):
+    assert boxed_answer(f"{before}\\boxed{{{content}}}{after}") == " ".join(content.split())
+
+
+@given(st.text(alphabet=st.sampled_from("\\{}[]()boxedf$^_,;.± \n\0019a=\u202e"), max_size=80))
+def test_no_text_breaks_the_readers(text):
+    for found in (boxed_answer(text + "\\boxed{" + text), boxed_answer(text)):
+        assert found is None or found.strip()
+    number = aime_integer(text)
+    assert number is None or 0 <= number <= 999
+    assert squeeze(squeeze(text)) is not None
+    assert all(part.strip() for part in split_answers(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("\\" * 30_001 + "boxed{1}", "1"),
+        ("\\boxed{" * 4_000, None),
+        ("\\boxed{" * 5_000 + "7" + "}" * 5_000, "7"),
+        ("{" * 30_000 + "\\boxed{7}", "7"),
+        ("}" * 30_000 + "\\boxed{7}" + "}" * 30_000, "7"),
+        ("\\boxed\\a{" * 3_000 + "}" * 3_000, "\\a, \\a{}"),
+        ("\\boxed{7" + "." * 20_000 + "x}", "7" + "." * 20_000 + "x"),
+    ],
+)
+def test_hostile_texts_are_read_too(text, answer):
+    found = boxed_answer(text)
+    assert found == answer
+    assert squeeze(found or "") == (answer or "").replace(" ", "")
+
+
+@pytest.mark.parametrize("n", [0, 7, 33, 204, 999])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}", "{:03d}", "{}.", "{},", "${}$", r"\({}\)", "x = {}", "m+n={}", r"\text{{{}}}",
+        r"\mathbf{{\text{{{}}}}}", r"{}^\circ", r"{}^{{\circ}}", "{}°", "{} degrees", "{}.0",
+        r"{}\text{{ cm}}", r"{}\text{{ cm}}^2", "+{}", "({})", "{{{}}}", r"\,{}\!", "\u202e{}\0",
+    ],
+)  # fmt: skip
+def test_an_aime_integer_in_every_dress(n, form):
+    assert aime_integer(form.format(n)) == n
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "", "x", "-33", "1000", "1,024", "1{,}024", r"1\,024", "33!", r"33\%", "33.5", "3 3",
+        "33, 34", "33 or 34", r"\text{33 or 34}", r"\frac{66}{2}", "30+3", "3.3e1", "0x21", "٣٣",
+        "1²", "9" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_no_aime_integer(answer):
+    assert aime_integer(answer) is None
+
+
+def test_full_width_digits_and_invisible_signs_are_read_as_written():
+    assert aime_integer("\uff13\uff13\u200b") == 33
+    assert clean("a\u2212b\u202e\0\ud800") == "a-b"
+    assert clean("10²") == "10^{2}"  # compatibility forms would make it 102
+
+
+@pytest.mark.parametrize(
+    ("answer", "digits"),
+    [("007", "7"), ("-0", "0"), ("1,024", "1024"), ("1,02", None), ("-12.", "-12"), ("1e3", None)],
+)
+def test_plain_integers(answer, digits):
+    assert plain_integer(answer) == digits
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("2, 3", ["2", "3"]),
+        (r"2 \text{ and } 3", ["2", "3"]),
+        (r"x = 2 or x = 3", ["x = 2", "x = 3"]),
+        ("2; 3", ["2", "3"]),
+        (r"\{2, 3\}", ["2", "3"]),
+        (r"x \in \{2, 3\}", ["2", "3"]),
+        (r"\{1\}, \{2\}", [r"\{1\}", r"\{2\}"]),
+        ("1,024", ["1,024"]),
+        ("(1, 2), (3, 4)", ["(1, 2)", "(3, 4)"]),
+        ("[0, 1)", ["[0, 1)"]),
+        (r"\frac{1}{2}, \binom{3}{2}", [r"\frac{1}{2}", r"\binom{3}{2}"]),
+        (r"\pm 1", ["+ 1", "- 1"]),
+        (r"1 \pm x \mp y", ["1 + x - y", "1 - x + y"]),
+        (r"\pmatrix", [r"\pmatrix"]),
+    ],
+)
+def test_answers_in_several_parts(text, parts):
+    assert split_answers(text) == parts
+
+
+def test_letters_of_a_formula_are_not_those_of_its_commands():
+    assert has_letters("2m + n")
+    assert has_letters(r"\frac{a}{2}")
+    assert not has_letters(r"\frac{\sqrt{2}}{\pi} \text{ cm}")

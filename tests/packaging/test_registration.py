@@ -1,0 +1,224 @@
+"""Registration in the real harness, each time in a fresh interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def output_of(result):
+    assert result.returncode == 0, result.stderr
+    assert "lm_eval_bayes" not in result.stderr, result.stderr
+    return result.stdout.strip()
+
+
+EVERYTHING = """
+import sys
+from lm_eval.api import registry
+assert registry.get_metric("bayes") is sys.modules["lm_eval_bayes.harness.metrics"].bayes
+assert registry.is_higher_better("bayes") is True
+aggregation = sys.modules["lm_eval_bayes.harness.aggregations"].bayes
+assert registry.get_aggregation("bayes") is aggregation
+assert registry.get_metric_aggregation("bayes") is aggregation
+assert registry.get_filter("keep_all") is sys.modules["lm_eval_bayes.harness.filters"].KeepAllFilter
+assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
+assert callable(registry.get_metric("exact_match"))
+assert callable(registry.get_aggregation("mean"))
+assert registry.get_filter("take_first") and registry.get_model("dummy")
+from lm_eval.tasks._index import TaskIndex
+roots = []
+TaskIndex._iter_yaml_files = lambda root: roots.append(str(root)) or []
+from lm_eval.tasks import TaskManager
+TaskManager()
+assert len(roots) == 2 and roots[1].endswith("task_configs"), roots
+"""
+
+
+def test_everything_after_nothing_but_importing_the_harness(python, site_folder):
+    code = """
+import sys, lm_eval
+assert not any(m.startswith("lm_eval_bayes") for m in sys.modules)
+import lm_eval.evaluator, lm_eval.models
+assert "lm_eval_bayes.harness.models.biased_coin" not in sys.modules, "only when asked for"
+"""
+    assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from lm_eval.api.registry import get_metric; assert get_metric('exact_match')",
+        "import lm_eval.filters",
+        "from lm_eval.api.registry import get_model; get_model('dummy')",
+        "import lm_eval.api.task",
+        "import lm_eval.models, lm_eval.tasks, _lm_eval_bayes_boot; _lm_eval_bayes_boot.install()",
+    ],
+    ids=["metric", "filters", "model", "task", "installed again"],
+)
+def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
+    code = f"{first}\nimport lm_eval.tasks, lm_eval.models\n"
+    assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
+
+
+@pytest.mark.parametrize(
+    "module", ["metrics", "aggregations", "filters", "models.biased_coin", "tasks"]
+)
+def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python, module):
+    """Without start-up files: the harness fills a registry only while it is empty."""
+    code = f"""
+    import lm_eval_bayes.harness.{module}
+    from lm_eval.api import registry
+    assert callable(registry.get_metric("exact_match"))
+    assert callable(registry.get_aggregation("mean"))
+    assert registry.get_model("dummy")
+    """
+    assert output_of(python(code, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
+
+
+def test_by_hand_without_start_up_files(python):
+    code = """
+    import sys
+    from lm_eval_bayes.harness import registration
+    assert "lm_eval" not in sys.modules
+    registration.register_all(); registration.register_all()
+    """.replace("\n    ", "\n")
+    assert output_of(python(code + EVERYTHING, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
+
+
+def test_the_command_line_by_hand(python):
+    code = """
+    import runpy, sys
+    sys.argv = ["lm_eval_bayes", "ls", "--help"]
+    try:
+        runpy.run_module("lm_eval_bayes", run_name="__main__")
+    except SystemExit as end:
+        assert end.code in (0, None)
+    """.replace("\n    ", "\n")
+    out = output_of(python(code + EVERYTHING, LM_EVAL_BAYES_AUTOLOAD="0"))
+    assert "tasks|groups|subtasks|tags" in out
+
+
+def test_the_command_line_without_the_harness_is_one_sentence(python, tmp_path):
+    code = """
+    import sys
+    sys.modules["lm_eval"] = None
+    from lm_eval_bayes.harness import registration
+    registration.run_harness()
+    """
+    result = python(code, LM_EVAL_BAYES_AUTOLOAD="0")
+    assert result.returncode == 1
+    assert result.stderr.startswith(
+        "lm_eval_bayes needs the harness (pip install 'lm-eval>=0.4.12')"
+    )
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_harness_that_is_imported_anew_is_registered_anew(python, site_folder):
+    code = """
+import sys, lm_eval.tasks, lm_eval.models
+for name in [m for m in sys.modules if m.partition(".")[0] == "lm_eval"]:
+    del sys.modules[name]
+import lm_eval.tasks, lm_eval.models
+"""
+    assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
+
+
+def test_reloading_parts_of_the_harness(python, site_folder):
+    code = """
+import importlib, lm_eval.filters, lm_eval.models, lm_eval.tasks
+for module in (lm_eval.filters, lm_eval.models, lm_eval.tasks):
+    importlib.reload(module)
+"""
+    assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
+
+
+def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    code = f"""
+    from pathlib import Path
+    from lm_eval.tasks import TaskManager
+    from lm_eval.tasks._index import TaskIndex
+    from lm_eval_bayes._paths import task_configs_dir
+    import lm_eval.tasks
+    built_in, ours = Path(lm_eval.tasks.__file__).parent, task_configs_dir()
+    mine = Path({str(tmp_path / "mine")!r})
+    roots = []
+    TaskIndex._iter_yaml_files = lambda root: roots.append(root) or []
+    def read(**options):
+        roots.clear(); TaskManager(**options); return list(roots)
+    assert read() == [built_in, ours]
+    assert read(include_path=str(mine)) == [built_in, ours, mine]
+    assert read(include_path=[str(ours), mine]) == [built_in, ours, mine]
+    assert read(include_path=str(mine), include_defaults=False) == [mine]
+    roots.clear(); TaskIndex().build(p for p in (mine, built_in))
+    assert roots == [mine, built_in, ours]
+    roots.clear(); TaskIndex.build(paths=[mine], resolve_includes=False); assert roots == [mine]
+    """
+    assert output_of(python(code, start=site_folder)) == ""
+
+
+HALF = """
+import os
+from lm_eval.api.registry import register_metric
+
+@register_metric(metric="half", higher_is_better=True)
+def half(items): ...
+
+if "FIXED" not in os.environ:
+    raise ImportError("half way")
+"""
+
+
+def test_a_half_failed_import_leaves_nothing_behind(python, site_folder, tmp_path):
+    """A module that fails after its decorator ran; the second try must find a clean registry."""
+    (tmp_path / "half.py").write_text(HALF, encoding="utf-8")
+    code = f"""
+    import os
+    from lm_eval_bayes import harness
+    from lm_eval_bayes.harness import registration
+    harness.__path__.append({str(tmp_path)!r})
+    name = "lm_eval_bayes.harness.half"
+    registration.COMPONENTS = (
+        registration.Component("metric", "half", name, "half", "lm_eval.api.metrics"),
+    )
+    import lm_eval.api.metrics, lm_eval.api.registry as registry
+    assert "half" not in registry.metric_registry
+    assert "half" not in registry.higher_is_better_registry
+    assert callable(registry.get_metric("exact_match"))
+    os.environ["FIXED"] = "1"
+    import lm_eval.tasks
+    print(registry.get_metric("half").__module__, registry.is_higher_better("half"))
+    """
+    result = python(code, start=site_folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "lm_eval_bayes.harness.half True"
+    assert result.stderr.count("could not register its metric `half`") == 1
+    assert "half way" in result.stderr
+
+
+def test_a_name_that_another_package_has_taken(python, site_folder):
+    code = """
+    import lm_eval.api.metrics, lm_eval.api.registry as registry
+    import lm_eval.api.filter
+    @registry.register_filter("keep_all")
+    class Theirs(lm_eval.api.filter.Filter): ...
+    import lm_eval.tasks, lm_eval.models
+    print(registry.get_filter("keep_all").__name__, registry.get_metric("bayes").__name__)
+    """
+    result = python(code, start=site_folder)
+    assert (result.returncode, result.stdout.strip()) == (0, "Theirs bayes")
+    assert result.stderr.count("another package has registered the filter `keep_all`") == 1
+
+
+def test_a_frozen_registry_is_a_warning_not_a_crash(python, site_folder):
+    code = """
+    import lm_eval.api.registry as registry
+    registry.model_registry.freeze()
+    import lm_eval.tasks
+    from lm_eval_bayes.harness import registration
+    registration._register_components(registry, "lm_eval.models")
+    registration._register_components(registry, "lm_eval.models")
+    print(registry.get_metric("bayes").__name__)
+    """
+    result = python(code, start=site_folder)
+    assert (result.returncode, result.stdout.strip()) == (0, "bayes"), result.stderr
+    assert result.stderr.count("could not register its model `biased_coin`") == 1

@@ -1,0 +1,50 @@
+"""Where the task files are looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lm_eval_bayes._paths import find_task_configs, task_configs_dir
+from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.harness.registration import with_our_tasks
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def test_this_copy_has_its_tasks():
+    names = {file.stem for file in task_configs_dir().rglob("*.yaml")}
+    assert {"aime25_bayes", "contest_math_bayes", "demo_arithmetic_bayes"} <= names
+
+
+def test_a_wheel_has_them_inside(tmp_path):
+    inside = folder(tmp_path / "lm_eval_bayes" / "task_configs")
+    folder(tmp_path / "task_configs")
+    (tmp_path / "pyproject.toml").touch()
+    assert find_task_configs(tmp_path / "lm_eval_bayes") == inside
+
+
+def test_a_checkout_has_them_beside(tmp_path):
+    beside = folder(tmp_path / "task_configs")
+    (tmp_path / "pyproject.toml").touch()
+    assert find_task_configs(tmp_path / "lm_eval_bayes") == beside
+
+
+def test_a_strangers_folder_in_site_packages_is_not_ours(tmp_path):
+    folder(tmp_path / "task_configs")
+    with pytest.raises(LmEvalBayesError, match="found neither, so please install the package"):
+        find_task_configs(tmp_path / "lm_eval_bayes")
+
+
+def test_symbolic_links_do_not_hide_that_a_folder_is_there(tmp_path):
+    built_in, ours = folder(tmp_path / "built_in"), folder(tmp_path / "ours")
+    (tmp_path / "link").symlink_to(built_in)
+    (tmp_path / "ours_too").symlink_to(ours)
+    link, ours_too = tmp_path / "link", tmp_path / "ours_too"
+    assert with_our_tasks([link, "user"], built_in, ours) == [link, ours, "user"]
+    assert with_our_tasks([built_in, str(ours_too)], built_in, ours) == [built_in, str(ours_too)]
+    assert with_our_tasks([], built_in, ours) == []
