@@ -18,6 +18,7 @@ from scipy import fft, special
 from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.core.curves import beta_quantile
 from lm_eval_bayes.core.laws import BetaLaw
+from lm_eval_bayes.core.pairs import distinct_pairs
 
 #: Lattice steps in one standard deviation of the sum, at the least.
 _STEPS = 128
@@ -74,8 +75,8 @@ def mean_quantiles(law: BetaLaw, mu: float, sigma: float) -> Quantiles:
     n_questions = law.a.size
     spread = sigma * n_questions  # standard deviation of the sum
     top = law.curve.top
-    rows, times = np.unique(np.column_stack([law.a, law.b]), axis=0, return_counts=True)
-    lowest, highest = _supports(law, rows)
+    a, b, _, times = distinct_pairs(law.a, law.b)
+    lowest, highest = _supports(law, a, b)
     # A sum of few skewed questions needs the finer lattice, and can afford it.
     per_sd = max(_STEPS, _STEPS * 32.0 / n_questions, 10.0 * np.sqrt(n_questions))
     widest = float((highest - lowest).max())
@@ -96,7 +97,9 @@ def mean_quantiles(law: BetaLaw, mu: float, sigma: float) -> Quantiles:
     for start in range(0, order.size, block):
         some = order[start : start + block]
         ends = (int(low[some].min()), int(high[some].max()))
-        factors = fft.rfft(_lattice(law, rows[some], ends, n_cells, length), axis=1)
+        factors = fft.rfft(
+            _lattice(law, a[some, None], b[some, None], ends, n_cells, length), axis=1
+        )
         for factor, power in zip(factors, times[some], strict=True):
             transform *= factor if power == 1 else _power(factor, int(power))
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
@@ -133,10 +136,17 @@ def _power(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.co
 
 
 def _lattice(
-    law: BetaLaw, rows: FloatArray, ends: tuple[int, int], n_cells: int, length: int
+    law: BetaLaw,
+    a: FloatArray,
+    b: FloatArray,
+    ends: tuple[int, int],
+    n_cells: int,
+    length: int,
 ) -> FloatArray:
-    """Return the rows' masses on the lattice, wrapped to `length`, shape (D, length)."""
-    a, b = rows[:, :1], rows[:, 1:]
+    """Return the masses of D questions on the lattice, wrapped, shape (D, length).
+
+    `a` and `b` are columns, `ends` the lattice points between which the questions live.
+    """
     first, last = ends
     points = np.arange(first, last + 1) * (law.curve.top / n_cells)
     p, q = law.curve.inverse(np.asarray(points, dtype=np.float64))
@@ -153,14 +163,13 @@ def _lattice(
     score = law.curve.value(centre, 1.0 - centre) * (n_cells / law.curve.top)
     upper = mass * np.clip(score - np.arange(first, last), 0.0, 1.0)
     offset, size = first % length, last - first + 1
-    wrapped = np.zeros((rows.shape[0], -(-(offset + size) // length) * length))
+    wrapped = np.zeros((a.size, -(-(offset + size) // length) * length))
     wrapped[:, offset : offset + size - 1] += mass - upper
     wrapped[:, offset + 1 : offset + size] += upper
-    return np.asarray(wrapped.reshape(rows.shape[0], -1, length).sum(axis=1))
+    return np.asarray(wrapped.reshape(a.size, -1, length).sum(axis=1))
 
 
-def _supports(law: BetaLaw, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the scores between which each row has all but 1e-18 of its mass."""
-    a, b = rows[:, 0], rows[:, 1]
+def _supports(law: BetaLaw, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the scores between which each question has all but 1e-18 of its mass."""
     p, q = beta_quantile(a, b, _TAIL), beta_quantile(b, a, _TAIL)
     return law.curve.value(p, 1.0 - p), law.curve.value(1.0 - q, q)

@@ -22,6 +22,7 @@ from lm_eval_bayes.core.checks import (
 )
 from lm_eval_bayes.core.hypergeometric import success_counts
 from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.posterior import require_trials
 from lm_eval_bayes.core.results import Estimate
 from lm_eval_bayes.errors import InvalidInputError
@@ -289,12 +290,12 @@ def _estimate(
 ) -> Estimate:
     """Return the mean credit of the successes in a random k-subset."""
     k = _check(outcomes, k)
-    rows, where = np.unique(outcomes.counts, axis=0, return_inverse=True)
-    scores = np.empty(rows.shape[0])
-    for index, (wrong, correct) in enumerate(rows.tolist()):
-        j, probability = success_counts(wrong + correct, correct, k)
+    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
+    scores = np.empty(pairs.times.size)
+    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        j, probability = success_counts(int(wrong + correct), int(correct), k)
         scores[index] = probability @ np.asarray(credit(j), dtype=np.float64)
-    return _from_rows(quantity, scores[np.ravel(where)], k, tau)
+    return _from_rows(quantity, scores[pairs.where], k, tau)
 
 
 def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None) -> Estimate:

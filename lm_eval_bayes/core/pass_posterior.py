@@ -14,6 +14,7 @@ from lm_eval_bayes.core.checks import Tau, check_k, check_prior, read_only, succ
 from lm_eval_bayes.core.curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.core.laws import BetaLaw
 from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.pass_at_k import require_binary
 from lm_eval_bayes.core.results import PerQuestion, Posterior
 
@@ -205,10 +206,10 @@ def _posterior(
     require_binary(outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
-    rows, where = np.unique(nu, axis=0, return_inverse=True)
-    mean, variance = beta_moments(rows[:, 1], rows[:, 0], curve)
-    mu = np.clip(mean, 0.0, curve.top)[np.ravel(where)]
-    sigma = np.sqrt(variance)[np.ravel(where)]
+    pairs = distinct_pairs(nu[:, 1], nu[:, 0])
+    mean, variance = beta_moments(pairs.first, pairs.second, curve)
+    mu = np.clip(mean, 0.0, curve.top)[pairs.where]
+    sigma = np.sqrt(variance)[pairs.where]
     return Posterior(
         quantity=quantity,
         mu=float(min(mu.mean(), curve.top)),

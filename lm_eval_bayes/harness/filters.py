@@ -8,6 +8,8 @@ from typing import Any
 from lm_eval.api.filter import Filter
 from lm_eval.api.registry import filter_registry
 
+KEEP_ALL = "keep_all"
+
 
 class KeepAllFilter(Filter):
     """Keep all N responses of every question, unchanged.
@@ -20,5 +22,5 @@ class KeepAllFilter(Filter):
         return [list(r) for r in resps]
 
 
-if "keep_all" not in filter_registry:
-    filter_registry.register("keep_all")(KeepAllFilter)
+if KEEP_ALL not in filter_registry:
+    filter_registry.register(KEEP_ALL)(KeepAllFilter)

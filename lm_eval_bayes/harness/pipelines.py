@@ -9,6 +9,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness import filters
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
                 pipeline["name"],
             )
             continue
-        kept.append({**pipeline, "filter": steps or [{"function": "keep_all"}]})
+        kept.append({**pipeline, "filter": steps or [{"function": filters.KEEP_ALL}]})
     if not kept:
         raise TaskConfigError(
             f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "

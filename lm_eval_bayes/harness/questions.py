@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @contextmanager
@@ -51,6 +55,29 @@ def check_split(dataset: Mapping[str, Any], config: Any) -> None:
         raise DatasetUnavailableError(
             f"task {config.task}: the split {split!r} must have at least one question; it has none"
         )
+
+
+def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
+    """Refuse a cached copy of another revision than the pinned one.
+
+    Without a network, `datasets` takes the newest revision in its cache, whatever was asked.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        If the questions come from a cache folder of another commit.
+    """
+    wanted = (config.dataset_kwargs or {}).get("revision")
+    if not isinstance(wanted, str) or not _COMMIT.fullmatch(wanted):
+        return
+    for split in dataset.values():
+        for file in getattr(split, "cache_files", None) or []:
+            commits = [p for p in Path(file["filename"]).parts if _COMMIT.fullmatch(p)]
+            if commits and commits[-1] != wanted:
+                raise DatasetUnavailableError(
+                    f"task {config.task}: the questions must be those of revision {wanted} of "
+                    f"{config.dataset_path}; the cache holds revision {commits[-1]}"
+                )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness import filters, pipelines, plain_errors, questions, rows
+from lm_eval_bayes.harness import pipelines, plain_errors, questions, rows
 from lm_eval_bayes.harness.grading import final_part
 from lm_eval_bayes.harness.requests import check_request_cache, repeat_requests, warn_if_identical
 from lm_eval_bayes.harness.settings import Settings
@@ -107,6 +107,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         with questions.loading(self.config):
             super().download(dataset_kwargs, **kwargs)
         questions.check_split(self.dataset, self.config)
+        questions.check_revision(self.dataset, self.config)
 
     def _outcome_metric(self) -> str:
         names = list(self._metric_fn_list)
@@ -279,6 +280,3 @@ def _known_categories(config: Mapping[str, Any]) -> int | None:
     names = [m.get("metric") for m in listed if isinstance(m, Mapping)]
     chosen = config["metadata"].get("bayes_metric", names[0] if names else None)
     return 2 if chosen in _BINARY_METRICS and not callable(chosen) else None
-
-
-_ = filters  # registers keep_all, which `pipelines` builds on

@@ -5,12 +5,28 @@ import sys
 
 import lm_eval_bayes
 
-PROMISED = """
-Outcomes Interval Posterior Estimate bayes_at_n avg_at_n pass_at_k pass_hat_k naive_pass_hat_k
-naive_pass_at_k g_pass_at_k mg_pass_at_k strict_majority_at_k maj_at_k pass_at_k_posterior
-pass_hat_k_posterior g_pass_at_k_posterior mg_pass_at_k_posterior
-strict_majority_at_k_posterior InvalidInputError
-""".split()
+PROMISED = [
+    "Outcomes",
+    "Interval",
+    "Posterior",
+    "Estimate",
+    "bayes_at_n",
+    "avg_at_n",
+    "pass_at_k",
+    "pass_hat_k",
+    "naive_pass_hat_k",
+    "naive_pass_at_k",
+    "g_pass_at_k",
+    "mg_pass_at_k",
+    "strict_majority_at_k",
+    "maj_at_k",
+    "pass_at_k_posterior",
+    "pass_hat_k_posterior",
+    "g_pass_at_k_posterior",
+    "mg_pass_at_k_posterior",
+    "strict_majority_at_k_posterior",
+    "InvalidInputError",
+]
 
 
 def test_the_promised_names_are_public():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +107,9 @@ def test_mu_lies_among_the_weights(case, prior, strength):
 def test_merging_two_categories_of_equal_weight_changes_only_the_prior(case):
     R, weights = case
     doubled = Outcomes.from_matrix(R, weights=[*weights, weights[-1]])
-    split = np.where((R == len(weights) - 1) & (np.arange(R.shape[1]) % 2 == 0), len(weights), R)
+    last = len(weights) - 1
+    moved = (last == R) & (np.arange(R.shape[1]) % 2 == 0)
+    split = np.where(moved, last + 1, R)
     also = Outcomes.from_matrix(split, weights=[*weights, weights[-1]])
     assert bayes_at_n(also).mu == pytest.approx(bayes_at_n(doubled).mu, rel=1e-12, abs=1e-12)
     assert bayes_at_n(also).sigma == pytest.approx(bayes_at_n(doubled).sigma, rel=1e-11, abs=1e-13)
@@ -150,8 +154,6 @@ def test_pass_at_k_has_the_mean_of_its_latent_quantity(n, data):
     """Averaged over c ~ Binomial(n, p), Pass@k is 1 − (1 − p)^k without bias [Chen 2021]."""
     k = data.draw(st.integers(1, n))
     p = data.draw(st.floats(0.01, 0.99))
-    from math import comb
-
     mean = sum(
         comb(n, c)
         * p**c

@@ -1,0 +1,53 @@
+"""Every example runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+
+
+def run(*command, **kwargs):
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=300, **kwargs
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script(script, tmp_path):
+    assert run(script, cwd=tmp_path).strip()
+
+
+def test_the_yaml_with_the_class_and_the_one_with_the_metric_agree(tmp_path):
+    output = run(
+        "-m",
+        "lm_eval_bayes",
+        "run",
+        "--model",
+        "biased_coin",
+        "--model_args",
+        "p=0.7,boxed=0",
+        "--include_path",
+        EXAMPLES / "your_own_yaml",
+        "--tasks",
+        "products_bayes,products_metric",
+        "--output_path",
+        tmp_path,
+    )
+    assert re.search(r"\|products_metric.*\|avg@16 ", output)
+    (path,) = tmp_path.rglob("results_*.json")
+    results = json.loads(path.read_text())["results"]
+    ours, metric = results["products_bayes"], results["products_metric"]
+    assert "pass@2,last-number" not in metric
+    for row in ("bayes@16", "avg@16", "pass@16", "mg-pass@4", "bayes@16_low"):
+        assert 0 <= metric[f"{row},last-number"] <= 1
+        assert 0 <= ours[f"{row},last-number"] <= 1

@@ -1,0 +1,58 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lm_eval_bayes.harness.settings import KEYS
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_a_python_block_runs(code, capsys):
+    exec(compile(code, "README.md", "exec"), {})
+    assert "0.562500 ± 0.091998" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_a_yaml_block_parses(text):
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    assert isinstance(yaml.load(text, Loader=Loader), dict)
+
+
+def test_the_table_of_settings_is_complete():
+    table = dict(re.findall(r"^\| `(bayes_\w+)` \| (.*) \|$", README, flags=re.MULTILINE))
+    assert table == KEYS
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "command",
+    [
+        line
+        for block in blocks("bash")
+        for line in block.replace("\\\n", " ").splitlines()
+        if "lm_eval " in line
+    ],
+)
+def test_a_harness_command_is_understood(command):
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    words = shlex.split(command[command.index("lm_eval ") :])[1:]
+    args = HarnessCLI()._parser.parse_args(["run", *words])
+    config = EvaluatorConfig.from_cli(args)
+    assert config.tasks
