@@ -75,7 +75,7 @@ def _block_moments(
     below = special.betainc(a, b, special.expit(edges[0]))
     above = special.betainc(b, a, special.expit(-edges[-1]))
     mass = density * ((1.0 - below - above) / density.sum(axis=1))[:, None]
-    mean = mass @ scores + above * curve.top
+    mean = (mass * scores).sum(axis=1) + above * curve.top
     variance = (mass * (scores - mean[:, None]) ** 2).sum(axis=1)
     variance += below * mean**2 + above * (curve.top - mean) ** 2
     return mean, variance

@@ -114,9 +114,10 @@ def _tabulate(
 ) -> Quantiles:
     """Spread each lattice mass over its cell and match mean and standard deviation."""
     cell = points[1] - points[0]
-    mean = float(total @ points)
+    # sums, not dot products: for those BLAS would start its threads, which costs more
+    mean = float((total * points).sum())
     # a mass spread evenly over its cell adds cell²/12
-    deviation = np.sqrt(float(total @ (points - mean) ** 2) + cell**2 / 12.0)
+    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + cell**2 / 12.0)
     edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
     score = mu + (edges - mean) * (sigma / deviation)
     probability = np.concatenate([[0.0], np.cumsum(total)])

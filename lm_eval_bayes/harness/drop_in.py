@@ -19,6 +19,7 @@ def install() -> None:
     """Look over every task that lists `bayes` as soon as the harness has built it."""
     from lm_eval.api.task import ConfigurableTask
 
+    plain_errors.install()
     original = ConfigurableTask.__init__
     if hasattr(original, "_checks_bayes"):
         return
@@ -39,7 +40,6 @@ def _prepare(task: Any) -> None:
     from lm_eval_bayes.harness import aggregations
     from lm_eval_bayes.harness.metrics import USE_THE_CLASS, settings_of
 
-    plain_errors.install()
     name, config = str(task.config.task), task.config
     if task.OUTPUT_TYPE != "generate_until":
         raise TaskConfigError(

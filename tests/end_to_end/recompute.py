@@ -1,6 +1,6 @@
 """Recompute every row of a finished run from its logged outcomes, and say how far off it is.
 
-    python tests/end_to_end/recompute.py OUTPUT_PATH [--interval-tolerance 1e-6]
+    python tests/end_to_end/recompute.py OUTPUT_PATH [--interval-tolerance 1e-5]
 
 Reads the harness's results_*.json and samples_*.jsonl below OUTPUT_PATH. Standard library only, and
 nothing of lm_eval_bayes: the formulas are written down a second time, from the papers. Exits with 1
@@ -326,7 +326,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("output", type=Path, help="the folder given to --output_path")
     parser.add_argument("--tolerance", type=float, default=1e-9)
     parser.add_argument(
-        "--interval-tolerance", type=float, default=1e-6, help="for the methods exact and hdi"
+        "--interval-tolerance", type=float, default=1e-5, help="for the methods exact and hdi"
     )
     args = parser.parse_args(argv)
     run = Run(args.tolerance, args.interval_tolerance)
