@@ -32,7 +32,7 @@ def maj_at_k(
 
     Computed exactly, by summing over the winner's number of votes and adding the other
     answers one by one (multivariate hypergeometric); questions with too many trials for
-    that (beyond about N = 300, k = 150) are drawn, with the error reported.
+    that (beyond about N = 600 at k = N/2) are drawn, with the error reported.
 
     Parameters
     ----------
