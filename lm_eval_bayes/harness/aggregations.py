@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import lm_eval.api.metrics  # noqa: F401
 from lm_eval.api.registry import aggregation_registry
 
 from lm_eval_bayes.harness.rows import RowValue, aggregate
@@ -14,5 +15,4 @@ def bayes(items: Sequence[RowValue]) -> float:
     return aggregate(items)
 
 
-if "bayes" not in aggregation_registry:
-    aggregation_registry.register("bayes")(bayes)
+aggregation_registry.register("bayes")(bayes)

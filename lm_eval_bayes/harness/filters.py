@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import lm_eval.filters  # noqa: F401
 from lm_eval.api.filter import Filter
 from lm_eval.api.registry import filter_registry
 
@@ -22,5 +23,4 @@ class KeepAllFilter(Filter):
         return [list(r) for r in resps]
 
 
-if KEEP_ALL not in filter_registry:
-    filter_registry.register(KEEP_ALL)(KeepAllFilter)
+filter_registry.register(KEEP_ALL)(KeepAllFilter)

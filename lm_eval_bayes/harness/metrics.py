@@ -20,7 +20,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lm_eval.api.registry import get_metric, metric_registry, register_metric
+import lm_eval.api.metrics  # noqa: F401  first: the harness fills a registry only while it is empty
+from lm_eval.api.registry import get_metric, register_metric
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import aggregations, rows
@@ -129,10 +130,9 @@ def _grade(
         return False, None, note
 
 
-if "bayes" not in metric_registry:
-    register_metric(
-        metric="bayes",
-        higher_is_better=True,
-        output_type="generate_until",
-        aggregation=aggregations.bayes.__name__,
-    )(bayes)
+register_metric(
+    metric="bayes",
+    higher_is_better=True,
+    output_type="generate_until",
+    aggregation=aggregations.bayes.__name__,
+)(bayes)

@@ -22,7 +22,7 @@ pytestmark = [
 
 def test_smollm2_on_the_demo_task(run_harness: Any, smollm2: Path) -> None:
     run = run_harness(
-        *("--model", "hf", "--model_args", f"pretrained={smollm2},dtype=float32"),
+        *("--model", "hf", "--model_args", f"pretrained={smollm2},dtype=bfloat16"),
         *("--device", "cpu", "--batch_size", "40", "--apply_chat_template"),
         *("--tasks", TASK, "--metadata", json.dumps({"bayes_n": 4})),
         *("--gen_kwargs", "max_gen_toks=48"),

