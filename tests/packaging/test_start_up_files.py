@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+import os
 import statistics
 import subprocess
 import sys
@@ -262,8 +263,14 @@ if __name__ == "__main__":
 """
     script = tmp_path / "spawning.py"
     script.write_text(code, encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     result = subprocess.run(
-        [sys.executable, "-S", str(script)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-S", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
     )
     assert output_of(result) == "['lm_eval.tasks']"
 
