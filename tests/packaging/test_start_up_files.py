@@ -7,8 +7,8 @@ ones, in an interpreter without site-packages.
 from __future__ import annotations
 
 import ast
-import shutil
 import os
+import shutil
 import statistics
 import subprocess
 import sys
