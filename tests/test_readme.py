@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,19 @@ def test_a_harness_command_is_understood(command):
     args = HarnessCLI()._parser.parse_args(["run", *words])
     config = EvaluatorConfig.from_cli(args)
     assert config.tasks
+
+
+def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
+    words = shlex.split(README[README.index("lm_eval --model biased_coin") :].splitlines()[0])
+    run = subprocess.run(
+        [sys.executable, "-m", "lm_eval_bayes", "run", *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        check=True,
+    )
+    (table,) = blocks("text")
+    assert table in run.stdout
+    truth = re.search(r"the truth and logs it: ([\d.]+) here", README.replace("\n", " "))
+    assert f"should hold, is {truth[1]}" in run.stderr

@@ -13,6 +13,7 @@ under ``config -> biased_coin -> true_score``.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ from lm_eval_bayes.harness.models._coin_laws import (
     uniforms,
 )
 from lm_eval_bayes.harness.models._wrong_answers import pick, wrong_answers
+
+log = logging.getLogger(__name__)
 
 #: What the harness hands to every model; it means nothing to a coin.
 _NOT_OURS = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_code"})
@@ -222,6 +225,11 @@ class BiasedCoinLM(LM):
         for part in ranks or []:
             for task, truths in part.items():
                 self._true_p.setdefault(task, {}).update(truths)
+        for task, score in self._true_scores().items():
+            log.info("%s: the true score, which the interval should hold, is %.4f", task, score)
+
+    def _true_scores(self) -> dict[str, float]:
+        return {task: math.fsum(p.values()) / len(p) for task, p in self._true_p.items()}
 
     def get_model_info(self) -> dict[str, Any]:
         """Return the truth about the last run, which the harness stores under ``config``.
@@ -238,7 +246,7 @@ class BiasedCoinLM(LM):
                 "seed": self.seed,
                 "boxed": self.boxed,
                 "law": self.law.to_dict(),
-                "true_score": {t: math.fsum(p.values()) / len(p) for t, p in self._true_p.items()},
+                "true_score": self._true_scores(),
                 "questions": {task: len(p) for task, p in self._true_p.items()},
                 "true_p": {task: dict(p) for task, p in self._true_p.items()},
             }
