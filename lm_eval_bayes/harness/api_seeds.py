@@ -16,7 +16,6 @@ import asyncio
 import functools
 import hashlib
 import json
-import logging
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -24,8 +23,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _NEEDED = ("generate_until", "_create_payload", "model_call", "tok_encode")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: What the backends generate where a task sets no length.
 DEFAULT_MAX_GEN_TOKS = 256

@@ -8,7 +8,6 @@ answer goes there once.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from lm_eval_bayes.harness.answers import (
     squeeze,
     tidy,
 )
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.worker_pool import POOL, WorkerError, WorkerUnavailable
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "process_results_math",
 ]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds that one comparison of formulas may take.
 TIMEOUT = 5.0

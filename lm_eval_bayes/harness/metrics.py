@@ -16,7 +16,6 @@ The metric returns a dictionary of rows, and the harness carries the aggregation
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +25,10 @@ from lm_eval.api.registry import get_metric, register_metric
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import aggregations, rows
 from lm_eval_bayes.harness.grading import grade
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.settings import KEYS, Settings
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: How one response is graded against the gold answer.
 GRADERS = ("exact_match", "math", "aime")

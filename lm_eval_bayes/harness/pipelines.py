@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,8 +9,9 @@ from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import filters
+from lm_eval_bayes.harness.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _TAKES_SOME = ("take_first", "take_first_k")
 _TAKES_ONE_VOTE = "majority_vote"

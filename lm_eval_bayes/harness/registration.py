@@ -28,7 +28,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import logging
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,8 +35,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lm_eval_bayes._paths import task_configs_dir
+from lm_eval_bayes.harness.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Component(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,10 @@ from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.harness import api_seeds
 from lm_eval_bayes.harness.context_window import fit_generation
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.sampling import checked_generation_kwargs, one_length_key
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass

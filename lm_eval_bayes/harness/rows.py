@@ -7,7 +7,6 @@ ranks and gives them back to :func:`aggregate`, which computes the row for all q
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ import numpy as np
 
 import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.settings import Settings
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

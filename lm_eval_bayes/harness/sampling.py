@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
-
-log = logging.getLogger(__name__)
 
 #: Names for the length of a generation, in the harness's order of precedence.
 LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")

@@ -10,7 +10,6 @@ Use it in a YAML with one line beside the task's own::
 
 from __future__ import annotations
 
-import logging
 import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,12 +19,13 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import pipelines, plain_errors, questions, rows
 from lm_eval_bayes.harness.grading import final_part
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.requests import check_request_cache, repeat_requests, warn_if_identical
 from lm_eval_bayes.harness.settings import Settings
 
 __all__ = ["RepeatedSamplingTask"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: Metrics of the harness that say right or wrong and nothing else.
 _BINARY_METRICS = frozenset({"exact_match", "acc"})

@@ -258,7 +258,7 @@ def test_bad_arguments_are_named():
 
 def test_a_row_survives_what_goes_wrong_and_says_so(caplog):
     doc = {"problem_idx": 12, "problem": "What is it?", "answer": "12a"}
-    with caplog.at_level(logging.WARNING, logger="lm_eval_bayes.harness.grading"):
+    with caplog.at_level(logging.WARNING):
         row = process_results_aime(doc, [boxed(12)])
     assert row["exact_match"] == 0
     assert row["grading_error"].startswith("InvalidInputError: `gold` must be an integer in 0..999")

@@ -13,7 +13,6 @@ under ``config -> biased_coin -> true_score``.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models._coin_laws import (
     BetaLaw,
     FixedLaw,
@@ -36,7 +36,7 @@ from lm_eval_bayes.harness.models._coin_laws import (
 )
 from lm_eval_bayes.harness.models._wrong_answers import pick, wrong_answers
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: What the harness hands to every model; it means nothing to a coin.
 _NOT_OURS = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_code"})
