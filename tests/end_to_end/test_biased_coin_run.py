@@ -102,7 +102,7 @@ def nudge(rows: dict[str, Any]) -> None:
 
 
 def nudge_interval(rows: dict[str, Any]) -> None:
-    rows[next(name for name in rows if name.endswith("_low,none"))] -= 1e-5
+    rows[next(name for name in rows if name.endswith("_low,none"))] -= 1e-4
 
 
 def drop(rows: dict[str, Any]) -> None:
