@@ -66,8 +66,9 @@ class RowValue(float):
 class _Bank:
     """Trials of one or many questions in the form that the kernels take."""
 
-    def __init__(self, trials: Sequence[QuestionTrials]) -> None:
+    def __init__(self, trials: Sequence[QuestionTrials], draws: int | None = None) -> None:
         self.trials = trials
+        self.draws = draws
         self.settings = trials[0].settings
 
     @cached_property
@@ -83,7 +84,9 @@ class _Bank:
     @cached_property
     def interval(self) -> Any:
         s = self.settings
-        return self.posterior.interval(level=s.level, method=s.interval, seed=s.seed)
+        return self.posterior.interval(
+            level=s.level, method=s.interval, seed=s.seed, draws=self.draws
+        )
 
     @cached_property
     def average(self) -> Any:
@@ -136,7 +139,8 @@ def row_functions(settings: Settings) -> dict[str, _Row]:
 
 def question_rows(trials: QuestionTrials) -> dict[str, RowValue]:
     """Compute every row for one question."""
-    bank = _Bank([trials])
+    # Ends that have to be drawn are only logged here, so few draws do.
+    bank = _Bank([trials], draws=4000)
     return {
         name: RowValue(_guarded(name, row, bank), name, trials)
         for name, row in row_functions(trials.settings).items()
