@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +10,8 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 
 #: More trials a question than this is taken for a slip of the keyboard.
 MAX_TRIALS = 100_000
+
+_LARGEST_WEIGHT = 1e100
 
 INTERVAL_METHODS = ("exact", "normal", "beta", "hdi")
 
@@ -160,7 +161,7 @@ def _weights(value: object, declared: object, known: int | None) -> tuple[float,
         return tuple(i / (count - 1) for i in range(count))
     numbers = value if isinstance(value, (list, tuple)) else []
     good = all(
-        isinstance(w, (int, float)) and not isinstance(w, bool) and math.isfinite(w)
+        isinstance(w, (int, float)) and not isinstance(w, bool) and abs(w) <= _LARGEST_WEIGHT
         for w in numbers
     )
     if len(numbers) < 2 or not good:
@@ -170,5 +171,9 @@ def _weights(value: object, declared: object, known: int | None) -> tuple[float,
     if known is not None and len(numbers) != known:
         raise InvalidInputError.of(
             "bayes_weights", f"have {known} entries, one for each category of the outcome", value
+        )
+    if len(numbers) == 2 and not numbers[0] < numbers[1]:
+        raise InvalidInputError.of(
+            "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
         )
     return tuple(float(w) for w in numbers)

@@ -58,6 +58,8 @@ def test_categories_without_weights_get_even_scores():
         ({"bayes_weights": [0, 0.5, 1]}, r"`bayes_weights` must have 2 entries"),
         ({"bayes_weights": [1]}, r"`bayes_weights` must be a list of at least two"),
         ({"bayes_weights": [0, float("inf")]}, r"`bayes_weights` must be .*finite"),
+        ({"bayes_weights": [0, float("nan")]}, r"`bayes_weights` must be .*finite"),
+        ({"bayes_weights": [1, 0]}, r"`bayes_weights` must score a right answer above"),
         ({"bayes_weights": "0,1"}, r"`bayes_weights` must be a list"),
         ({"bayes_metric": 3}, r"`bayes_metric` must be the name of a metric; got 3"),
         ({"bayes_seed": -1}, r"`bayes_seed` must .* got -1"),
