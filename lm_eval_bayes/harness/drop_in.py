@@ -69,7 +69,14 @@ def _prepare(task: Any) -> None:
         )
     doc = task.task_docs[0]
     for pipeline in task._filters:
-        _check_list(pipeline, settings.n, doc, name)
+        out = pipelines.tried_out(pipeline, settings.n, doc, "0")
+        if out is not None and not isinstance(out, (list, tuple)):
+            raise TaskConfigError(
+                f"task {name}: filter pipeline `{pipeline.name}` must end in `- function: keep_all` "
+                "and hand metric bayes a list; it hands on one response of a question, which would "
+                "be bayes@1"
+            )
+        pipelines.check_keeps_all(pipeline, out, settings.n, name)
     # Several ranks pad the last question; the metric needs N to drop what is too much.
     options["n"] = settings.n
     yaml_kwargs = dict(config.generation_kwargs or {})
@@ -87,21 +94,3 @@ def _prepare(task: Any) -> None:
         apply_filters()
 
     task.build_all_requests, task.apply_filters = build, filters
-
-
-def _check_list(pipeline: Any, n: int, doc: Any, task: str) -> None:
-    from lm_eval.api.instance import Instance
-
-    probe = Instance("generate_until", doc, ("", {}), 0, (task, 0, n), resps=["0"] * n)
-    try:
-        pipeline.apply([probe])
-        out = probe.filtered_resps[pipeline.name]
-    except Exception:  # a filter may dislike a made-up response
-        return
-    if not isinstance(out, (list, tuple)):
-        raise TaskConfigError(
-            f"task {task}: filter pipeline `{pipeline.name}` must end in `- function: keep_all` "
-            "and hand metric bayes a list; it hands on one response of a question, which would "
-            "be bayes@1"
-        )
-    pipelines.check_keeps_all(pipeline, n, doc, "0", task)

@@ -58,22 +58,33 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
     return kept
 
 
-def check_keeps_all(pipeline: Any, n: int, doc: Any, text: str, task: str) -> None:
-    """Run a pipeline over N made-up responses and see that N come out.
+def tried_out(pipeline: Any, n: int, doc: Any, text: str) -> Any:
+    """Run a pipeline over N made-up responses to one question.
+
+    Returns
+    -------
+    object
+        What comes out; None where a filter does not like made-up responses.
+    """
+    probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, n), resps=[text] * n)
+    try:
+        pipeline.apply([probe])
+        out = probe.filtered_resps[pipeline.name]
+        return out if isinstance(out, (str, list, tuple)) else list(out)
+    except Exception:
+        log.debug("filter pipeline %s failed on a made-up response", pipeline.name, exc_info=True)
+        return None
+
+
+def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
+    """See that N responses came out of a pipeline that was tried out.
 
     Raises
     ------
     TaskConfigError
-        If another number comes out.
+        If another number came out.
     """
-    probe = Instance("generate_until", doc, ("", {}), 0, (task, 0, n), resps=[text] * n)
-    try:
-        pipeline.apply([probe])
-        out = probe.filtered_resps[pipeline.name]
-        count = 1 if isinstance(out, str) else len(list(out))
-    except Exception:  # a filter may dislike a made-up response
-        log.debug("filter pipeline %s failed on a made-up response", pipeline.name, exc_info=True)
-        return
+    count = 1 if isinstance(out, str) else n if out is None else len(out)
     if count != n:
         raise TaskConfigError(
             f"task {task}: filter pipeline `{pipeline.name}` must keep all N={n} responses of a "

@@ -130,7 +130,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         target = self.doc_to_target(doc)
         gold = str(target[0] if isinstance(target, list) and target else target)
         for pipeline in self._filters:
-            pipelines.check_keeps_all(pipeline, self.settings.n, doc, gold, str(self.config.task))
+            out = pipelines.tried_out(pipeline, self.settings.n, doc, gold)
+            pipelines.check_keeps_all(pipeline, out, self.settings.n, str(self.config.task))
         try:
             value = super().process_results(doc, [gold])
         except LmEvalBayesError:
