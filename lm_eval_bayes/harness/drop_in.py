@@ -72,9 +72,9 @@ def _prepare(task: Any) -> None:
         out = pipelines.tried_out(pipeline, settings.n, doc, "0")
         if out is not None and not isinstance(out, (list, tuple)):
             raise TaskConfigError(
-                f"task {name}: filter pipeline `{pipeline.name}` must end in `- function: keep_all` "
-                "and hand metric bayes a list; it hands on one response of a question, which would "
-                "be bayes@1"
+                f"task {name}: filter pipeline `{pipeline.name}` must end in "
+                "`- function: keep_all` and hand metric bayes a list; it hands on one response "
+                "of a question, which would be bayes@1"
             )
         pipelines.check_keeps_all(pipeline, out, settings.n, name)
     # Several ranks pad the last question; the metric needs N to drop what is too much.
