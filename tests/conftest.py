@@ -16,7 +16,7 @@ def shared() -> Path:
     """The folder of real questions and outcomes; tests that need it skip where it is absent."""
     folder = Path(os.environ.get("LM_EVAL_BAYES_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "data").is_dir():
-        pytest.skip("the shared data folder is not beside the repository")
+        pytest.skip("needs ../shared, the real questions, which are not part of the repository")
     return folder
 
 

@@ -12,7 +12,12 @@ from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import pipelines, plain_errors
-from lm_eval_bayes.harness.requests import check_request_cache, repeat_requests, warn_if_identical
+from lm_eval_bayes.harness.requests import (
+    check_request_cache,
+    repeat_requests,
+    tidy_responses,
+    warn_if_identical,
+)
 
 
 def install() -> None:
@@ -68,15 +73,16 @@ def _prepare(task: Any) -> None:
             "`filter_list: [{name: none, filter: [{function: keep_all}]}]`"
         )
     doc = task.task_docs[0]
-    for pipeline in task._filters:
-        out = pipelines.tried_out(pipeline, settings.n, doc, "0")
-        if out is not None and not isinstance(out, (list, tuple)):
+    for pipeline in task._filters if settings.check else ():
+        out = pipelines.tried_out(pipeline, settings.n, doc, ["0"], name)
+        if not isinstance(out, (list, tuple)):
             raise TaskConfigError(
                 f"task {name}: filter pipeline `{pipeline.name}` must end in "
                 "`- function: keep_all` and hand metric bayes a list; it hands on one response "
                 "of a question, which would be bayes@1"
             )
         pipelines.check_keeps_all(pipeline, out, settings.n, name)
+    task._higher_is_better["grading_errors"] = False
     # Several ranks pad the last question; the metric needs N to drop what is too much.
     options["n"] = settings.n
     yaml_kwargs = dict(config.generation_kwargs or {})
@@ -88,8 +94,7 @@ def _prepare(task: Any) -> None:
         repeat_requests(task, settings.n, yaml_kwargs)
 
     def filters() -> None:
-        for instance in task._instances:
-            del instance.resps[settings.n :]
+        tidy_responses(task._instances, settings.n)
         warn_if_identical(task._instances, settings.n, name)
         apply_filters()
 

@@ -27,6 +27,8 @@ from lm_eval_bayes.harness.answers import (
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.worker_pool import POOL, WorkerError, WorkerUnavailable
 
+logger = get_logger(__name__)
+
 __all__ = [
     "Grade",
     "extract_answer",
@@ -35,8 +37,6 @@ __all__ = [
     "process_results_aime",
     "process_results_math",
 ]
-
-logger = get_logger(__name__)
 
 #: Seconds that one comparison of formulas may take.
 TIMEOUT = 5.0
@@ -216,9 +216,6 @@ def _process_results(
     except Exception as error:  # one question's trouble must not lose the others
         message = " ".join(str(error).split())
         outcome = Grade(False, None, f"{type(error).__name__}: {message}")
-    if outcome.error:
-        name = next((doc[k] for k in ("id", "problem_idx", "problem") if k in doc), "?")
-        logger.warning("question %.80s: counted as wrong, %s", name, outcome.error)
     return {
         "exact_match": int(outcome.correct),
         "answer": outcome.answer,

@@ -14,6 +14,8 @@ from lm_eval_bayes.harness.logs import get_logger
 log = get_logger(__name__)
 
 _TAKES_SOME = ("take_first", "take_first_k")
+HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check: false"
+
 _TAKES_ONE_VOTE = "majority_vote"
 
 
@@ -39,6 +41,11 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
         If every pipeline votes.
     """
     kept: list[dict[str, Any]] = []
+    if filter_list is not None and not _well_formed(filter_list):
+        raise TaskConfigError(
+            f"task {task}: `filter_list` must be a list of pipelines, each with a `name` and a "
+            f"`filter` that lists steps with a `function`; got {filter_list!r:.120}"
+        )
     for pipeline in filter_list or [{"name": "none", "filter": []}]:
         steps = [s for s in pipeline.get("filter") or [] if s.get("function") not in _TAKES_SOME]
         if any(step.get("function") == _TAKES_ONE_VOTE for step in steps):
@@ -58,22 +65,58 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
     return kept
 
 
-def tried_out(pipeline: Any, n: int, doc: Any, text: str) -> Any:
-    """Run a pipeline over N made-up responses to one question.
+def _well_formed(filter_list: Any) -> bool:
+    def steps_are(steps: Any) -> bool:
+        return isinstance(steps, list) and all(
+            isinstance(step, dict) and "function" in step for step in steps
+        )
+
+    return isinstance(filter_list, list) and all(
+        isinstance(pipeline, dict)
+        and isinstance(pipeline.get("name"), str)
+        and steps_are(pipeline.get("filter"))
+        for pipeline in filter_list
+    )
+
+
+def tried_out(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) -> Any:
+    """Run a pipeline over N copies of made-up responses to one question.
+
+    Parameters
+    ----------
+    pipeline : FilterEnsemble
+        The harness's object.
+    n : int
+        How many responses go in.
+    doc : dict
+        The question.
+    texts : sequence of str
+        Responses to try, one after the other; one that goes through is enough.
+    task : str
+        The task's name, for the message.
 
     Returns
     -------
     object
-        What comes out; None where a filter does not like made-up responses.
+        What comes out.
+
+    Raises
+    ------
+    TaskConfigError
+        If the pipeline fails on every text.
     """
-    probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, n), resps=[text] * n)
-    try:
-        pipeline.apply([probe])
-        out = probe.filtered_resps[pipeline.name]
-        return out if isinstance(out, (str, list, tuple)) else list(out)
-    except Exception:
-        log.debug("filter pipeline %s failed on a made-up response", pipeline.name, exc_info=True)
-        return None
+    for text in texts:
+        probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, n), resps=[text] * n)
+        try:
+            pipeline.apply([probe])
+            out = probe.filtered_resps[pipeline.name]
+            return out if isinstance(out, (str, list, tuple)) else list(out)
+        except Exception as error:
+            problem = error
+    raise TaskConfigError(
+        f"task {task}: filter pipeline `{pipeline.name}` fails on the first question's own answer "
+        f"({type(problem).__name__}: {problem}); {HOW_TO_SKIP}"
+    ) from problem
 
 
 def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
@@ -84,7 +127,7 @@ def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
     TaskConfigError
         If another number came out.
     """
-    count = 1 if isinstance(out, str) else n if out is None else len(out)
+    count = 1 if isinstance(out, str) else len(out)
     if count != n:
         raise TaskConfigError(
             f"task {task}: filter pipeline `{pipeline.name}` must keep all N={n} responses of a "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError
+from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, TaskConfigError
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -76,30 +77,57 @@ def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
             if commits and commits[-1] != wanted:
                 raise DatasetUnavailableError(
                     f"task {config.task}: the questions must be those of revision {wanted} of "
-                    f"{config.dataset_path}; the cache holds revision {commits[-1]}"
+                    f"{config.dataset_path}; without a network the newest one in the cache is "
+                    f"taken, revision {commits[-1]}: delete {Path(file['filename']).parent}, "
+                    "or run once with a network"
                 )
 
 
 @contextmanager
 def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
-    """Say which field a question lacks where a template or a field name fails."""
+    """Say in one sentence why the harness could not build a task.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        If a question lacks a field, or there is no question left.
+    TaskConfigError
+        If anything else is wrong with the YAML.
+    """
     import jinja2
 
     try:
         yield
     except LmEvalBayesError:
         raise
-    except (jinja2.UndefinedError, KeyError) as error:
-        fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
-        raise DatasetUnavailableError(
-            f"task {task}: every question must have the fields that {fields or 'the task'} name; "
-            f"the first one has none called {_first_line(error)}"
+    except Exception as error:
+        functions = _harness_functions(error)
+        in_questions = not _OF_QUESTIONS.isdisjoint(functions)
+        if isinstance(error, (jinja2.UndefinedError, KeyError)) and in_questions:
+            fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
+            raise DatasetUnavailableError(
+                f"task {task}: every question must have the fields that {fields or 'the task'} "
+                f"name; the first one has none called {_first_line(error)}"
+            ) from error
+        if isinstance(error, IndexError) and functions[-1:] == ["__init__"]:
+            raise DatasetUnavailableError(
+                f"task {task}: the dataset must have at least one question after "
+                "`process_docs`; it has none"
+            ) from error
+        raise TaskConfigError(
+            f"task {task}: the harness cannot build it from its YAML "
+            f"({type(error).__name__}: {_first_line(error)})"
         ) from error
-    except IndexError as error:
-        raise DatasetUnavailableError(
-            f"task {task}: the dataset must have at least one question after `process_docs`; "
-            "it has none"
-        ) from error
+
+
+#: The harness's functions that read a question's fields.
+_OF_QUESTIONS = frozenset({"doc_to_text", "doc_to_target", "doc_to_choice"})
+
+
+def _harness_functions(error: BaseException) -> list[str]:
+    """Return the functions of the harness's task through which an error came, outermost first."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "lm_eval.api.task"]
 
 
 def _first_line(error: BaseException) -> str:

@@ -93,6 +93,20 @@ def _warn_about_response_cache() -> None:
         )
 
 
+def tidy_responses(instances: Sequence[Any], n: int) -> None:
+    """Keep the N responses of each question, as text that a file can hold.
+
+    With several ranks the harness pads the short rank with its last question again, so
+    that question has more than N. A lone surrogate, which the JSON of an API may carry,
+    would make the harness drop the whole log of samples; it becomes a question mark.
+    """
+    for instance in instances:
+        instance.resps = [
+            r.encode("utf-8", "replace").decode("utf-8") if isinstance(r, str) else r
+            for r in instance.resps[:n]
+        ]
+
+
 def warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
     """Warn if every question got the same answer N times: then N is 1 in truth."""
     if n < 2 or not instances:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
 
 #: Names for the length of a generation, in the harness's order of precedence.
 LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+
+_FILTERS_OF_TOKENS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("top_p", lambda v: 0 < v <= 1, "be in (0, 1]"),
+    ("top_k", lambda v: v != 1, "leave more than one token"),
+    ("min_p", lambda v: 0 <= v < 1, "be in [0, 1)"),
+)
 
 
 def one_length_key(now: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,11 +78,18 @@ def checked_generation_kwargs(
     temperature = checked.get("temperature")
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TaskConfigError(f"{ask}: `temperature` must be a number above 0; got {temperature!r}")
-    if not temperature > 0:
+    if not 0 < temperature < math.inf:
         raise TaskConfigError(
-            f"{ask}: `temperature` must be above 0; got {temperature!r} "
+            f"{ask}: `temperature` must be above 0 and finite; got {temperature!r} "
             "(at 0 all N answers to a question are one answer)"
         )
+    for key, allowed, rule in _FILTERS_OF_TOKENS:
+        value = checked.get(key)
+        if value is not None and not (isinstance(value, (int, float)) and allowed(value)):
+            raise TaskConfigError(
+                f"{ask}: `{key}` must {rule}; got {value!r} "
+                "(if one token is left to choose from, all N answers to a question are one answer)"
+            )
     if checked.get("seed") is not None:
         raise TaskConfigError(
             f"{ask}: `seed` must be left out of the generation settings; got {checked['seed']!r} "

@@ -26,6 +26,7 @@ KEYS = {
     "bayes_metric": "which metric of the task is the outcome (default: the first one)",
     "bayes_interval": "the interval's method: " + ", ".join(INTERVAL_METHODS),
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
+    "bayes_check": "try the first question's own answer on filters and grader (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
 }
 
@@ -54,6 +55,8 @@ class Settings:
         Seed of whatever is computed by Monte Carlo.
     metric : str or None
         The task's metric that is the outcome; None for the first one.
+    check : bool
+        Whether filters and grader are tried out before sampling.
     """
 
     n: int
@@ -65,6 +68,7 @@ class Settings:
     level: float
     seed: int
     metric: str | None = None
+    check: bool = True
 
     @property
     def binary(self) -> bool:
@@ -97,7 +101,7 @@ class Settings:
         InvalidInputError
             If a value breaks its rule.
         """
-        unknown = sorted(k for k in metadata if str(k).startswith("bayes_") and k not in KEYS)
+        unknown = sorted(str(k) for k in metadata if _meant_for_us(k) and k not in KEYS)
         if unknown:
             raise TaskConfigError(
                 f"metadata has no setting `{unknown[0]}`; the settings are {', '.join(KEYS)}"
@@ -115,6 +119,9 @@ class Settings:
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "be the name of a metric", metric)
+        check = metadata.get("bayes_check", True)
+        if not isinstance(check, bool):
+            raise InvalidInputError.of("bayes_check", "be true or false", check)
         return cls(
             n=n,
             k=_ks(metadata.get("bayes_k"), n),
@@ -125,7 +132,13 @@ class Settings:
             level=_number("bayes_level", metadata.get("bayes_level", 0.95), 0.0, 1.0, closed=False),
             seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
+            check=check,
         )
+
+
+def _meant_for_us(key: object) -> bool:
+    # `bayes-n` and `Bayes_N` are slips; `bayes` itself holds the settings once they are checked.
+    return str(key).lower().replace("-", "_").startswith("bayes_")
 
 
 def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
@@ -176,4 +189,6 @@ def _weights(value: object, declared: object, known: int | None) -> tuple[float,
         raise InvalidInputError.of(
             "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
         )
+    if min(numbers) == max(numbers):
+        raise InvalidInputError.of("bayes_weights", "tell the categories apart", value)
     return tuple(float(w) for w in numbers)

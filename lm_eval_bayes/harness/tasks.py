@@ -11,7 +11,7 @@ Use it in a YAML with one line beside the task's own::
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
@@ -20,7 +20,12 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import pipelines, plain_errors, questions, rows
 from lm_eval_bayes.harness.grading import final_part
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.requests import check_request_cache, repeat_requests, warn_if_identical
+from lm_eval_bayes.harness.requests import (
+    check_request_cache,
+    repeat_requests,
+    tidy_responses,
+    warn_if_identical,
+)
 from lm_eval_bayes.harness.settings import Settings
 
 __all__ = ["RepeatedSamplingTask"]
@@ -29,6 +34,8 @@ log = get_logger(__name__)
 
 #: Metrics of the harness that say right or wrong and nothing else.
 _BINARY_METRICS = frozenset({"exact_match", "acc"})
+
+_MOST_LOGGED_ERRORS = 10
 
 plain_errors.install()
 
@@ -97,8 +104,10 @@ class RepeatedSamplingTask(ConfigurableTask):
             super().__init__(data_dir, cache_dir, download_mode, config)
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         self._outcome = self._outcome_metric()
-        rows.RowName.at(self.settings.n)
-        self._check_first_question()
+        rows.RowName.task_built(self.settings.n)
+        self._logged_errors = 0
+        if self.settings.check:
+            self._check_first_question()
 
     # -- before sampling -------------------------------------------------------------
 
@@ -116,35 +125,42 @@ class RepeatedSamplingTask(ConfigurableTask):
                 f"task {self.config.task}: the metric `bayes` is for YAMLs without this class; "
                 "with it, list the metric that grades one response (such as exact_match)"
             )
-        chosen = self.settings.metric or names[0]
+        chosen = self.settings.metric or (names[0] if names else "none")
         if chosen not in names:
             raise TaskConfigError(
                 f"task {self.config.task}: `bayes_metric` must be one of the task's metrics "
-                f"({', '.join(names)}); got {chosen!r}"
+                f"({', '.join(names) or 'there is none'}); got {chosen!r}"
+            )
+        if self._metric_fn_list[chosen] is None and not callable(self.config.process_results):
+            raise TaskConfigError(
+                f"task {self.config.task}: the harness has no metric `{chosen}`, and there is no "
+                "`process_results` function that would give it"
             )
         return chosen
 
     def _check_first_question(self) -> None:
         """Grade the gold answer of the first question, so that a bad grader shows now."""
-        doc = self.task_docs[0]
+        name, doc = str(self.config.task), self.task_docs[0]
         target = self.doc_to_target(doc)
         gold = str(target[0] if isinstance(target, list) and target else target)
+        texts = [gold, f"The final answer is \\boxed{{{gold}}}."]
         for pipeline in self._filters:
-            out = pipelines.tried_out(pipeline, self.settings.n, doc, gold)
-            pipelines.check_keeps_all(pipeline, out, self.settings.n, str(self.config.task))
-        try:
-            value = super().process_results(doc, [gold])
-        except LmEvalBayesError:
-            raise
-        except Exception as error:  # a grader may dislike a bare gold answer; say so and go on
-            log.warning(
-                "%s: the grader failed on the first question's own answer (%s: %s)",
-                self.config.task,
-                type(error).__name__,
-                error,
-            )
-            return
-        self._category(value)
+            out = pipelines.tried_out(pipeline, self.settings.n, doc, texts, name)
+            pipelines.check_keeps_all(pipeline, out, self.settings.n, name)
+        for text in texts:
+            try:
+                result = super().process_results(doc, [text])
+                break
+            except LmEvalBayesError:
+                raise
+            except Exception as error:
+                problem = error
+        else:
+            raise TaskConfigError(
+                f"task {name}: grading fails on the first question's own answer "
+                f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
+            ) from problem
+        self._category(result)
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request a question."""
@@ -158,11 +174,8 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def apply_filters(self) -> None:
         """Run every filter pipeline over the N responses of each question."""
-        n = self.settings.n
-        for instance in self._instances:
-            # With several ranks the harness pads the short rank with its last question again.
-            del instance.resps[n:]
-        warn_if_identical(self._instances, n, str(self.config.task))
+        tidy_responses(self._instances, self.settings.n)
+        warn_if_identical(self._instances, self.settings.n, str(self.config.task))
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in self._instances]
         try:
@@ -231,8 +244,14 @@ class RepeatedSamplingTask(ConfigurableTask):
             answer = result.get("answer", response)
         except Exception as problem:
             category, answer = 0, None
-            error = f"{type(problem).__name__}: {problem}"
+            error = " ".join(f"{type(problem).__name__}: {problem}".split())
         if error is not None:
+            self._log_error(doc_id, trial, error)
+        return category, None if answer is None else str(answer), error
+
+    def _log_error(self, doc_id: object, trial: int, error: str) -> None:
+        self._logged_errors += 1
+        if self._logged_errors <= _MOST_LOGGED_ERRORS:
             log.warning(
                 "%s: grading failed on question %s, trial %d; counted as wrong: %s",
                 self.config.task,
@@ -240,9 +259,19 @@ class RepeatedSamplingTask(ConfigurableTask):
                 trial,
                 error,
             )
-        return category, None if answer is None else str(answer), error
+        if self._logged_errors == _MOST_LOGGED_ERRORS:
+            log.warning(
+                "%s: further failures are not printed; the row grading_errors counts them and "
+                "the logged samples hold them",
+                self.config.task,
+            )
 
-    def _category(self, result: Mapping[str, Any]) -> int:
+    def _category(self, result: Any) -> int:
+        if not isinstance(result, Mapping):
+            raise TaskConfigError(
+                f"task {self.config.task}: `process_results` must return a dictionary of metrics; "
+                f"got {result!r:.80}"
+            )
         if self._outcome not in result:
             raise TaskConfigError(
                 f"task {self.config.task}: grading a response must give the metric "
@@ -277,7 +306,8 @@ class RepeatedSamplingTask(ConfigurableTask):
 
 def _known_categories(config: Mapping[str, Any]) -> int | None:
     """Two, where the outcome is one of the harness's own right-or-wrong metrics."""
-    listed: Iterable[Any] = config.get("metric_list") or [{"metric": "exact_match"}]
-    names = [m.get("metric") for m in listed if isinstance(m, Mapping)]
-    chosen = config["metadata"].get("bayes_metric", names[0] if names else None)
-    return 2 if chosen in _BINARY_METRICS and not callable(chosen) else None
+    listed = config.get("metric_list") or [{"metric": "exact_match"}]
+    first = listed[0] if isinstance(listed, list) else None
+    name = first.get("metric") if isinstance(first, Mapping) else None
+    chosen = config["metadata"].get("bayes_metric", name)
+    return 2 if isinstance(chosen, str) and chosen in _BINARY_METRICS else None

@@ -40,6 +40,7 @@ def test_it_gives_the_same_rows_as_the_class():
     assert row["pass@2,none"] == pytest.approx(0.5)
     assert row["maj@4,none"] == pytest.approx(1 / 3)
     assert results["higher_is_better"]["toy"]["pass@2"] is True
+    assert results["higher_is_better"]["toy"]["grading_errors"] is False
 
 
 def test_its_options_are_the_settings_and_the_graders():

@@ -28,9 +28,14 @@ def test_one_trial_may_be_greedy():
     [
         ({"do_sample": False}, r"task t asks every question N=4 .*`do_sample` must be true"),
         ({"do_sample": None}, r"`do_sample` must be true; got None"),
-        ({"temperature": 0}, r"`temperature` must be above 0; got 0"),
-        ({"temperature": -1}, r"`temperature` must be above 0; got -1"),
+        ({"temperature": 0}, r"`temperature` must be above 0 and finite; got 0"),
+        ({"temperature": -1}, r"`temperature` must be above 0 and finite; got -1"),
         ({"temperature": None}, r"`temperature` must be a number above 0; got None"),
+        ({"temperature": float("inf")}, r"above 0 and finite; got inf"),
+        ({"top_k": 1}, r"`top_k` must leave more than one token; got 1"),
+        ({"top_p": 0}, r"`top_p` must be in \(0, 1\]; got 0 .*all N answers"),
+        ({"top_p": "x"}, r"`top_p` must be in \(0, 1\]; got 'x'"),
+        ({"min_p": 1.0}, r"`min_p` must be in \[0, 1\); got 1.0"),
         ({"seed": 7}, r"`seed` must be left out .* got 7 .*one answer N times"),
     ],
 )

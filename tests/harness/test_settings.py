@@ -60,14 +60,27 @@ def test_categories_without_weights_get_even_scores():
         ({"bayes_weights": [0, float("inf")]}, r"`bayes_weights` must be .*finite"),
         ({"bayes_weights": [0, float("nan")]}, r"`bayes_weights` must be .*finite"),
         ({"bayes_weights": [1, 0]}, r"`bayes_weights` must score a right answer above"),
+        ({"bayes_weights": [0, 10**400]}, r"`bayes_weights` must be .*finite"),
         ({"bayes_weights": "0,1"}, r"`bayes_weights` must be a list"),
         ({"bayes_metric": 3}, r"`bayes_metric` must be the name of a metric; got 3"),
+        ({"bayes_check": "no"}, r"`bayes_check` must be true or false; got 'no'"),
         ({"bayes_seed": -1}, r"`bayes_seed` must .* got -1"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(metadata, message):
     with pytest.raises(InvalidInputError, match=message):
         read(**metadata)
+
+
+def test_categories_that_all_score_the_same_are_refused():
+    with pytest.raises(InvalidInputError, match=r"`bayes_weights` must tell the categories apart"):
+        read(categories=None, bayes_weights=[1, 1, 1])
+
+
+@pytest.mark.parametrize("slip", ["bayes-n", "Bayes_N", "BAYES_k"])
+def test_a_slip_in_a_setting_s_name_is_noticed(slip):
+    with pytest.raises(TaskConfigError, match=f"no setting `{slip}`"):
+        read(**{slip: 3})
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones():

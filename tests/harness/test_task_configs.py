@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +120,35 @@ def test_the_group_s_rows_follow_the_run_s_n() -> None:
     metrics = [entry["metric"] for entry in cfg["aggregate_metric_list"]]
     assert metrics == [rows.BAYES_AT_N, rows.AVG_AT_N]
     assert all(entry["weight_by_size"] is False for entry in cfg["aggregate_metric_list"])
-    before = rows.RowName._n
-    try:
-        rows.RowName.at(7)
-        assert [f"{m},none" for m in metrics] == ["bayes@7,none", "avg@7,none"]
-    finally:
-        rows.RowName._n = before
+    groups = []
+    for n in (7, 9):
+        groups.append(deepcopy(metrics))  # as the harness does before it builds the tasks
+        rows.RowName.task_built(n)
+        rows.RowName.task_built(3)  # another task, of no group
+    named = [[f"{m},none" for m in group] for group in groups]
+    assert named == [["bayes@7,none", "avg@7,none"], ["bayes@9,none", "avg@9,none"]]
+    assert [str(m) for m in deepcopy(groups[0])] == ["bayes@7", "avg@7"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_group_beside_a_task_of_another_n_keeps_its_rows(
+    order: tuple[int, int], offline_hub: dict[str, str], tmp_path: Path
+) -> None:
+    tasks = ["contest_math_bayes", "demo_arithmetic_bayes"]
+    command = ["--model", "biased_coin", "--model_args", "p=0.5", "--limit", "1"]
+    chosen = ",".join(tasks[i] for i in order)
+    run = subprocess.run(
+        [sys.executable, "-m", "lm_eval_bayes", "run", *command, "--tasks", chosen],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, **offline_hub},
+        check=True,
+    )
+    groups = run.stdout[run.stdout.index("Groups") :]
+    assert "|bayes@16|" in groups.replace(" ", "")
+    assert "|bayes@8|" in run.stdout.replace(" ", "")
 
 
 def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:

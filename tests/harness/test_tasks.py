@@ -350,3 +350,24 @@ def test_a_user_yaml_is_included_with_one_line(tmp_path):
         model=ScriptedLM(SCRIPT), tasks=["theirs_bayes"], task_manager=manager, bootstrap_iters=0
     )
     assert results["results"]["theirs_bayes"]["avg@4,got"] == pytest.approx(4 / 12)
+
+
+def test_many_failures_are_printed_a_few_times_and_counted(caplog):
+    def process_results(doc, results):
+        if results[0] != doc["answer"]:
+            raise RuntimeError("only right answers, please")
+        return {"exact_match": 1}
+
+    config = toy_config(process_results=process_results, repeats=40)
+    results = evaluate(RepeatedSamplingTask(config=config))
+    assert results["results"]["toy"]["grading_errors,none"] == 80
+    assert caplog.text.count("only right answers, please") == 10
+    assert caplog.text.count("further failures are not printed") == 1
+
+
+def test_a_lone_surrogate_does_not_spoil_the_log():
+    script = {**SCRIPT, "1 + 1 =": ["2", "\ud800", "2 \u202e", "2"]}
+    results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
+    sample = results["samples"]["toy"][0]
+    assert sample["resps"] == [["2", "?", "2 \u202e", "2"]]
+    json.dumps(sample, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
