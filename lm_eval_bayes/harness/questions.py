@@ -22,6 +22,11 @@ def loading(config: Any) -> Iterator[None]:
     except LmEvalBayesError:
         raise
     except Exception as error:
+        if callable(config.custom_dataset):
+            raise DatasetUnavailableError(
+                f"task {config.task}: its `custom_dataset` function fails "
+                f"({type(error).__name__}: {_first_line(error)})"
+            ) from error
         path = config.dataset_path
         kwargs = dict(config.dataset_kwargs or {})
         call = ", ".join(

@@ -113,8 +113,13 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions, or say in one sentence why they cannot be had."""
+        make = self.config.custom_dataset
         with questions.loading(self.config):
-            super().download(dataset_kwargs, **kwargs)
+            if callable(make):  # as the harness does, less its advice on --metadata at every run
+                given = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
+                self.dataset = make(**given)
+            else:
+                super().download(dataset_kwargs, **kwargs)
         questions.check_split(self.dataset, self.config)
         questions.check_revision(self.dataset, self.config)
 

@@ -66,6 +66,11 @@ def filters(*steps, name="f"):
             TaskConfigError,
             r"`process_results` must return a dictionary of metrics; got None",
         ),
+        (
+            {"custom_dataset": lambda **_: 1 / 0},
+            DatasetUnavailableError,
+            r"its `custom_dataset` function fails \(ZeroDivisionError",
+        ),
         ({"metric_list": []}, TaskConfigError, r"one of the task's metrics \(there is none\)"),
         (
             {"metric_list": [{"metric": "exact_mach", "aggregation": "mean"}]},
