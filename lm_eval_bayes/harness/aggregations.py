@@ -10,7 +10,7 @@ from lm_eval.api.registry import aggregation_registry
 from lm_eval_bayes.harness.rows import RowValue, aggregate
 
 
-def bayes(items: Sequence[RowValue]) -> float:
+def bayes(items: Sequence[RowValue]) -> float | str:
     """Compute the row that the items belong to, over all questions."""
     return aggregate(items)
 

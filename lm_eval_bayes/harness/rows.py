@@ -147,13 +147,19 @@ def question_rows(trials: QuestionTrials) -> dict[str, RowValue]:
     }
 
 
-def aggregate(values: Sequence[RowValue]) -> float:
+def aggregate(values: Sequence[RowValue]) -> float | str:
     """Compute one row over all questions; this is the `bayes` aggregation.
 
     Parameters
     ----------
     values : sequence of RowValue
         The row's value of every question, in any order.
+
+    Returns
+    -------
+    float or str
+        The number; ``"N/A"`` for the sd of a single question on harness 0.4.12, which would
+        divide by the number of questions less one when it pools the tasks of a group.
     """
     if not values or not all(isinstance(v, RowValue) for v in values):
         raise InvalidInputError.of(
@@ -162,8 +168,17 @@ def aggregate(values: Sequence[RowValue]) -> float:
             values[:1] if values else "none",
         )
     row = values[0].row
+    if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
+        return "N/A"
     bank = _Bank([v.trials for v in values])
     return _guarded(row, row_functions(bank.settings)[row], bank)
+
+
+def _harness_pools() -> bool:
+    # From 0.4.13 on the harness can average sds over a group without pooling them.
+    from lm_eval.api import metrics
+
+    return not hasattr(metrics, "unweighted_mean_stderr")
 
 
 def _guarded(name: str, row: _Row, bank: _Bank) -> float:
@@ -221,6 +236,6 @@ BAYES_AT_N = RowName("bayes@{n}")
 AVG_AT_N = RowName("avg@{n}")
 
 
-def aggregations(settings: Settings) -> dict[str, Callable[[Sequence[RowValue]], float]]:
+def aggregations(settings: Settings) -> dict[str, Callable[[Sequence[RowValue]], float | str]]:
     """Return the harness's map from row name to aggregation."""
     return dict.fromkeys(row_functions(settings), aggregate)
