@@ -68,10 +68,10 @@ class ScriptedLM(LM):
         return answers
 
     def loglikelihood(self, requests, disable_tqdm=False):
-        raise NotImplementedError
+        raise AssertionError("only generation is asked for")
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        raise NotImplementedError
+        raise AssertionError("only generation is asked for")
 
 
 #: Right 3 of 4 times, 1 of 4 times, never.
