@@ -14,9 +14,8 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import pipelines, plain_errors
 from lm_eval_bayes.harness.requests import (
     check_request_cache,
+    receive_responses,
     repeat_requests,
-    tidy_responses,
-    warn_if_identical,
 )
 
 
@@ -32,11 +31,17 @@ def install() -> None:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if not hasattr(self, "settings") and "bayes" in self._metric_fn_list:
+        if "bayes" in self._metric_fn_list and not _has_our_class(self):
             _prepare(self)
 
     __init__._checks_bayes = True  # type: ignore[attr-defined]
     ConfigurableTask.__init__ = __init__
+
+
+def _has_our_class(task: Any) -> bool:
+    from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+
+    return isinstance(task, RepeatedSamplingTask)
 
 
 def _prepare(task: Any) -> None:
@@ -94,8 +99,7 @@ def _prepare(task: Any) -> None:
         repeat_requests(task, settings.n, yaml_kwargs)
 
     def filters() -> None:
-        tidy_responses(task._instances, settings.n)
-        warn_if_identical(task._instances, settings.n, name)
+        receive_responses(task._instances, settings.n, name)
         apply_filters()
 
     task.build_all_requests, task.apply_filters = build, filters

@@ -101,6 +101,15 @@ def bayes(
     n = options.get("n", len(responses))
     settings = settings_of(options, n)
     graded = [_grade(r, references[0], options) for r in list(responses)[:n]]
+    for trial, (_, _, error) in enumerate(graded):
+        if error is not None:
+            log.warning(
+                "metric bayes: grading failed on trial %d of the question whose answer is %.80s; "
+                "counted as wrong: %s",
+                trial,
+                references[0],
+                error,
+            )
     trials = rows.QuestionTrials(
         outcomes=tuple(int(correct) for correct, _, _ in graded),
         answers=tuple(answer for _, answer, _ in graded),
@@ -125,9 +134,7 @@ def _grade(
     except LmEvalBayesError:
         raise
     except Exception as error:
-        note = f"{type(error).__name__}: {error}"
-        log.warning("metric bayes: grading failed; counted as wrong: %s", note)
-        return False, None, note
+        return False, None, f"{type(error).__name__}: {error}"
 
 
 register_metric(

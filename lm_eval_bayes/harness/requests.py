@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import api_seeds
 from lm_eval_bayes.harness.context_window import fit_generation
 from lm_eval_bayes.harness.logs import get_logger
@@ -74,8 +75,6 @@ def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, tas
         questions in order, and the harness would grade one against another.
     """
     if cache_requests and samples:
-        from lm_eval_bayes.errors import TaskConfigError
-
         raise TaskConfigError(
             f"task {task}: `--cache_requests` cannot be combined with `--samples`: the request "
             "cache does not know which questions were chosen; leave one of them out"
@@ -93,7 +92,23 @@ def _warn_about_response_cache() -> None:
         )
 
 
-def tidy_responses(instances: Sequence[Any], n: int) -> None:
+def receive_responses(instances: Sequence[Any], n: int, task: str) -> None:
+    """Take the responses over from the harness: N of each question, fit to be logged.
+
+    Parameters
+    ----------
+    instances : sequence of Instance
+        A task's requests, answered.
+    n : int
+        Trials a question.
+    task : str
+        The task's name, for messages.
+    """
+    _tidy(instances, n)
+    _warn_if_identical(instances, n, task)
+
+
+def _tidy(instances: Sequence[Any], n: int) -> None:
     """Keep the N responses of each question, as text that a file can hold.
 
     With several ranks the harness pads the short rank with its last question again, so
@@ -107,7 +122,7 @@ def tidy_responses(instances: Sequence[Any], n: int) -> None:
         ]
 
 
-def warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
+def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
     """Warn if every question got the same answer N times: then N is 1 in truth."""
     if n < 2 or not instances:
         return

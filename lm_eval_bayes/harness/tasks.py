@@ -22,9 +22,8 @@ from lm_eval_bayes.harness.grading import final_part
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.requests import (
     check_request_cache,
+    receive_responses,
     repeat_requests,
-    tidy_responses,
-    warn_if_identical,
 )
 from lm_eval_bayes.harness.settings import Settings
 
@@ -179,8 +178,7 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def apply_filters(self) -> None:
         """Run every filter pipeline over the N responses of each question."""
-        tidy_responses(self._instances, self.settings.n)
-        warn_if_identical(self._instances, self.settings.n, str(self.config.task))
+        receive_responses(self._instances, self.settings.n, str(self.config.task))
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in self._instances]
         try:

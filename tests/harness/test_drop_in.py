@@ -9,7 +9,7 @@ import pytest
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness import drop_in, filters, metrics
+from lm_eval_bayes.harness import drop_in, filters, grading, metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import SCRIPT, ScriptedLM, evaluate, toy_config
@@ -92,6 +92,25 @@ def test_a_trap_ends_in_a_clear_error_when_the_task_loads(config, error, message
 def test_one_response_never_becomes_a_silent_bayes_at_1():
     with pytest.raises(TaskConfigError, match=r"got one response, because the filter pipeline"):
         metrics.bayes(references=["2"], predictions=["2"])
+
+
+def test_a_grader_that_fails_is_logged_with_the_question(monkeypatch, caplog):
+    failed = grading.Grade(False, None, "no result within 5 s")
+    monkeypatch.setattr(metrics, "grade", lambda response, gold, kind: failed)
+    rows = metrics.bayes(references=["42"], predictions=[["x", "y"]], grader="math")
+    assert rows["grading_errors"] == 2
+    assert "trial 1 of the question whose answer is 42; counted as wrong: no result" in caplog.text
+
+
+def test_a_class_of_the_user_s_own_is_looked_over_whatever_its_attributes():
+    class Theirs(ConfigurableTask):
+        settings = "their own"
+
+        def process_results(self, doc, results):
+            return {"exact_match": 1}
+
+    with pytest.raises(TaskConfigError, match=r"`process_results` bypasses metric_list"):
+        Theirs(config=bayes_config())
 
 
 def test_tasks_without_the_metric_are_untouched():
