@@ -72,15 +72,16 @@ def maj_at_k(
     streams = np.random.SeedSequence(seed).spawn(len(votes))
     scores, errors = np.zeros(len(votes)), np.zeros(len(votes))
     known: dict[tuple[tuple[tuple[int, float], ...], int], float] = {}
+    drawn = False
     for index, ballot in enumerate(votes):
         if _cost(*ballot, k) > _EXACT_COST:
             rng = np.random.default_rng(streams[index])
             scores[index], errors[index] = _drawn(*ballot, k, draws, rng)
+            drawn = True
             continue
         if ballot not in known:
             known[ballot] = _exact(*ballot, k)
         scores[index] = known[ballot]
-    drawn = any(_cost(*ballot, k) > _EXACT_COST for ballot in votes)
     return Estimate(
         quantity="maj@k",
         value=float(min(scores.mean(), 1.0)),

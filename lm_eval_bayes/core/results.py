@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes.core.checks import FloatArray
@@ -52,15 +52,7 @@ class Interval:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "low": self.low,
-            "high": self.high,
-            "level": self.level,
-            "method": self.method,
-            "scope": self.scope,
-            "mc_error": self.mc_error,
-            "seed": self.seed,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,13 +179,4 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "quantity": self.quantity,
-            "value": self.value,
-            "per_question": self.per_question.tolist(),
-            "k": self.k,
-            "tau": self.tau,
-            "sigma": self.sigma,
-            "mc_error": self.mc_error,
-            "seed": self.seed,
-        }
+        return {**asdict(self), "per_question": self.per_question.tolist()}

@@ -14,9 +14,9 @@ from lm_eval_bayes.harness.logs import get_logger
 log = get_logger(__name__)
 
 _TAKES_SOME = ("take_first", "take_first_k")
-HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check: false"
-
 _TAKES_ONE_VOTE = "majority_vote"
+
+HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check: false"
 
 
 class Responses(list[Any]):
@@ -47,8 +47,8 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
             f"`filter` that lists steps with a `function`; got {filter_list!r:.120}"
         )
     for pipeline in filter_list or [{"name": "none", "filter": []}]:
-        steps = [s for s in pipeline.get("filter") or [] if s.get("function") not in _TAKES_SOME]
-        if any(step.get("function") == _TAKES_ONE_VOTE for step in steps):
+        steps = [s for s in pipeline["filter"] if s["function"] not in _TAKES_SOME]
+        if any(step["function"] == _TAKES_ONE_VOTE for step in steps):
             log.warning(
                 "%s: filter pipeline `%s` votes over the responses and leaves one of N; "
                 "it is left out, the row maj@k says the same",
