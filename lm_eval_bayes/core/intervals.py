@@ -10,7 +10,8 @@ from scipy import special
 from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
 from lm_eval_bayes.core.convolution import SingleQuantiles, mean_quantiles
 from lm_eval_bayes.core.curves import beta_quantile
-from lm_eval_bayes.core.laws import BetaLaw, DirichletLaw
+from lm_eval_bayes.core.laws import BetaLaw, Law
+from lm_eval_bayes.core.mixture_laws import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.results import Interval, IntervalMethod, Posterior
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -20,8 +21,8 @@ _BATCHES = 20
 
 def credible_interval(
     posterior: Posterior,
-    level: float = 0.95,
-    method: IntervalMethod = "normal",
+    level: float | None = None,
+    method: IntervalMethod | None = None,
     *,
     seed: int = 0,
     draws: int | None = None,
@@ -31,15 +32,16 @@ def credible_interval(
     Parameters
     ----------
     posterior : Posterior
-        From `bayes_at_n` or a `*_posterior` of the pass family.
-    level : float
-        Posterior mass, strictly between 0 and 1.
-    method : {"normal", "beta", "exact", "hdi"}
-        "normal": μ ± zσ [Hariri 2026, §2.5], clipped to the possible scores. "beta": equal
-        tails of the Beta distribution on the possible scores with the posterior's mean and
-        variance. "exact": equal tails of the true posterior. "hdi": the shortest interval of
-        the true posterior. For two distinct weights and for the pass family the true
-        posterior is computed by numeric convolution; for more it is drawn from.
+        From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
+    level : float, optional
+        Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
+    method : {"normal", "beta", "exact", "hdi"}, optional
+        Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
+        clipped to the possible scores. "beta": equal tails of the Beta distribution on the
+        possible scores with the posterior's mean and variance. "exact": equal tails of the
+        true posterior. "hdi": the shortest interval of the true posterior. For two distinct
+        weights and for the pass family the true posterior is computed by numeric
+        convolution; for more it is drawn from.
     seed : int
         Seed of the draws, where there are any.
     draws : int, optional
@@ -65,14 +67,12 @@ def credible_interval(
     >>> from lm_eval_bayes.core.posterior import bayes_at_n
     >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
     >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
-    >>> interval = credible_interval(posterior)
+    >>> interval = credible_interval(posterior, 0.95, "normal")
     >>> round(interval.low, 6), round(interval.high, 6)
     (0.247392, 0.641497)
     """
-    level = check_level(level)
-    if method not in METHODS:
-        names = ", ".join(f'"{name}"' for name in METHODS)
-        raise InvalidInputError.of("method", f"be one of {names}", method)
+    level = check_level(posterior.level if level is None else level)
+    method = check_method("method", posterior.method if method is None else method)
     seed = check_seed(seed)
     if draws is not None:
         draws = check_integer("draws", draws, 1000)
@@ -83,10 +83,13 @@ def credible_interval(
         low, high = normal_ends(posterior.mu, posterior.sigma, posterior.bounds, level)
     elif method == "beta":
         low, high = beta_ends(posterior.mu, posterior.sigma, posterior.bounds, level)
-    elif isinstance(posterior.law, DirichletLaw):
-        low, high, mc_error = _drawn_ends(posterior.law, level, method, seed, draws)
     else:
-        low, high = _computed_ends(posterior, posterior.law, level, method)
+        quantiles = quantile_function(posterior)
+        if quantiles is None:
+            size = posterior.per_question.mu.size
+            low, high, mc_error = _drawn_ends(posterior.law, level, method, seed, draws, size)
+        else:
+            low, high = _computed_ends(quantiles, level, method)
     bottom, top = posterior.bounds
     return Interval(
         low=float(np.clip(low, bottom, top)),
@@ -148,21 +151,56 @@ def beta_ends(
     return bottom + span * low, bottom + span * high
 
 
-def _computed_ends(
-    posterior: Posterior, law: BetaLaw, level: float, method: IntervalMethod
-) -> tuple[float, float]:
-    """Return the ends from the tabulated quantiles of the true posterior."""
-    span = law.high - law.low
-    quantiles: Callable[[FloatArray], FloatArray]
+def check_method(name: str, method: object) -> IntervalMethod:
+    """Return the method of an interval, refusing an unknown one.
+
+    Raises
+    ------
+    InvalidInputError
+        If `method` is not one of the four.
+    """
+    for known in METHODS:
+        if method == known:
+            return known
+    names = ", ".join(f'"{known}"' for known in METHODS)
+    raise InvalidInputError.of(name, f"be one of {names}", method)
+
+
+def quantile_function(posterior: Posterior) -> Callable[[FloatArray], FloatArray] | None:
+    """Return the quantiles of the true posterior, or None where they have to be drawn.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        With a σ above 0.
+
+    Returns
+    -------
+    callable or None
+        Takes masses in [0, 1], an array of any shape; gives scores on the posterior's scale.
+    """
+    law = posterior.law
+    if isinstance(law, (BetaMixtureLaw, TabulatedLaw)):
+        return law.table.quantile
+    if not isinstance(law, BetaLaw):
+        return None
+    low, span = law.low, law.high - law.low
+    unit: Callable[[FloatArray], FloatArray]
     if law.a.size == 1:
-        quantiles = SingleQuantiles(law)
+        unit = SingleQuantiles(law)
     else:
-        quantiles = mean_quantiles(law, (posterior.mu - law.low) / span, posterior.sigma / span)
-    if method == "exact":
-        low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
-    else:
-        low, high = _shortest(quantiles, level)
-    return law.low + span * float(low), law.low + span * float(high)
+        unit = mean_quantiles(law, (posterior.mu - low) / span, posterior.sigma / span)
+    return lambda u: low + span * unit(u)
+
+
+def _computed_ends(
+    quantiles: Callable[[FloatArray], FloatArray], level: float, method: IntervalMethod
+) -> tuple[float, float]:
+    """Return the ends from the quantiles of the true posterior."""
+    if method != "exact":
+        return _shortest(quantiles, level)
+    low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
+    return float(low), float(high)
 
 
 def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> tuple[float, float]:
@@ -177,14 +215,19 @@ def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> tu
 
 
 def _drawn_ends(
-    law: DirichletLaw, level: float, method: IntervalMethod, seed: int, draws: int | None
+    law: Law,
+    level: float,
+    method: IntervalMethod,
+    seed: int,
+    draws: int | None,
+    n_questions: int,
 ) -> tuple[float, float, float]:
     """Return the ends from seeded draws, and the standard error of the worse one.
 
     The error comes from the scatter of the ends between 20 equal batches.
     """
     if draws is None:
-        draws = int(np.clip(10_000_000 // law.nu.size, 4_000, 200_000))
+        draws = int(np.clip(2_000_000 // n_questions, 4_000, 200_000))
     sample = law.draw(draws, np.random.default_rng(seed))
     find = _sample_tails if method == "exact" else _sample_shortest
     low, high = find(sample, level)

@@ -68,6 +68,30 @@ class PerQuestion:
 
 
 @dataclass(frozen=True, eq=False)
+class LearnedPrior:
+    """The posterior of a prior's hyperparameters, θ_α ~ Dirichlet(s·m).
+
+    Attributes
+    ----------
+    mean : array, shape (C+1,)
+        Posterior mean of m, the share of each category among questions like these.
+    strength : float
+        Posterior median of s, the trials that the learned prior is worth.
+    strength_low, strength_high : float
+        Its central 95%.
+    """
+
+    mean: FloatArray
+    strength: float
+    strength_low: float
+    strength_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "mean": self.mean.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The posterior of a benchmark's score, the mean of its questions' scores.
 
@@ -78,11 +102,11 @@ class Posterior:
     mu, sigma : float
         Posterior mean and standard deviation of the benchmark's score.
     per_question : PerQuestion
-        The same for each question.
+        The same for each question of the benchmark, in either scope.
     bounds : tuple of float
         The smallest and the largest score that are possible.
-    prior : float
-        The pseudo-count that the prior added to each category.
+    prior : float or None
+        The pseudo-count that the prior added to each category; None where it was learned.
     scope : str
         "benchmark": about these questions; "population": about questions like these.
     k : int or None
@@ -91,6 +115,18 @@ class Posterior:
         Threshold of G-Pass.
     law : Law
         The distribution itself, from which :meth:`interval` works.
+    level : float
+        The level of :meth:`interval` where none is asked for.
+    method : str
+        Its method, likewise.
+    learned : LearnedPrior or None
+        What the questions taught about their common prior, where it was learned.
+    ess : float or None
+        Effective sample size of the draws behind `mu` and `sigma`; None where computed.
+    seed : int or None
+        The seed of those draws.
+    note : str or None
+        What a reader must know before using the numbers.
     """
 
     quantity: str
@@ -98,16 +134,22 @@ class Posterior:
     sigma: float
     per_question: PerQuestion
     bounds: tuple[float, float]
-    prior: float
+    prior: float | None
     law: Law = field(repr=False)
     scope: Scope = "benchmark"
     k: int | None = None
     tau: float | None = None
+    level: float = 0.95
+    method: IntervalMethod = "exact"
+    learned: LearnedPrior | None = None
+    ess: float | None = None
+    seed: int | None = None
+    note: str | None = None
 
     def interval(
         self,
-        level: float = 0.95,
-        method: IntervalMethod = "normal",
+        level: float | None = None,
+        method: IntervalMethod | None = None,
         *,
         seed: int = 0,
         draws: int | None = None,
@@ -119,7 +161,7 @@ class Posterior:
         >>> from lm_eval_bayes.core.outcomes import Outcomes
         >>> from lm_eval_bayes.core.posterior import bayes_at_n
         >>> posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
-        >>> exact = posterior.interval(0.95, "exact")
+        >>> exact = posterior.interval()
         >>> round(exact.low, 3), round(exact.high, 3)
         (0.478, 0.995)
         """
@@ -139,6 +181,10 @@ class Posterior:
             "bounds": list(self.bounds),
             "k": self.k,
             "tau": self.tau,
+            "learned": None if self.learned is None else self.learned.to_dict(),
+            "ess": self.ess,
+            "seed": self.seed,
+            "note": self.note,
             "n_questions": int(self.per_question.mu.size),
             "per_question": self.per_question.to_dict(),
         }

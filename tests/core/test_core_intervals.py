@@ -249,14 +249,22 @@ def test_priors_at_the_ends_and_a_million_trials():
     assert ends(narrow) == pytest.approx(ends(narrow, method="normal"), abs=1e-6)
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, np.nan, "0.95", True, None])
+def test_left_out_the_interval_is_exact_at_95_percent():
+    posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
+    interval = posterior.interval()
+    assert (interval.level, interval.method) == (0.95, "exact")
+    # Beta(5, 1): the quantiles are fifth roots
+    assert (interval.low, interval.high) == pytest.approx((0.025**0.2, 0.975**0.2), rel=1e-9)
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, np.nan, "0.95", True])
 def test_refused_levels(level):
     posterior = bayes_at_n(Outcomes.from_matrix([[0, 1]]))
     with pytest.raises(InvalidInputError, match=r"`level` must be a number strictly between 0 and"):
         posterior.interval(level)
 
 
-@pytest.mark.parametrize("method", ["wald", "", None, "EXACT", ["exact"]])
+@pytest.mark.parametrize("method", ["wald", "", "EXACT", ["exact"]])
 def test_refused_methods(method):
     posterior = bayes_at_n(Outcomes.from_matrix([[0, 1]]))
     with pytest.raises(InvalidInputError, match=r'`method` must be one of "normal", "beta", "ex'):
