@@ -10,6 +10,7 @@ The numeric API, numpy and scipy only: outcomes in, posteriors and estimates out
 (0.643, 0.398, 0.856)
 """
 
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.intervals import credible_interval
 from lm_eval_bayes.core.majority import maj_at_k
 from lm_eval_bayes.core.outcomes import Outcomes
@@ -30,7 +31,7 @@ from lm_eval_bayes.core.pass_posterior import (
     strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.core.posterior import avg_at_n, bayes_at_n
-from lm_eval_bayes.core.results import Estimate, Interval, Posterior
+from lm_eval_bayes.core.results import Estimate, Interval, LearnedPrior, Posterior
 from lm_eval_bayes.errors import (
     DatasetUnavailableError,
     InvalidInputError,
@@ -46,6 +47,7 @@ __all__ = [
     "Estimate",
     "Interval",
     "InvalidInputError",
+    "LearnedPrior",
     "LmEvalBayesError",
     "ModelConfigError",
     "Outcomes",
@@ -57,6 +59,7 @@ __all__ = [
     "credible_interval",
     "g_pass_at_k",
     "g_pass_at_k_posterior",
+    "hbayes_at_n",
     "maj_at_k",
     "mg_pass_at_k",
     "mg_pass_at_k_posterior",

@@ -16,33 +16,16 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from lm_eval_bayes.core.checks import FloatArray
-from lm_eval_bayes.core.curves import beta_quantile
+from lm_eval_bayes.core.curves import Curve, beta_quantile
 from lm_eval_bayes.core.laws import BetaLaw
 from lm_eval_bayes.core.pairs import distinct_pairs
+from lm_eval_bayes.core.tables import Table
 
 #: Lattice steps in one standard deviation of the sum, at the least.
 _STEPS = 128
 #: Lattice points for one question, at the most.
 _MAX_CELLS = 1 << 15
 _TAIL = 1e-18
-
-
-@dataclass(frozen=True, eq=False)
-class Quantiles:
-    """Quantile function of the mean of M >= 2 scores, tabulated.
-
-    Parameters
-    ----------
-    probability, score : array, shape (L,)
-        Points of the distribution function, both non-decreasing; scores in [0, 1] units.
-    """
-
-    probability: FloatArray
-    score: FloatArray
-
-    def __call__(self, u: FloatArray) -> FloatArray:
-        """Return the scores below which the mass `u` lies."""
-        return np.interp(u, self.probability, self.score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +40,7 @@ class SingleQuantiles:
         return self.law.curve.value(beta_quantile(a, b, u), beta_quantile(b, a, 1.0 - u))
 
 
-def mean_quantiles(law: BetaLaw, mu: float, sigma: float) -> Quantiles:
+def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
     """Tabulate the quantiles of (1/M) Σ curve(p_α) for M >= 2 questions.
 
     Parameters
@@ -69,7 +52,7 @@ def mean_quantiles(law: BetaLaw, mu: float, sigma: float) -> Quantiles:
 
     Returns
     -------
-    Quantiles
+    Table
         In units of the curve, within [0, curve.top].
     """
     n_questions = law.a.size
@@ -98,21 +81,29 @@ def mean_quantiles(law: BetaLaw, mu: float, sigma: float) -> Quantiles:
         some = order[start : start + block]
         ends = (int(low[some].min()), int(high[some].max()))
         factors = fft.rfft(
-            _lattice(law, a[some, None], b[some, None], ends, n_cells, length), axis=1
+            lattice_masses(law.curve, a[some, None], b[some, None], ends, n_cells, length), axis=1
         )
         for factor, power in zip(factors, times[some], strict=True):
-            transform *= factor if power == 1 else _power(factor, int(power))
+            transform *= factor if power == 1 else raised(factor, int(power))
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
     # The transform lives on a circle; cut it open where the window begins.
     total = np.roll(total, -(first % length))
     total /= total.sum()
-    return _tabulate(total, (first + np.arange(length)) * step / n_questions, law, mu, sigma)
+    return tabulate(total, (first + np.arange(length)) * step / n_questions, top, mu, sigma)
 
 
-def _tabulate(
-    total: FloatArray, points: FloatArray, law: BetaLaw, mu: float, sigma: float
-) -> Quantiles:
-    """Spread each lattice mass over its cell and match mean and standard deviation."""
+def tabulate(total: FloatArray, points: FloatArray, top: float, mu: float, sigma: float) -> Table:
+    """Spread each lattice mass over its cell and match mean and standard deviation.
+
+    Parameters
+    ----------
+    total, points : array, shape (L,)
+        Masses that sum to 1 and the evenly spaced scores they lie on.
+    top : float
+        The largest possible score; the smallest is 0.
+    mu, sigma : float
+        The true mean and standard deviation.
+    """
     cell = points[1] - points[0]
     # sums, not dot products: for those BLAS would start its threads, which costs more
     mean = float((total * points).sum())
@@ -121,10 +112,10 @@ def _tabulate(
     edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
     score = mu + (edges - mean) * (sigma / deviation)
     probability = np.concatenate([[0.0], np.cumsum(total)])
-    return Quantiles(probability / probability[-1], np.clip(score, 0.0, law.curve.top))
+    return Table(probability / probability[-1], np.clip(score, 0.0, top))
 
 
-def _power(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
+def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
     """Return base**exponent by squaring, which knows no trouble with a base of 0."""
     result = np.ones_like(base)
     while exponent:
@@ -136,8 +127,8 @@ def _power(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.co
     return result
 
 
-def _lattice(
-    law: BetaLaw,
+def lattice_masses(
+    curve: Curve,
     a: FloatArray,
     b: FloatArray,
     ends: tuple[int, int],
@@ -146,11 +137,12 @@ def _lattice(
 ) -> FloatArray:
     """Return the masses of D questions on the lattice, wrapped, shape (D, length).
 
-    `a` and `b` are columns, `ends` the lattice points between which the questions live.
+    `a` and `b` are columns, `ends` the lattice points between which the questions live,
+    of which there are `n_cells` + 1 from 0 to the curve's top.
     """
     first, last = ends
-    points = np.arange(first, last + 1) * (law.curve.top / n_cells)
-    p, q = law.curve.inverse(np.asarray(points, dtype=np.float64))
+    points = np.arange(first, last + 1) * (curve.top / n_cells)
+    p, q = curve.inverse(np.asarray(points, dtype=np.float64))
     p[0], q[0] = (0.0, 1.0) if first == 0 else (p[0], q[0])
     p[-1], q[-1] = (1.0, 0.0) if last == n_cells else (p[-1], q[-1])
     below = special.betainc(a, b, p)
@@ -161,7 +153,7 @@ def _lattice(
     middle = np.broadcast_to(0.5 * (p[:-1] + p[1:]), mass.shape)
     centre = np.divide(first_moment, mass, out=middle.copy(), where=mass > 1e-300)
     centre = np.asarray(np.clip(centre, p[:-1], p[1:]), dtype=np.float64)
-    score = law.curve.value(centre, 1.0 - centre) * (n_cells / law.curve.top)
+    score = curve.value(centre, 1.0 - centre) * (n_cells / curve.top)
     upper = mass * np.clip(score - np.arange(first, last), 0.0, 1.0)
     offset, size = first % length, last - first + 1
     wrapped = np.zeros((a.size, -(-(offset + size) // length) * length))
@@ -172,5 +164,6 @@ def _lattice(
 
 def _supports(law: BetaLaw, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the scores between which each question has all but 1e-18 of its mass."""
+    curve = law.curve
     p, q = beta_quantile(a, b, _TAIL), beta_quantile(b, a, _TAIL)
-    return law.curve.value(p, 1.0 - p), law.curve.value(1.0 - q, q)
+    return curve.value(p, 1.0 - p), curve.value(1.0 - q, q)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
-from lm_eval_bayes.core.convolution import SingleQuantiles, mean_quantiles
+from lm_eval_bayes.core.convolution import SingleQuantiles, mean_table
 from lm_eval_bayes.core.curves import beta_quantile
 from lm_eval_bayes.core.laws import BetaLaw, Law
 from lm_eval_bayes.core.mixture_laws import BetaMixtureLaw, TabulatedLaw
@@ -189,7 +189,7 @@ def quantile_function(posterior: Posterior) -> Callable[[FloatArray], FloatArray
     if law.a.size == 1:
         unit = SingleQuantiles(law)
     else:
-        unit = mean_quantiles(law, (posterior.mu - low) / span, posterior.sigma / span)
+        unit = mean_table(law, (posterior.mu - low) / span, posterior.sigma / span).quantile
     return lambda u: low + span * unit(u)
 
 

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray
-from lm_eval_bayes.core.laws import draw_beta, draw_dirichlet_scores, mean_in_blocks
+from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.core.laws import draw_beta, draw_dirichlet_scores
+from lm_eval_bayes.core.mixture_table import BetaMixture, mixture_table
+from lm_eval_bayes.core.tables import Table
 from lm_eval_bayes.errors import InvalidInputError
 
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A distribution function, tabulated.
-
-    Parameters
-    ----------
-    probability, score : array, shape (L,)
-        Points of the distribution function, both non-decreasing; probability runs from 0 to 1.
-    """
-
-    probability: FloatArray
-    score: FloatArray
-
-    def quantile(self, u: FloatArray) -> FloatArray:
-        """Return the scores below which the mass `u` lies."""
-        return np.interp(u, self.probability, self.score)
-
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """Return the mass at or below the scores `x`."""
-        return np.interp(x, self.score, self.probability, left=0.0, right=1.0)
+# Numbers drawn at a time: few enough to stay near the processor.
+_BLOCK = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +46,12 @@ class BetaMixtureLaw:
         log(m / (1 − m)) and log s of each node.
     steps : array, shape (2, G)
         The width of a node's cell in these two coordinates.
-    weight : array, shape (G,)
-        Posterior probability of each node's cell, sum 1.
     low, high : float
         The scores of a wrong and of a right trial (low <= high).
-    table : Table
-        The distribution function of the benchmark's score.
+    mixture : BetaMixture
+        The distinct questions at every node.
+    mu, sigma : float
+        Mean and standard deviation of (1/M) Σ p_α.
     """
 
     successes: FloatArray
@@ -75,10 +59,16 @@ class BetaMixtureLaw:
     logit_mean: FloatArray
     log_strength: FloatArray
     steps: FloatArray
-    weight: FloatArray
     low: float
     high: float
-    table: Table
+    mixture: BetaMixture
+    mu: float
+    sigma: float
+
+    @cached_property
+    def table(self) -> Table:
+        """The distribution function of the benchmark's score, computed when first asked for."""
+        return mixture_table(self.mixture, self.mu, self.sigma).scaled(self.low, self.high)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
@@ -86,7 +76,7 @@ class BetaMixtureLaw:
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        node = rng.choice(self.weight.size, size=n_draws, p=self.weight)
+        node = rng.choice(self.logit_mean.size, size=n_draws, p=self.mixture.weight)
         jitter = (rng.random((2, n_draws)) - 0.5) * self.steps[:, node]
         y = (self.logit_mean[node] + jitter[0])[:, None]
         s = np.exp(self.log_strength[node] + jitter[1])[:, None]
@@ -119,13 +109,21 @@ class DirichletMixtureLaw:
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
-        return mean_in_blocks(self, self.counts.size, n_draws, rng)
+        # in an order of their own, the questions' order changes nothing
+        counts = self.counts[np.lexsort(self.counts.T)]
+        alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
+        means = np.empty(n_draws)
+        block = max(1, _BLOCK // counts.size)
+        for start in range(0, n_draws, block):
+            part = slice(start, start + block)
+            nu = counts + alpha[part, None, :]
+            means[part] = draw_dirichlet_scores(nu, self.weights, rng).mean(axis=1)
+        return means
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        particle = rng.choice(self.weight.size, size=n_draws, p=self.weight)
-        nu = self.counts + self.alpha[particle][:, None, :]
-        return draw_dirichlet_scores(nu, self.weights, rng)
+        alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
+        return draw_dirichlet_scores(self.counts + alpha[:, None, :], self.weights, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +143,25 @@ class WeightedMeanLaw:
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
-        return self.scores[rng.choice(self.weight.size, size=n_draws, p=self.weight)]
+        return self.scores[draw_particles(self.weight, n_draws, rng)]
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
         """Refuse: a population's mean speaks of no question."""
         refuse_questions()
+
+
+def draw_particles(weight: FloatArray, n_draws: int, rng: np.random.Generator) -> IntArray:
+    """Choose a particle for each draw, in proportion to the weights, shape (n_draws,).
+
+    The particles are shuffled, laid end to end, and one is taken from each of `n_draws` equal
+    slices. So stretches of the draws share no particle, and how much their quantiles scatter
+    shows the error of the particles as well as that of the draws.
+    """
+    order = rng.permutation(weight.size)
+    ends = np.cumsum(weight[order])
+    u = (np.arange(n_draws) + rng.random(n_draws)) * (ends[-1] / n_draws)
+    chosen = np.minimum(np.searchsorted(ends, u, side="right"), weight.size - 1)
+    return np.asarray(order[chosen])
 
 
 def refuse_questions() -> NoReturn:

@@ -1,0 +1,227 @@
+"""hbayes@N: the posterior under a prior that is learned across the benchmark's questions."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import interpolate, special
+
+from lm_eval_bayes.core.beta_binomial import HyperGrid, hyper_posterior, mean_density
+from lm_eval_bayes.core.category_posterior import category_posterior
+from lm_eval_bayes.core.checks import FloatArray, check_level, check_seed, read_only
+from lm_eval_bayes.core.intervals import check_method
+from lm_eval_bayes.core.mixture_laws import BetaMixtureLaw, TabulatedLaw
+from lm_eval_bayes.core.mixture_table import BetaMixture
+from lm_eval_bayes.core.notes import note_on_trials
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pairs import distinct_pairs
+from lm_eval_bayes.core.results import (
+    IntervalMethod,
+    LearnedPrior,
+    PerQuestion,
+    Posterior,
+    Scope,
+)
+from lm_eval_bayes.core.tables import Table
+from lm_eval_bayes.errors import InvalidInputError
+
+#: Nodes whose posterior probability is below this share of the largest do not count.
+_NEGLIGIBLE = 1e-9
+
+
+def hbayes_at_n(
+    outcomes: Outcomes,
+    scope: Scope = "benchmark",
+    level: float = 0.95,
+    interval: IntervalMethod = "exact",
+    *,
+    seed: int = 0,
+) -> Posterior:
+    """Return the posterior of the score under a prior learned across the questions.
+
+    Bayes@N gives every question a uniform prior of its own, which pulls each towards the
+    middle and so moves the score of a hard or an easy benchmark. Here the questions share
+    a prior, θ_α ~ Dirichlet(s·m), and what they have in common decides how far each is pulled.
+    m is uniform, 1/(1 + s) is uniform, and both are integrated out: for two categories by
+    quadrature, for more by importance sampling.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Counts of M >= 1 questions; N_α may differ and may be 0. Prior trials count as
+        trials, each worth λ.
+    scope : {"benchmark", "population"}
+        What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
+        "population", all questions like these, w·m. For two categories and one trial a
+        question the latter is Beta(1 + S, 1 + M − S) [Bowyer 2025, eq. 7].
+    level : float
+        Posterior mass of the result's `interval()`, strictly between 0 and 1.
+    interval : {"exact", "normal", "beta", "hdi"}
+        Its method.
+    seed : int
+        Seed of the draws, for more than two distinct weights.
+
+    Returns
+    -------
+    Posterior
+        With `learned` set, and a `note` where no question has two trials and the scope
+        is "benchmark". `ess` and `seed` are set where μ and σ were drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If `scope`, `level`, `interval` or `seed` breaks its rule.
+
+    Examples
+    --------
+    Twelve questions that the model hardly ever solves. The uniform prior says 22 percent; the
+    learned one believes the questions:
+
+    >>> from lm_eval_bayes.core.posterior import bayes_at_n
+    >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
+    >>> round(bayes_at_n(outcomes).mu, 3), round(hbayes_at_n(outcomes).mu, 3)
+    (0.194, 0.05)
+    >>> hbayes_at_n(outcomes, scope="population").scope
+    'population'
+    """
+    if scope not in ("benchmark", "population"):
+        raise InvalidInputError.of("scope", 'be "benchmark" or "population"', scope)
+    level = check_level(level)
+    method = check_method("interval", interval)
+    seed = check_seed(seed)
+    weights = outcomes.weights
+    low, high = float(weights.min()), float(weights.max())
+    at_top = weights == high
+    if not np.all(at_top | (weights == low)):
+        return category_posterior(outcomes, scope, level, method, seed)
+    if low == high:
+        # every trial scores the same: any split will do, its span is nought
+        at_top = np.arange(weights.size) > 0
+    # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
+    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    x, y = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
+    note = note_on_trials(outcomes, scope)
+    return _binary(x, y, scope, (low, high), level, method, note)
+
+
+def _binary(
+    x: FloatArray,
+    y: FloatArray,
+    scope: Scope,
+    bounds: tuple[float, float],
+    level: float,
+    method: IntervalMethod,
+    note: str | None,
+) -> Posterior:
+    """Return the posterior for two distinct weights, from successes x and failures y."""
+    low, high = bounds
+    span = high - low
+    grid = hyper_posterior(x, y)
+    pairs = distinct_pairs(x, y)
+    mixture, likely = _mixture(pairs.first, pairs.second, pairs.times.astype(np.float64), grid)
+    mean, sd = _question_moments(mixture)
+    per_question = PerQuestion(
+        read_only(low + span * mean[pairs.where], np.float64),
+        read_only(span * sd[pairs.where], np.float64),
+    )
+    law: BetaMixtureLaw | TabulatedLaw
+    if scope == "population":
+        axis, density = mean_density(x, y, grid)
+        mu, sigma, table = _mean_table(axis, density)
+        law = TabulatedLaw(table.scaled(low, high))
+    else:
+        mu, sigma = _benchmark_moments(mixture)
+        law = BetaMixtureLaw(
+            successes=read_only(x, np.float64),
+            failures=read_only(y, np.float64),
+            logit_mean=read_only(grid.logit_mean[likely], np.float64),
+            log_strength=read_only(grid.log_strength[likely], np.float64),
+            steps=read_only(grid.steps[:, likely], np.float64),
+            low=low,
+            high=high,
+            mixture=mixture,
+            mu=mu,
+            sigma=sigma,
+        )
+    return Posterior(
+        quantity="hbayes@N",
+        mu=float(np.clip(low + span * mu, low, high)),
+        sigma=span * sigma,
+        per_question=per_question,
+        bounds=bounds,
+        prior=None,
+        law=law,
+        scope=scope,
+        level=level,
+        method=method,
+        learned=_learned(grid),
+        note=note,
+    )
+
+
+def _mixture(
+    x: FloatArray, y: FloatArray, times: FloatArray, grid: HyperGrid
+) -> tuple[BetaMixture, npt.NDArray[np.bool_]]:
+    """Return the questions under every node of the grid that counts, and which those are."""
+    likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
+    m, rest = special.expit(grid.logit_mean[likely]), special.expit(-grid.logit_mean[likely])
+    s = np.exp(grid.log_strength[likely])[:, None]
+    weight = grid.weight[likely]
+    n = x + y
+    # how the mean of the (x + s m) / (n + s) moves with log(m / (1 − m)) and with log s
+    with_mean = (s / (n + s)) @ times * (m * rest)
+    with_strength = (s * (m[:, None] * n - x) / (n + s) ** 2) @ times
+    sway = grid.steps[:, likely] * np.stack([with_mean, with_strength]) / times.sum()
+    a, b = x + s * m[:, None], y + s * rest[:, None]
+    return BetaMixture(a, b, times, weight / weight.sum(), sway), likely
+
+
+def _question_moments(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of each distinct question's p_α over all nodes, each (D,)."""
+    total = mixture.a + mixture.b
+    at_node = mixture.a / total
+    within = at_node * (mixture.b / total) / (total + 1.0)
+    mean = mixture.weight @ at_node
+    between = mixture.weight @ (at_node - mean) ** 2
+    return mean, np.sqrt(mixture.weight @ within + between)
+
+
+def _benchmark_moments(mixture: BetaMixture) -> tuple[float, float]:
+    """Return mean and sd of (1/M) Σ p_α over all nodes."""
+    M = mixture.n_questions
+    total = mixture.a + mixture.b
+    at_node = mixture.a / total
+    within = (at_node * (mixture.b / total) / (total + 1.0)) @ mixture.times / M**2
+    score = at_node @ mixture.times / M
+    mu = float(mixture.weight @ score)
+    variance = float(mixture.weight @ (within + (score - mu) ** 2))
+    return mu, float(np.sqrt(variance))
+
+
+def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Table]:
+    """Return mean, sd and distribution function of m from the density of its logit."""
+    m = special.expit(axis)
+    weight = density * (axis[1] - axis[0])
+    mu = float(weight @ m)
+    sigma = float(np.sqrt(weight @ (m - mu) ** 2))
+    finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
+    below = interpolate.CubicSpline(axis, density).antiderivative()(finer)
+    below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+    return mu, sigma, Table(below, np.asarray(special.expit(finer)))
+
+
+def _learned(grid: HyperGrid) -> LearnedPrior:
+    """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
+    mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
+    # each row's mass lies evenly over its cell in log s
+    mass = grid.weight.sum(axis=1)
+    step = grid.steps[1, 0, 0]
+    edges = np.append(grid.log_strength[:, 0] - 0.5 * step, grid.log_strength[-1, 0] + 0.5 * step)
+    below = np.concatenate([[0.0], np.cumsum(mass)])
+    low, middle, high = np.exp(np.interp([0.025, 0.5, 0.975], below, edges))
+    return LearnedPrior(
+        mean=read_only([1.0 - mean, mean], np.float64),
+        strength=float(middle),
+        strength_low=float(low),
+        strength_high=float(high),
+    )

@@ -1,0 +1,20 @@
+"""What a reader must know before using a posterior's numbers."""
+
+from __future__ import annotations
+
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.results import Scope
+
+#: What a benchmark's posterior says where no question was tried twice.
+PRIOR_ALONE = (
+    "With one trial a question nothing tells a question's luck from its difficulty: what this "
+    'posterior says of these very questions rests on the prior alone. Scope "population" does not.'
+)
+
+
+def note_on_trials(outcomes: Outcomes, scope: Scope) -> str | None:
+    """Return `PRIOR_ALONE` where it applies: scope "benchmark", no question tried twice."""
+    trials = outcomes.n_trials
+    if outcomes.prior_strength > 0.0:
+        trials = trials + outcomes.prior_counts.sum(axis=1)
+    return PRIOR_ALONE if scope == "benchmark" and trials.max() <= 1 else None

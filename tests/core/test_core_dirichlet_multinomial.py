@@ -1,0 +1,259 @@
+"""The learned prior of rubrics: its likelihood, its particles and the laws drawn from them."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes import Outcomes
+from lm_eval_bayes.core.category_posterior import FEW, _note, category_posterior
+from lm_eval_bayes.core.dirichlet_multinomial import (
+    Likelihood,
+    Particles,
+    Proposal,
+    learn_particles,
+    log_posterior,
+)
+from lm_eval_bayes.core.mixture_laws import DirichletMixtureLaw, WeightedMeanLaw, draw_particles
+from lm_eval_bayes.core.notes import PRIOR_ALONE
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def rubric(theta, trials, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.array([rng.multinomial(trials, row) for row in theta], dtype=float)
+
+
+def skewed(questions, trials, categories=5, seed=0):
+    alpha = np.append(np.full(categories - 1, 0.2), 2.0)
+    return rubric(np.random.default_rng(seed + 1).dirichlet(alpha, questions), trials, seed)
+
+
+def one_category(questions, trials, categories=4):
+    counts = np.zeros((questions, categories))
+    counts[:, 1] = trials
+    return counts
+
+
+CONSTANT = rubric(np.tile([0.1, 0.2, 0.3, 0.4], (300, 1)), 128)
+COUNTS = {
+    "a contest": skewed(30, 16),
+    "one question": skewed(1, 128, categories=10),
+    "ten categories": skewed(3, 128, categories=10),
+    "many questions": skewed(10_000, 64),
+    "many trials": skewed(30, 100_000),
+    "a billion trials": np.array([[1e9, 2.0, 0.0], [0.0, 3e8, 7.0]]),
+    "questions all alike": CONSTANT,
+    "one trial each": skewed(40, 1),
+    "no trial at all": np.zeros((5, 4)),
+    "one category": one_category(30, 16),
+    "one category, one question": one_category(1, 200),
+    "two corners": np.tile([[9.0, 0, 0, 0], [0, 0, 9.0, 0]], (20, 1)),
+    "two kinds of question": np.vstack([skewed(5, 8), skewed(25, 8)[:, ::-1]]),
+    "fractions": skewed(30, 16) + 0.3 * skewed(30, 4, seed=5),
+    "less than a trial": 0.25 * skewed(30, 3),
+    "ragged": np.vstack([np.zeros((3, 5)), skewed(5, 1), skewed(5, 7), skewed(2, 300)]),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_likelihood_is_the_ratio_of_gammas(name):
+    counts = COUNTS[name]
+    rng = np.random.default_rng(3)
+    share = rng.dirichlet(np.ones(counts.shape[1]), 20)
+    strength = np.exp(rng.uniform(-6, 6, 20))
+    a = share * strength[:, None]
+    expected = np.zeros(20)
+    for row in counts:
+        expected += special.gammaln(strength) - special.gammaln(strength + row.sum())
+        expected += (special.gammaln(a + row) - special.gammaln(a)).sum(axis=1)
+    np.testing.assert_allclose(Likelihood(counts).log(share, strength), expected, rtol=1e-7)
+
+
+def test_likelihood_at_endless_strength_is_multinomial():
+    share = np.array([[0.1, 0.2, 0.3, 0.4]])
+    value = Likelihood(CONSTANT).log(share, np.array([1e15]))
+    np.testing.assert_allclose(value, CONSTANT.sum(axis=0) @ np.log(share[0]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_particles_stay_even(name):
+    particles = learn_particles(COUNTS[name], seed=0)
+    assert particles.ess > 0.8 * particles.weight.size
+    assert particles.weight.max() < 0.01
+    assert particles.weight.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(particles.share.sum(axis=1), 1.0)
+    assert (particles.share > 0.0).all()
+
+
+@pytest.mark.parametrize("totals", [(4, 9, 2), (0, 0, 25), (1, 0, 0, 0, 0), (3, 50, 7, 0)])
+def test_evidence_of_single_trials_is_a_dirichlet_integral(totals):
+    # with one trial a question s drops out: ∫ Π m_k^S_k dm = Π S_k! / (M + C)!
+    counts = np.repeat(np.eye(len(totals)), totals, axis=0)
+    likelihood = Likelihood(counts)
+    proposal = Proposal.fit(counts, likelihood)
+    share, log_strength, log_density = proposal.draw(16_384, np.random.default_rng(0))
+    log_weight = log_posterior(likelihood, share, log_strength) - log_density
+    found = special.logsumexp(log_weight) - np.log(log_weight.size)
+    totals = np.array(totals)
+    expected = special.gammaln(totals + 1).sum() - special.gammaln(totals.sum() + totals.size)
+    assert found == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("totals", [(4, 9, 2), (0, 0, 25), (3, 50, 7, 0)])
+def test_single_trials_leave_the_strength_to_its_prior(totals):
+    particles = learn_particles(np.repeat(np.eye(len(totals)), totals, axis=0), seed=1)
+    masses = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    found = particles.quantile(particles.strength / (1 + particles.strength), masses)
+    np.testing.assert_allclose(found, masses, atol=0.02)
+    parameters = 1.0 + np.array(totals)
+    exact = stats.dirichlet(parameters)
+    mean = particles.weight @ particles.share
+    np.testing.assert_allclose(mean, exact.mean(), atol=0.004)
+    sd = np.sqrt(particles.weight @ np.square(particles.share - mean))
+    np.testing.assert_allclose(sd, np.sqrt(exact.var()), rtol=0.04)
+
+
+def test_questions_all_alike_teach_a_great_strength():
+    particles = learn_particles(CONSTANT, seed=0)
+    low, high = particles.quantile(particles.strength, np.array([0.025, 0.975]))
+    assert low > 500.0
+    assert high > 20 * low  # nothing bounds it from above but the prior's 1/s²
+    share = CONSTANT.sum(axis=0) / CONSTANT.sum()
+    np.testing.assert_allclose(particles.weight @ particles.share, share, atol=0.002)
+
+
+def test_spread_questions_teach_their_strength():
+    rng = np.random.default_rng(8)
+    truth = np.array([0.5, 1.0, 2.5])
+    particles = learn_particles(rubric(rng.dirichlet(truth, 2_000), 40), seed=0)
+    low, high = particles.quantile(particles.strength, np.array([0.005, 0.995]))
+    assert low < 4.0 < high
+    assert high - low < 0.7
+    np.testing.assert_allclose(particles.weight @ particles.share, truth / 4.0, atol=0.02)
+
+
+def test_particles_repeat_and_are_read_only():
+    first, again = (learn_particles(COUNTS["a contest"], seed=4) for _ in range(2))
+    np.testing.assert_array_equal(first.share, again.share)
+    np.testing.assert_array_equal(first.weight, again.weight)
+    other = learn_particles(COUNTS["a contest"], seed=5)
+    assert not np.array_equal(first.share, other.share)
+    with pytest.raises(ValueError, match="read-only"):
+        first.weight[0] = 1.0
+
+
+def test_effective_sample_size_and_quantiles_of_weights():
+    three = np.array([3.0, 1.0, 2.0])
+    even = Particles(np.ones((3, 1)), three, np.full(3, 1 / 3))
+    assert even.ess == pytest.approx(3.0)
+    assert even.quantile(three, np.array(0.5)) == pytest.approx(2.0)
+    uneven = Particles(np.ones((3, 1)), three, np.array([1.0, 0.0, 0.0]))
+    assert uneven.ess == pytest.approx(1.0)
+    assert uneven.quantile(three, np.array(0.5)) == pytest.approx(3.0)
+
+
+def test_particles_are_drawn_in_proportion():
+    weight = np.array([0.5, 0.0, 0.3, 0.2])
+    drawn = draw_particles(weight, 1_000, np.random.default_rng(0))
+    # one from each slice: never off by more than the two slices that a particle shares
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4), 1_000 * weight, atol=2)
+    quarters = [set(part) for part in np.split(drawn, 2)]
+    assert len(quarters[0] & quarters[1]) <= 1
+
+
+def test_draws_have_the_moments_of_the_posterior():
+    outcomes = Outcomes.from_counts(COUNTS["ragged"].astype(int), weights=[0, 0.1, 0.4, 0.4, 1])
+    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 0)
+    assert isinstance(posterior.law, DirichletMixtureLaw)
+    draws = posterior.law.draw(100_000, np.random.default_rng(1))
+    assert draws.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 300)
+    assert draws.std() == pytest.approx(posterior.sigma, rel=0.02)
+    questions = posterior.law.draw_questions(50_000, np.random.default_rng(2))
+    worst = posterior.per_question.sigma.max()
+    np.testing.assert_allclose(questions.mean(axis=0), posterior.per_question.mu, atol=worst / 40)
+    np.testing.assert_allclose(questions.std(axis=0), posterior.per_question.sigma, rtol=0.03)
+    # jointly: the mean over questions is the benchmark's score
+    assert questions.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.03)
+
+
+def test_population_law_speaks_of_no_question():
+    outcomes = Outcomes.from_counts(COUNTS["a contest"].astype(int))
+    posterior = category_posterior(outcomes, "population", 0.9, "hdi", 0)
+    assert isinstance(posterior.law, WeightedMeanLaw)
+    assert (posterior.scope, posterior.level, posterior.method) == ("population", 0.9, "hdi")
+    draws = posterior.law.draw(100_000, np.random.default_rng(1))
+    assert draws.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 100)
+    assert draws.std() == pytest.approx(posterior.sigma, rel=0.02)
+    with pytest.raises(InvalidInputError, match='`scope` must be "benchmark"'):
+        posterior.law.draw_questions(10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_reported_error_is_that_of_other_seeds(scope):
+    outcomes = Outcomes.from_counts(skewed(5, 8).astype(int))
+    found = []
+    for seed in range(24):
+        posterior = category_posterior(outcomes, scope, 0.95, "exact", seed)
+        found.append(posterior.interval(seed=seed, draws=20_000))
+    scatter = max(np.std([i.low for i in found]), np.std([i.high for i in found]))
+    reported = np.mean([i.mc_error for i in found])
+    assert 0.7 < reported / scatter < 1.5
+
+
+def test_notes_say_what_a_reader_must_know():
+    single = Outcomes.from_counts([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
+    assert category_posterior(single, "benchmark", 0.95, "exact", 0).note == PRIOR_ALONE
+    assert category_posterior(single, "population", 0.95, "exact", 0).note is None
+    twice = Outcomes.from_counts([[1, 0, 1], [0, 0, 1]])
+    assert category_posterior(twice, "benchmark", 0.95, "exact", 0).note is None
+    earlier = [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    helped = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0.5)
+    assert category_posterior(helped, "benchmark", 0.95, "exact", 0).note is None
+    off = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0)
+    assert category_posterior(off, "benchmark", 0.95, "exact", 0).note == PRIOR_ALONE
+    assert "effective sample size is only 37" in _note(twice, "benchmark", 37.2)
+    both = _note(single, "benchmark", FEW - 1)
+    assert both.startswith(PRIOR_ALONE)
+    assert "only 399" in both
+
+
+def test_result_is_labelled_and_plain():
+    outcomes = Outcomes.from_counts(COUNTS["a contest"].astype(int))
+    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 7)
+    shown = posterior.to_dict()
+    assert (shown["quantity"], shown["prior"], shown["seed"]) == ("hbayes@N", None, 7)
+    assert shown["bounds"] == [0.0, 1.0]
+    assert len(shown["learned"]["mean"]) == 5
+    learned = posterior.learned
+    assert learned.strength_low < learned.strength < learned.strength_high
+    assert shown["ess"] == posterior.ess > 10_000
+
+
+def test_equal_weights_leave_nothing_open():
+    outcomes = Outcomes.from_counts([[3, 1, 0], [0, 2, 2]], weights=[0.3, 0.3, 0.3])
+    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 0)
+    assert (posterior.mu, posterior.sigma) == (0.3, 0.0)
+    assert posterior.interval().width == 0.0
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("who", ["ours", "scorio"])
+@pytest.mark.parametrize("shape", [(30, 16), (10_000, 64)], ids=["30x16", "10000x64"])
+def test_learned_prior_beside_scorio(benchmark, shape, who):
+    # scorio has the paper's closed form only: the price of the learned prior
+    pytest.importorskip("scorio.eval", reason="scorio is not installed")
+    questions, trials = shape
+    counts = skewed(questions, trials).astype(int)
+    outcomes = Outcomes.from_counts(counts)
+    R = np.array([np.repeat(np.arange(5), row) for row in counts])
+    benchmark.group = f"five categories {questions}x{trials}"
+    scorio = importlib.import_module("scorio.eval")
+    if who == "ours":
+        result = benchmark(category_posterior, outcomes, "benchmark", 0.95, "exact", 0).mu
+    else:
+        result = benchmark(scorio.bayes, R, np.arange(5) / 4)[0]
+    assert 0.0 < result < 1.0

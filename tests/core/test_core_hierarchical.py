@@ -1,0 +1,236 @@
+"""hbayes@N for two categories, against quadrature, draws and closed forms of its own model."""
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.notes import PRIOR_ALONE
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.errors import InvalidInputError
+
+RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
+
+
+def likelihood(counts, m, s):
+    """The beta-binomial likelihood, straight from its definition."""
+    wrong, right = np.asarray(counts, dtype=float).T
+    a, b = s * m, s * (1 - m)
+    return np.exp((special.betaln(right + a, wrong + b) - special.betaln(a, b)).sum())
+
+
+def expectation(counts, of):
+    """Integrate of(m, s) over m in (0, 1) and u = 1/(1 + s) in (0, 1), adaptively."""
+
+    def integrand(m, u, value):
+        s = 1 / u - 1
+        return likelihood(counts, m, s) * (of(m, s) if value else 1.0)
+
+    limits = ([0, 1], [1e-9, 1 - 1e-9])
+    options = {"limit": 400, "epsabs": 0, "epsrel": 1e-9}
+    above, below = (
+        integrate.nquad(integrand, limits, args=(value,), opts=options)[0] for value in (1, 0)
+    )
+    return above / below
+
+
+def moments_by_quadrature(counts):
+    wrong, right = np.asarray(counts, dtype=float).T
+    n = wrong + right
+
+    def first(m, s):
+        return ((right + s * m) / (n + s)).mean()
+
+    def second(m, s):
+        p = (right + s * m) / (n + s)
+        return (p * (1 - p) / (n + s + 1)).sum() / n.size**2 + first(m, s) ** 2
+
+    mu = expectation(counts, first)
+    return mu, np.sqrt(expectation(counts, second) - mu**2)
+
+
+@pytest.mark.parametrize("counts", [RAGGED, [[3, 1]], [[4, 0]] * 3, [[0, 2], [2, 0]]])
+def test_moments_are_those_of_adaptive_quadrature(counts):
+    posterior = hbayes_at_n(Outcomes.from_counts(counts))
+    assert (posterior.mu, posterior.sigma) == pytest.approx(moments_by_quadrature(counts), rel=2e-5)
+    population = hbayes_at_n(Outcomes.from_counts(counts), scope="population")
+    mean = expectation(counts, lambda m, s: m)
+    sd = np.sqrt(expectation(counts, lambda m, s: (m - mean) ** 2))
+    assert (population.mu, population.sigma) == pytest.approx((mean, sd), rel=2e-5)
+    assert population.learned.mean == pytest.approx([1 - mean, mean], rel=2e-5)
+
+
+def draws_of_the_model(counts, n, seed):
+    """Draw (m, s) by rejection from the prior, then every p_α: the slow way, with no grid."""
+    rng = np.random.default_rng(seed)
+    wrong, right = np.asarray(counts, dtype=float).T
+    m, u = rng.random(n), rng.random(n)
+    s = 1 / u - 1
+    a, b = s * m, s * (1 - m)
+    log = sum(
+        special.betaln(r + a, w + b) - special.betaln(a, b)
+        for w, r in zip(wrong, right, strict=True)
+    )
+    kept = np.log(rng.random(n)) < log - log.max()
+    a, b = a[kept, None] + right, b[kept, None] + wrong
+    return rng.beta(a, b).mean(axis=1), m[kept]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[1, 3]],
+        [[4, 0]],
+        [[1, 3], [3, 1]],
+        [[3, 0], [2, 1], [0, 3]],
+        [[2, 0]] * 6 + [[1, 1]] * 2,
+        [[4, 0]] * 9 + [[2, 2]],
+        [[2, 0]] * 5 + [[1, 1]] * 4 + [[0, 2]] * 3,
+    ],
+)
+def test_quantiles_are_those_of_draws_by_rejection(counts):
+    score, mean = draws_of_the_model(counts, 2_000_000, seed=1)
+    assert score.size > 10_000
+    outcomes = Outcomes.from_counts(counts)
+    for scope, drawn in (("benchmark", score), ("population", mean)):
+        posterior = hbayes_at_n(outcomes, scope=scope)
+        levels = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
+        ours = posterior.law.table.quantile(levels)
+        # the binomial spread of the number of draws below, and the 1e-3 that is promised
+        error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
+        low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
+        assert np.all((low - 1e-3 < ours) & (ours < high + 1e-3)), (scope, low, ours, high)
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (9, 30), (30, 30), (300, 1000)])
+def test_one_trial_a_question_leaves_the_population_a_beta(right, n):
+    outcomes = Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
+    posterior = hbayes_at_n(outcomes, scope="population")
+    law = stats.beta(1 + right, 1 + n - right)
+    assert (posterior.mu, posterior.sigma) == pytest.approx((law.mean(), law.std()), abs=1e-9)
+    interval = posterior.interval()
+    assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
+    assert posterior.note is None
+    assert hbayes_at_n(outcomes).note == PRIOR_ALONE
+
+
+def test_many_questions_cost_as_much_as_their_distinct_counts():
+    rng = np.random.default_rng(4)
+    right = rng.binomial(64, rng.beta(2, 0.3, 10_000))
+    outcomes = Outcomes.from_counts(np.stack([64 - right, right], axis=1))
+    posterior = hbayes_at_n(outcomes)
+    assert posterior.law.mixture.times.size <= 65
+    # so much data pins the prior down: its own values come back
+    assert posterior.learned.mean[1] == pytest.approx(2 / 2.3, abs=0.01)
+    assert posterior.learned.strength == pytest.approx(2.3, rel=0.05)
+    # and each question's posterior is the conjugate one under that prior
+    a, b = 2 + right, 0.3 + 64 - right
+    assert posterior.per_question.mu == pytest.approx(a / (a + b), abs=2e-3)
+    interval = posterior.interval()
+    assert interval.low < (a / (a + b)).mean() < interval.high
+
+
+def test_equal_questions_are_pooled_and_different_ones_are_not():
+    alike = hbayes_at_n(Outcomes.from_counts([[20, 44]] * 20))
+    apart = hbayes_at_n(Outcomes.from_counts([[0, 64]] * 10 + [[64, 0]] * 10))
+    assert alike.learned.strength > 100
+    assert apart.learned.strength < 1
+    # twenty equal questions are one question of 1,280 trials
+    pooled = stats.beta(1 + 880, 1 + 400)
+    assert alike.mu == pytest.approx(pooled.mean(), abs=1e-3)
+    assert alike.sigma == pytest.approx(pooled.std(), rel=0.03)
+
+
+def test_prior_trials_count_as_trials_worth_their_strength():
+    both = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]]))
+    split = hbayes_at_n(Outcomes.from_counts([[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]]))
+    assert (split.mu, split.sigma) == pytest.approx((both.mu, both.sigma), rel=1e-12)
+    nothing = Outcomes.from_counts(
+        [[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]], prior_strength=0
+    )
+    alone = hbayes_at_n(Outcomes.from_counts([[1, 1], [2, 0]]))
+    assert hbayes_at_n(nothing).mu == pytest.approx(alone.mu, rel=1e-12)
+    # a half is between, and its fractional counts go another way through the code
+    half = Outcomes.from_counts([[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]], prior_strength=0.5)
+    counts = np.array([[2, 1], [2, 2]])
+    assert hbayes_at_n(half).mu == pytest.approx(
+        hbayes_at_n(Outcomes.from_counts(counts)).mu, rel=1e-12
+    )
+    quarter = Outcomes.from_counts(
+        [[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]], prior_strength=0.3
+    )
+    fractional = [[1 + 0.6, 1], [2, 1.2]]
+    assert hbayes_at_n(quarter).mu == pytest.approx(moments_by_quadrature(fractional)[0], rel=2e-5)
+
+
+def test_weights_scale_and_categories_of_equal_weight_merge():
+    plain = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]]))
+    scaled = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]], weights=[-1, 3]))
+    assert (scaled.mu, scaled.sigma) == pytest.approx((4 * plain.mu - 1, 4 * plain.sigma))
+    assert scaled.interval().low == pytest.approx(4 * plain.interval().low - 1)
+    merged = hbayes_at_n(Outcomes.from_counts([[1, 2, 1], [0, 2, 4]], weights=[0, 0, 1]))
+    assert merged.mu == pytest.approx(plain.mu)
+    level = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]], weights=[0.5, 0.5]))
+    assert (level.mu, level.sigma, level.interval().width) == (0.5, 0.0, 0.0)
+
+
+def test_it_asks_for_its_own_interval():
+    posterior = hbayes_at_n(Outcomes.from_counts(RAGGED), level=0.8, interval="hdi")
+    interval = posterior.interval()
+    assert (interval.level, interval.method, interval.scope) == (0.8, "hdi", "benchmark")
+    assert posterior.interval(0.95, "normal").width > interval.width
+    assert posterior.to_dict()["learned"]["strength"] == posterior.learned.strength
+    assert posterior.prior is None
+
+
+def test_questions_are_drawn_from_their_own_posteriors():
+    posterior = hbayes_at_n(Outcomes.from_counts(RAGGED))
+    drawn = posterior.law.draw_questions(200_000, np.random.default_rng(0))
+    assert drawn.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=4e-3)
+    assert drawn.std(axis=0) == pytest.approx(posterior.per_question.sigma, abs=4e-3)
+    assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.01)
+    whole = posterior.law.draw(200_000, np.random.default_rng(0))
+    assert (whole.mean(), whole.std()) == pytest.approx((posterior.mu, posterior.sigma), abs=1.5e-3)
+    population = hbayes_at_n(Outcomes.from_counts(RAGGED), scope="population")
+    with pytest.raises(InvalidInputError, match='`scope` must be "benchmark" to draw single'):
+        population.law.draw_questions(3, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[0, 0]],
+        [[0, 0]] * 5,
+        [[10**6, 0]] * 30,
+        [[0, 10**6]],
+        [[10**6, 1]] * 2 + [[1, 10**6]],
+        [[500_000, 500_000]] * 30,
+        [[1, 0]] * 2000,
+    ],
+)
+def test_extremes_keep_their_intervals_in_order(counts):
+    for scope in ("benchmark", "population"):
+        posterior = hbayes_at_n(Outcomes.from_counts(counts), scope=scope)
+        for method in ("normal", "beta", "exact", "hdi"):
+            interval = posterior.interval(method=method)
+            assert 0 <= interval.low <= interval.high <= 1
+        assert posterior.interval().low <= posterior.mu <= posterior.interval().high
+    right = np.asarray(counts)[:, 1].sum() / max(np.sum(counts), 1)
+    if np.sum(counts):
+        assert abs(posterior.mu - right) < 0.5
+    assert bayes_at_n(Outcomes.from_counts(counts)).mu == pytest.approx(posterior.mu, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scope": "world"}, '`scope` must be "benchmark" or "population"; got \'world\''),
+        ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
+        ({"interval": "wald"}, '`interval` must be one of "normal"'),
+        ({"seed": -1}, "`seed` must be an integer of at least 0"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        hbayes_at_n(Outcomes.from_counts(RAGGED), **arguments)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_bayes import Outcomes
+from lm_eval_bayes.core.category_posterior import category_posterior
+
+SCOPES = st.sampled_from(["benchmark", "population"])
+FEW = settings(max_examples=15, deadline=None)
+
+
+@st.composite
+def rubrics(draw, max_questions=8, max_count=12):
+    """Ragged counts of 3 to 6 categories, and weights between -5 and 5."""
+    categories = draw(st.integers(3, 6))
+    row = st.lists(st.integers(0, max_count), min_size=categories, max_size=categories)
+    counts = draw(st.lists(row, min_size=1, max_size=max_questions))
+    weight = st.floats(-5, 5, allow_nan=False, width=32)
+    weights = draw(st.lists(weight, min_size=categories, max_size=categories))
+    return np.array(counts), np.array(weights)
+
+
+def posterior_of(counts, weights, scope="benchmark", seed=0):
+    outcomes = Outcomes.from_counts(counts, weights=weights)
+    return category_posterior(outcomes, scope, 0.95, "exact", seed)
+
+
+@given(rubrics(), SCOPES)
+@FEW
+def test_numbers_stay_inside_the_scores(rubric, scope):
+    counts, weights = rubric
+    posterior = posterior_of(counts, weights, scope)
+    low, high = weights.min(), weights.max()
+    assert low <= posterior.mu <= high
+    assert 0.0 <= posterior.sigma <= 0.5 * (high - low) + 1e-12
+    assert ((low <= posterior.per_question.mu) & (posterior.per_question.mu <= high)).all()
+    assert np.isfinite(posterior.per_question.sigma).all()
+    assert posterior.ess > 8_000
+    interval = posterior.interval(draws=2_000)
+    assert low <= interval.low <= interval.high <= high
+
+
+@given(rubrics(), SCOPES, st.randoms(use_true_random=False))
+@FEW
+def test_order_of_questions_changes_nothing(rubric, scope, random):
+    counts, weights = rubric
+    order = list(range(len(counts)))
+    random.shuffle(order)
+    one, other = posterior_of(counts, weights, scope), posterior_of(counts[order], weights, scope)
+    assert (one.mu, one.sigma, one.ess) == (other.mu, other.sigma, other.ess)
+    np.testing.assert_array_equal(one.per_question.mu[order], other.per_question.mu)
+    np.testing.assert_array_equal(one.per_question.sigma[order], other.per_question.sigma)
+    assert one.interval(draws=1_000) == other.interval(draws=1_000)
+
+
+@given(rubrics(), SCOPES, st.floats(0.01, 100), st.floats(-10, 10), st.booleans())
+@FEW
+def test_affine_weights_map_affinely(rubric, scope, factor, shift, turned):
+    counts, weights = rubric
+    factor = -factor if turned else factor
+    one = posterior_of(counts, weights, scope)
+    other = posterior_of(counts, factor * weights + shift, scope)
+    slack = 1e-9 * (1.0 + abs(factor) * np.abs(weights).max() + abs(shift))
+    np.testing.assert_allclose(other.mu, factor * one.mu + shift, atol=slack)
+    np.testing.assert_allclose(other.sigma, abs(factor) * one.sigma, atol=slack)
+    expected = factor * one.per_question.mu + shift
+    np.testing.assert_allclose(other.per_question.mu, expected, atol=slack)
+    assert other.ess == one.ess
+
+
+@given(rubrics(), SCOPES, st.randoms(use_true_random=False))
+@FEW
+def test_names_of_categories_do_not_matter(rubric, scope, random):
+    counts, weights = rubric
+    order = list(range(weights.size))
+    random.shuffle(order)
+    one = posterior_of(counts, weights, scope)
+    other = posterior_of(counts[:, order], weights[order], scope, seed=1)
+    # two sets of particles, each worth more than 8,000 draws
+    assert abs(one.mu - other.mu) <= 5 * np.sqrt(2 / 8_000) * one.sigma + 1e-12
+    np.testing.assert_allclose(one.sigma, other.sigma, rtol=0.1, atol=1e-12)
+
+
+@given(rubrics(), st.integers(2, 5))
+@FEW
+def test_more_of_the_same_narrows_every_question(rubric, times):
+    counts, weights = rubric
+    one, more = posterior_of(counts, weights), posterior_of(times * counts, weights)
+    # on average over questions; a question of no trials learns from the others alone
+    tried = counts.sum(axis=1) > 0
+    before, after = one.per_question.sigma[tried], more.per_question.sigma[tried]
+    assert np.square(after).sum() <= 1.1 * np.square(before).sum() + 1e-12
+
+
+@given(st.lists(st.integers(0, 30), min_size=3, max_size=6))
+@FEW
+def test_one_question_is_enough(row):
+    weights = np.arange(len(row)) / (len(row) - 1)
+    benchmark = posterior_of([row], weights)
+    population = posterior_of([row], weights, "population")
+    np.testing.assert_allclose(benchmark.mu, benchmark.per_question.mu[0])
+    np.testing.assert_allclose(benchmark.sigma, benchmark.per_question.sigma[0])
+    assert min(benchmark.sigma, population.sigma) > 0.0
+    interval = benchmark.interval(draws=2_000)
+    assert interval.low < benchmark.mu < interval.high
+    # what is learned of m is what a Dirichlet of one more trial than were seen could hold
+    assert (benchmark.learned.mean >= 0.95 / (len(row) + sum(row))).all()
