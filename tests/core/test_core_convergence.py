@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes import (
+    Outcomes,
+    avg_at_n,
+    bayes_at_n,
+    g_pass_at_k,
+    mg_pass_at_k,
+    naive_pass_at_k,
+    naive_pass_hat_k,
+    pass_at_k,
+    pass_hat_k,
+)
+from lm_eval_bayes.core.convergence import convergence_at_n
+from lm_eval_bayes.core.prefix_scores import prefix_scores
+from lm_eval_bayes.core.prefix_tables import pass_table, rubric_units
+from lm_eval_bayes.core.ranking import rank
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def coins(means, questions=10, trials=20, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.random((len(means), questions, trials)) < np.array(means)[:, None, None]) * 1
+
+
+ESTIMATORS = {
+    "bayes": (None, lambda outcomes: bayes_at_n(outcomes).mu),
+    "avg": (None, lambda outcomes: avg_at_n(outcomes).value),
+    "pass@k": (4, lambda outcomes: pass_at_k(outcomes, 4).value),
+    "pass^k": (4, lambda outcomes: pass_hat_k(outcomes, 4).value),
+    "naive pass@k": (4, lambda outcomes: naive_pass_at_k(outcomes, 4).value),
+    "naive pass^k": (4, lambda outcomes: naive_pass_hat_k(outcomes, 4).value),
+    "g-pass": (5, lambda outcomes: g_pass_at_k(outcomes, 5, 0.6).value),
+    "mg-pass": (5, lambda outcomes: mg_pass_at_k(outcomes, 5).value),
+}
+
+
+@pytest.mark.parametrize("metric", ESTIMATORS)
+def test_prefix_scores_are_the_estimators(metric):
+    k, estimator = ESTIMATORS[metric]
+    R = coins([0.05, 0.5, 0.9])
+    tau = 0.6 if metric == "g-pass" else None
+    scores = prefix_scores(R, metric, k=k, tau=tau)
+    for n in range(k or 1, 21):
+        expected = [estimator(Outcomes.from_matrix(one[:, :n])) for one in R]
+        np.testing.assert_allclose(scores[:, n - 1], expected, rtol=0, atol=1e-13)
+    with pytest.raises(ValueError, match="read-only"):
+        scores[0] = 0
+
+
+@pytest.mark.parametrize("weights", [[0, 0.5, 1], [3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
+def test_prefix_scores_of_a_rubric_with_a_prior(weights):
+    rng = np.random.default_rng(1)
+    R, R0 = rng.integers(0, 3, (2, 5, 7)), rng.integers(0, 3, (2, 5, 3))
+    bayes = prefix_scores(R, "bayes", weights=weights, R0=R0)
+    avg = prefix_scores(R, "avg", weights=weights)
+    for model in range(2):
+        for n in range(1, 8):
+            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights, R0=R0[model])
+            assert bayes[model, n - 1] == pytest.approx(bayes_at_n(outcomes).mu, abs=1e-13)
+            assert avg[model, n - 1] == pytest.approx(avg_at_n(outcomes).value, abs=1e-13)
+
+
+def test_by_hand():
+    # One question: model 0 is right from the second trial on, model 1 on the first only. Every
+    # order of the columns 0, 1, 2: column 0 favours model 1, the other two model 0.
+    R = [[[0, 1, 1]], [[1, 0, 0]]]
+    result = convergence_at_n(R, "avg", replicates=20_000, seed=3)
+    # Of three draws: all alike (prob 8/27 + 1/27) converge at 1; 0-and-two-others decide by
+    # the lead after each: +, -: with a = {1, 2} (prob 2/3), b = {0} (1/3) the sequences are
+    # aab (4/27): leads 1, 2, 1 -> 1; aba (4/27): 1, 0, 1 -> not; baa (4/27): not;
+    # abb (2/27): not; bab (2/27): not; bba (2/27): -1, -2, -1 -> 1.
+    assert result.pmf[0] == pytest.approx((9 + 4 + 2) / 27, abs=0.012)
+    assert result.pmf[1] == 0.0
+    assert result.not_converged == pytest.approx(12 / 27, abs=0.012)
+    assert result.mean == 1.0
+
+
+def test_pmf_cdf_and_mean_hang_together():
+    result = convergence_at_n(coins([0.4, 0.5, 0.6]), replicates=3000, seed=1)
+    assert result.pmf.sum() == pytest.approx(1 - result.not_converged)
+    np.testing.assert_allclose(result.cdf, np.cumsum(result.pmf))
+    s = np.arange(1, 20)
+    assert result.mean == pytest.approx((s * result.pmf).sum() / result.pmf.sum())
+    assert result.counts.sum() <= 3000
+    assert 0 < result.not_converged < 0.5
+
+
+def test_far_apart_converges_at_once_and_level_models_hardly_ever():
+    apart = convergence_at_n(coins([0.0, 1.0]), replicates=300)
+    assert apart.pmf[0] == 1.0
+    assert apart.mean == 1.0
+    assert apart.not_converged == 0.0
+    one = coins([0.5])
+    same = convergence_at_n(np.concatenate([one, one]), replicates=300)
+    assert same.pmf[0] == 1.0  # identical answers tie at every prefix
+
+
+def test_where_no_replicate_converges():
+    # Pass@4 of four trials is defined at N alone, so no prefix can agree with it
+    R = coins([0.4, 0.6], trials=4)
+    result = convergence_at_n(R, "pass@k", k=4, replicates=50)
+    assert result.not_converged == 1.0
+    assert result.mean is None
+    assert result.worst is None
+    assert json.loads(json.dumps(result.to_dict()))["worst"] is None
+
+
+def test_nothing_converges_before_k():
+    result = convergence_at_n(coins([0.02, 0.98]), "pass^k", k=6, replicates=500)
+    assert result.counts[:5].sum() == 0
+    assert result.pmf[5] > 0.9
+
+
+@pytest.mark.parametrize("scheme", ["column", "row"])
+@pytest.mark.parametrize("ties", ["none", "adjacent"])
+def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
+    R = coins([0.3, 0.35, 0.6, 0.62], questions=8)
+    result = convergence_at_n(R, replicates=700, scheme=scheme, ties=ties, seed=9)
+    worst = result.worst
+    if scheme == "column":
+        drawn = R[:, :, worst.columns]
+    else:
+        drawn = R[:, np.arange(8)[:, None], worst.columns]
+    np.testing.assert_allclose(worst.scores, prefix_scores(drawn), rtol=0, atol=1e-14)
+    for n in range(1, 21):
+        models = {str(i): bayes_at_n(Outcomes.from_matrix(drawn[i, :, :n])) for i in range(4)}
+        board = rank(models, ties, draws=1000)
+        assert [board.rank_of(str(i)) for i in range(4)] == worst.ranks[:, n - 1].tolist()
+    settled = (worst.ranks == worst.ranks[:, -1:]).all(axis=0)
+    assert settled[worst.converged_at - 1 :].all()
+    assert not settled[worst.converged_at - 2]
+    assert worst.converged_at == 1 + np.flatnonzero(result.counts)[-1]
+    facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert facts["worst"]["converged_at"] == worst.converged_at
+    assert facts["worst"]["ranks"] == worst.ranks.tolist()
+
+
+def test_worst_trajectory_of_the_pass_family_becomes_json():
+    result = convergence_at_n(coins([0.3, 0.6]), "pass@k", k=3, replicates=50)
+    facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert facts["worst"]["scores"][0][:2] == [None, None]
+    assert facts["worst"]["ranks"][0][:2] == [0, 0]
+    assert (facts["k"], facts["n_max"], facts["n_models"]) == (3, 20, 2)
+
+
+def test_the_seed_decides_and_more_replicates_go_on_where_fewer_stopped():
+    R = coins([0.4, 0.5, 0.6])
+    first, again = (convergence_at_n(R, replicates=600, seed=4) for _ in range(2))
+    assert first.counts.tolist() == again.counts.tolist()
+    assert first.worst.columns.tolist() == again.worst.columns.tolist()
+    other = convergence_at_n(R, replicates=600, seed=5)
+    assert first.counts.tolist() != other.counts.tolist()
+    short = convergence_at_n(R, replicates=512, seed=4)
+    assert (first.counts - short.counts).min() >= 0
+
+
+def test_bayes_and_avg_rank_alike():
+    R = coins([0.4, 0.5, 0.6, 0.6])
+    bayes = convergence_at_n(R, "bayes", replicates=400)
+    avg = convergence_at_n(R, "avg", replicates=400)
+    assert bayes.counts.tolist() == avg.counts.tolist()
+
+
+def test_column_and_row_schemes_nearly_agree():
+    # [Hariri 2026, App. F]: the two curves are almost the same
+    R = coins([0.2, 0.3, 0.45, 0.6, 0.75], questions=30, trials=40)
+    column, row = (convergence_at_n(R, scheme=s, replicates=4000).mean for s in ("column", "row"))
+    assert column == pytest.approx(row, rel=0.1)
+
+
+def test_pass_at_k_needs_more_trials_than_bayes():
+    # the paper's main claim about convergence, on coins [Hariri 2026, §3.3]
+    R = coins([0.2, 0.3, 0.45, 0.6, 0.75], questions=30, trials=40)
+    means = [convergence_at_n(R, replicates=2000).mean]
+    means += [convergence_at_n(R, "pass@k", k=k, replicates=2000).mean for k in (2, 4, 8)]
+    assert means == sorted(means)
+    assert means[0] < 0.5 * means[-1]
+
+
+def test_memory_does_not_grow_with_the_replicates():
+    R = coins(np.linspace(0.2, 0.8, 11), questions=30, trials=80)
+    peaks = []
+    for replicates in (600, 3000):
+        tracemalloc.start()
+        convergence_at_n(R, "pass@k", k=8, replicates=replicates)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 100 * 2**20
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_tables_are_whole_where_they_fit_and_rounded_where_not():
+    whole = pass_table("pass^k", 8, 1, 80, 30)
+    assert whole.exact
+    assert whole.values[79, 80] == whole.parts[79]
+    rounded = pass_table("pass@k", 64, 1, 128, 30)
+    assert not rounded.exact
+    # 1 - Pass@64 with 60 of 128 correct, C(68, 64)/C(128, 64)
+    assert rounded.values[127, 60] == pytest.approx(-814385 / 2.3951146041928103e37, rel=1e-12)
+    assert rounded.offset == 1.0
+
+
+def test_large_k_still_ranks():
+    R = coins([0.3, 0.6], trials=140)
+    scores = prefix_scores(R, "g-pass", k=70, tau=0.5)
+    expected = g_pass_at_k(Outcomes.from_matrix(R[0]), 70, 0.5).value
+    assert scores[0, -1] == pytest.approx(expected, abs=1e-12)
+    result = convergence_at_n(R, "g-pass", k=70, tau=0.5, replicates=50)
+    assert result.counts[:69].sum() == 0
+    assert result.mean > 69
+
+
+def test_more_trials_than_a_byte_counts():
+    R = np.zeros((2, 1, 300), dtype=int)
+    R[1] = 1
+    assert prefix_scores(R, "pass^k", k=2)[:, -1].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "values", "per_span"),
+    [
+        ([0.0, 1.0], [0, 1], 1),
+        ([0.1, 0.2, 0.4], [0, 1, 3], 3),
+        ([-2.0, 0.0, 0.5], [0, 4, 5], 5),
+        ([5.0, 5.0], [0, 0], 1),
+    ],
+)
+def test_rubrics_in_whole_units(weights, values, per_span):
+    units = rubric_units(np.array(weights), 100)
+    assert units.exact
+    assert units.values.tolist() == values
+    assert units.per_span == per_span
+
+
+def test_a_rubric_without_a_common_unit():
+    weights = np.array([0.0, 1 / np.sqrt(2), 1.0])
+    units = rubric_units(weights, 100)
+    assert not units.exact
+    assert units.values.tolist() == weights.tolist()
+    rng = np.random.default_rng(2)
+    R = rng.integers(0, 3, (2, 6, 9))
+    # the same answers in another order of questions: equal scores at N, whatever the rounding
+    R = np.stack([R[0], R[0][::-1]])
+    result = convergence_at_n(R, weights=weights, replicates=200)
+    assert result.pmf[0] == 1.0
+
+
+R = coins([0.3, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"metric": "maj@k"}, r"`metric` must be one of bayes, avg, pass@k, .*; got 'maj@k'"),
+        ({"metric": "pass@k"}, r"`k` must satisfy 1 <= k <= N \(N=20\); got None"),
+        ({"metric": "pass@k", "k": 21}, r"`k` must satisfy 1 <= k <= N \(N=20\); got 21"),
+        ({"k": 3}, r'`k` must be left out for metric "bayes"; got 3'),
+        ({"tau": 0.5}, r'`tau` must be left out unless metric is "g-pass"; got 0.5'),
+        ({"metric": "g-pass", "k": 3}, r"`tau` must be a number in \[0, 1\]; got None"),
+        ({"metric": "pass@k", "k": 3, "weights": [0, 1]}, r"`weights` must be left out for the"),
+        ({"weights": [1.0]}, r"`weights` must be 1-D with at least two entries"),
+        ({"replicates": 0}, r"`replicates` must be an integer of at least 1; got 0"),
+        ({"scheme": "cell"}, r'`scheme` must be "column" or "row"; got \'cell\''),
+        ({"ties": "leader"}, r'`ties` must be "none" or "adjacent"; got \'leader\''),
+        ({"metric": "pass@k", "k": 2, "ties": "adjacent"}, r'`ties` must be "none" for the pass'),
+        ({"ties": "adjacent", "confidence": 0.4}, r"`confidence` must be a number in \[0.5, 1\)"),
+        ({"seed": 1.5}, r"`seed` must be an integer of at least 0; got 1.5"),
+        ({"R": R[0]}, r"`R` must be 3-D, \(L, M, N\): models, questions, trials; got shape \(10"),
+        ({"R": R[:1]}, r"`R` must hold at least 2 models and 2 trials"),
+        ({"R": R[:, :, :1]}, r"`R` must hold at least 2 models and 2 trials"),
+        ({"R": R[:, :0]}, r"`R` must be 3-D"),
+        ({"R": 2 * R}, r"`R` must hold only 0 and 1 when `weights` is left out"),
+        ({"R": R - 0.5}, r"`R` must hold whole categories in 0..1"),
+    ],
+)
+def test_bad_input(arguments, match):
+    with pytest.raises(InvalidInputError, match=match):
+        convergence_at_n(**{"R": R, "replicates": 10, **arguments})

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes import Outcomes
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.prior_advice import check_prior_weight, prior_advice
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def outcomes(n=4, d=8, strength=1.0, questions=3, seed=0):
+    rng = np.random.default_rng(seed)
+    R, R0 = (rng.integers(0, 2, (questions, size)) for size in (n, d))
+    return Outcomes.from_matrix(R, R0=R0, prior_strength=strength)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "strength", "warned"),
+    [
+        (4, 0, 1.0, False),
+        (4, 4, 1.0, False),
+        (4, 5, 1.0, True),
+        (4, 16, 0.25, False),
+        (4, 17, 0.25, True),
+        (4, 3, 1.5, True),
+        (4, 16, 0.0, False),
+    ],
+)
+def test_it_warns_exactly_where_the_prior_outweighs_the_trials(n, d, strength, warned):
+    note = check_prior_weight(outcomes(n, d, strength))
+    assert (note is not None) == warned
+
+
+def test_the_note_has_the_numbers():
+    note = check_prior_weight(outcomes(4, 16, 0.5))
+    assert "worth 8 trials a question (D = 16, λ = 0.5)" in note
+    assert "only N = 4 were made" in note
+    assert "prior_strength to at most 0.25" in note
+
+
+def test_what_it_advises_no_longer_warns():
+    case = outcomes(3, 7)
+    advised = prior_advice(case).advised_strength
+    again = Outcomes(case.counts, case.weights, case.prior_counts, advised)
+    assert check_prior_weight(again) is None
+    assert prior_advice(again).note is None
+
+
+def test_the_learned_strength_counts_too():
+    case = outcomes(8, 6)
+    assert check_prior_weight(case) is None
+    note = check_prior_weight(case, learned_strength=2.5)
+    assert note.startswith("The prior is worth more than what the questions have in common: 6 ")
+    assert "learned strength of 2.5" in note
+    assert "at most 0.417" in note  # 2.5 / 6
+    both = check_prior_weight(outcomes(4, 6), learned_strength=2.5)
+    assert "only N = 4 were made" in both
+    assert "It is worth more than what the questions have in common" in both
+
+
+def test_prior_advice_learns_from_the_new_trials_alone():
+    counts = np.array([[10, 0], [0, 10], [9, 1], [1, 9], [10, 0], [0, 10]])
+    new = Outcomes.from_counts(counts)
+    case = Outcomes.from_counts(counts, prior_counts=counts[:, ::-1] // 2)
+    advice = prior_advice(case)
+    assert advice.learned_strength == hbayes_at_n(new).learned.strength
+    assert advice.learned_strength < 2  # questions are nearly all or nothing
+    assert advice.prior_trials == 5.0
+    assert advice.n_trials == 10
+    assert "learned strength" in advice.note
+    assert json.loads(json.dumps(advice.to_dict()))["note"] == advice.note
+
+
+def test_ragged_counts_name_the_worst_question():
+    case = Outcomes.from_counts(
+        [[5, 5], [1, 1], [0, 0]], prior_counts=[[4, 4], [3, 0], [0, 0]], prior_strength=1.0
+    )
+    advice = prior_advice(case)
+    assert (advice.question, advice.prior_trials, advice.n_trials) == (1, 3.0, 2)
+    assert "D = 3" in advice.note
+
+
+def test_a_question_without_trials_rests_on_its_prior():
+    case = Outcomes.from_counts([[5, 5], [0, 0]], prior_counts=[[1, 1], [1, 0]])
+    note = check_prior_weight(case)
+    assert "only N = 0 were made" in note
+    assert note.endswith("set prior_strength to at most 0.")
+
+
+def test_it_warns_in_words_only():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_prior_weight(outcomes(1, 20)) is not None
+
+
+def test_rubrics_too():
+    case = Outcomes.from_matrix([[0, 1, 2]], weights=[0, 0.5, 1], R0=[[2, 2, 2, 2]])
+    assert "worth 4 trials" in check_prior_weight(case)
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf, "2", True])
+def test_bad_input(bad):
+    with pytest.raises(InvalidInputError, match=r"`learned_strength` must be a finite number"):
+        check_prior_weight(outcomes(), learned_strength=bad)
+
+
+def test_a_bad_seed_is_refused():
+    with pytest.raises(InvalidInputError, match=r"`seed` must be an integer"):
+        prior_advice(outcomes(), seed=-1)

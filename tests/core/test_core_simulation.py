@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes import Outcomes, bayes_at_n
+from lm_eval_bayes.core.prior_study import prior_study
+from lm_eval_bayes.core.simulation import (
+    beta_mimics,
+    expected_z,
+    mimics_with_means,
+    simulate_outcomes,
+    trials_until_z,
+    update_mimics,
+)
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def test_coins_fall_as_often_as_they_should():
+    p = np.array([[0.0, 0.1, 0.5], [0.8, 0.99, 1.0]])
+    R = simulate_outcomes(p, 20_000, seed=1)
+    assert R.shape == (2, 3, 20_000)
+    assert set(np.unique(R)) == {0, 1}
+    np.testing.assert_allclose(R.mean(axis=2), p, atol=0.012)
+    # trials of a coin are independent: neighbours are uncorrelated
+    assert abs(np.corrcoef(R[0, 2, :-1], R[0, 2, 1:])[0, 1]) < 0.03
+    assert R.tolist() == simulate_outcomes(p, 20_000, seed=1).tolist()
+    assert simulate_outcomes([0.5], 4, seed=2).shape == (1, 4)
+
+
+def test_long_rows_are_tossed_in_blocks():
+    R = simulate_outcomes(np.full((3, 2), 0.5), 1_500_000, seed=0)
+    np.testing.assert_allclose(R.mean(axis=2), 0.5, atol=0.002)
+
+
+def test_beta_mimics_have_their_moments():
+    i = np.arange(1, 9)
+    p = beta_mimics(i + 3, 12 - i, 50_000, seed=3)
+    for row, a, b in zip(p, i + 3, 12 - i, strict=True):
+        assert stats.kstest(row, stats.beta(a, b).cdf).pvalue > 1e-4
+    # the true scores of Fig. 2 run from 4/15 to 11/15 in steps of 1/15
+    np.testing.assert_allclose(p.mean(axis=1), (i + 3) / 15, atol=0.003)
+
+
+@pytest.mark.parametrize("strength", [0.5, 2.0, 50.0])
+def test_mimics_have_exactly_the_means_asked_for(strength):
+    means = [0.02, 0.3642, 0.3642, 0.6080, 0.6213, 0.97]
+    for n_questions in (1, 2, 30, 101):
+        p = mimics_with_means(means, n_questions, strength=strength)
+        np.testing.assert_allclose(p.mean(axis=1), means, rtol=0, atol=1e-12)
+        assert (np.diff(p, axis=1) >= 0).all()
+        assert p[1].tolist() == p[2].tolist()
+
+
+def test_updates_move_all_log_odds_of_a_model_alike():
+    p = beta_mimics([2.0] * 2000, [3.0] * 2000, 5, seed=1)
+    moved = special.logit(update_mimics(p, 0.4, seed=2)) - special.logit(p)
+    np.testing.assert_allclose(moved, moved[:, :1] + np.zeros(5), atol=1e-9)
+    assert stats.kstest(moved[:, 0], stats.norm(0, 0.4).cdf).pvalue > 1e-4
+    assert update_mimics([[0.0, 1.0]], 3.0).tolist() == [[0.0, 1.0]]
+
+
+def test_expected_z_is_what_simulated_trials_give():
+    p, other = beta_mimics([4, 6], [6, 4], 12, seed=5)
+    for n in (1, 7, 40):
+        moments = []
+        for coins in (p, other):
+            draws = np.random.default_rng(n).binomial(n, coins, (20_000, 12))
+            mu = ((draws + 1) / (n + 2)).mean()
+            v = (draws + 1) * (n - draws + 1) / ((n + 2) ** 2 * (n + 3))
+            moments.append((mu, v.sum(axis=1).mean() / 12**2))
+        (a, va), (b, vb) = moments
+        assert float(expected_z(p, other, n)) == pytest.approx(abs(a - b) / np.sqrt(va + vb), 0.01)
+
+
+def test_certain_coins_give_the_z_of_the_posteriors():
+    # with p in {0, 1} there is only one outcome, so nothing is left to expect
+    p, other = np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.0])
+    for n in (1, 5):
+        ours, theirs = (
+            bayes_at_n(Outcomes.from_matrix(np.repeat(c[:, None], n, axis=1).astype(int)))
+            for c in (p, other)
+        )
+        z = abs(ours.mu - theirs.mu) / np.hypot(ours.sigma, theirs.sigma)
+        assert float(expected_z(p, other, n)) == pytest.approx(z, abs=1e-13)
+
+
+def test_trials_until_z_is_the_first_that_reaches():
+    p, other = mimics_with_means([0.6080, 0.6213], 30)
+    for z in (1.645, 1.96):
+        n = trials_until_z(p, other, z)
+        assert float(expected_z(p, other, n - 1)) < z <= float(expected_z(p, other, n))
+    # [Hariri 2026, §3.1]: this pair is not told apart at N = 80; about three times that is needed
+    assert float(expected_z(p, other, 80)) < 1.645
+    assert 2.5 < trials_until_z(p, other, 1.96) / 80 < 3.5
+    # for large N, N grows with z²
+    ratio = trials_until_z(p, other, 1.96) / trials_until_z(p, other, 1.645)
+    assert ratio == pytest.approx((1.96 / 1.645) ** 2, rel=0.02)
+    assert trials_until_z(p, p, 1.0, largest=500) is None
+    assert trials_until_z(p, other, 1.96, largest=100) is None
+    assert trials_until_z(p, p, 0.0) == 1
+
+
+@pytest.fixture(scope="module")
+def study():
+    return prior_study(replicates=3000, seed=11)
+
+
+def test_fig_2_agreement_of_old_and_new(study):
+    # the paper: mean τ ≈ .88 and about 86% of rankings changed; one parameter gives both
+    assert study.tau_update == pytest.approx(0.88, abs=0.01)
+    assert study.changed == pytest.approx(0.86, abs=0.025)
+
+
+def test_fig_2_a_few_prior_trials_help_while_there_are_few_trials(study):
+    gain = study.tau - study.tau[0]
+    for d in (1, 2, 4):
+        row = study.n_prior.index(d)
+        for n in (1, 2):
+            column = study.n_trials.index(n)
+            assert gain[row, column] > 4 * study.error[row, column]
+
+
+def test_fig_2_many_prior_trials_hurt_once_there_are_more(study):
+    gain = study.tau - study.tau[0]
+    for d in (8, 16):
+        row = study.n_prior.index(d)
+        for n in (16, 32):
+            column = study.n_trials.index(n)
+            assert gain[row, column] < -4 * study.error[row, column]
+
+
+def test_more_trials_agree_better(study):
+    assert (np.diff(study.tau, axis=1) > 0).all()
+    facts = json.loads(json.dumps(study.to_dict(), allow_nan=False))
+    assert facts["n_prior"] == [0, 1, 2, 4, 8, 16]
+
+
+def test_an_update_of_nothing_changes_no_ranking():
+    study = prior_study((0, 4), (1,), update_sd=0.0, replicates=50)
+    assert study.tau_update == 1.0
+    assert study.changed == 0.0
+
+
+def test_prior_study_against_whole_posteriors():
+    # one replicate by hand, with the package's own Bayes@N in place of sums of successes
+    study = prior_study((0, 3), (2, 5), n_models=4, n_questions=6, replicates=2, seed=8)
+    rng = np.random.default_rng(8)
+    i = np.linspace(1, 8, 4)[:, None]
+    old = rng.beta(i + 3, 12 - i, (2, 4, 6))
+    new = special.expit(special.logit(old) + study.update_sd * rng.standard_normal((2, 4, 1)))
+    prior = np.cumsum([rng.binomial(d, old) for d in (0, 3)], axis=0)
+    found = np.cumsum([rng.binomial(n, new) for n in (2, 3)], axis=0)
+    for row, d in enumerate((0, 3)):
+        for column, n in enumerate((2, 5)):
+            taus = []
+            for r in range(2):
+                mus = []
+                for model in range(4):
+                    c, c0 = found[column, r, model], prior[row, r, model]
+                    outcomes = Outcomes.from_counts(
+                        np.stack([n - c, c], 1), prior_counts=np.stack([d - c0, c0], 1)
+                    )
+                    mus.append(round(bayes_at_n(outcomes).mu, 12))
+                taus.append(stats.kendalltau(mus, new[r].mean(axis=1)).statistic)
+            assert study.tau[row, column] == pytest.approx(np.mean(taus), abs=1e-12)
+
+
+P = [[0.2, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: simulate_outcomes([[1.2]], 3), r"`p` must hold probabilities in \[0, 1\]; got 1"),
+        (lambda: simulate_outcomes([[np.nan]], 3), r"`p` must hold probabilities in \[0, 1\]"),
+        (lambda: simulate_outcomes(0.5, 3), r"`p` must hold a probability for each question"),
+        (lambda: simulate_outcomes(P, 0), r"`n_trials` must be an integer of at least 1"),
+        (lambda: simulate_outcomes(P, 3, seed=-1), r"`seed` must be an integer"),
+        (lambda: beta_mimics([[1]], [1], 3), r"`a` must be 1-D, one entry a model"),
+        (lambda: beta_mimics([1, 2], [1], 3), r"`b` must have the shape of a, \(2,\)"),
+        (lambda: beta_mimics([0.0], [1], 3), r"`a` must hold finite numbers above 0"),
+        (lambda: beta_mimics([1.0], [np.inf], 3), r"`b` must hold finite numbers above 0"),
+        (lambda: mimics_with_means([0.0], 3), r"`means` must lie strictly between 0 and 1"),
+        (lambda: mimics_with_means(0.5, 3), r"`means` must be 1-D"),
+        (lambda: mimics_with_means([0.5], 3, strength=0), r"`strength` must be a finite number"),
+        (lambda: update_mimics([0.5], 0.1), r"`p` must be at least 2-D"),
+        (lambda: update_mimics(P, -0.1), r"`shift_sd` must be a finite number of at least 0"),
+        (lambda: expected_z(P, P[0], 3), r"`p` must be 1-D, one entry a question"),
+        (lambda: expected_z(P[0], P[0], 2.5), r"`n_trials` must hold integers of at least 1"),
+        (lambda: expected_z(P[0], P[0], [3, 0]), r"`n_trials` must hold integers of at least 1"),
+        (lambda: trials_until_z(P[0], P[0], -1), r"`z` must be a finite number of at least 0"),
+        (lambda: trials_until_z(P[0], P[0], 1, largest=0), r"`largest` must be an integer"),
+        (lambda: prior_study((1, 2)), r"`n_prior` must begin with 0"),
+        (lambda: prior_study((0, 2, 2)), r"`n_prior` must be one or more ascending integers"),
+        (lambda: prior_study((0,), (0,)), r"`n_trials` must be one or more ascending integers"),
+        (lambda: prior_study((0,), (1.5,)), r"`n_trials` must be one or more ascending"),
+        (lambda: prior_study(n_models=1), r"`n_models` must be an integer of at least 2"),
+        (lambda: prior_study(n_questions=0), r"`n_questions` must be an integer of at least 1"),
+        (lambda: prior_study(update_sd=-1), r"`update_sd` must be a finite number"),
+        (lambda: prior_study(replicates=1), r"`replicates` must be an integer of at least 2"),
+    ],
+)
+def test_bad_input(call, match):
+    with pytest.raises(InvalidInputError, match=match):
+        call()
