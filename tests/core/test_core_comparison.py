@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes.core.comparison import Comparison, compare, share_error, z_threshold
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.errors import InvalidInputError
+
+A = Outcomes.from_matrix([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0]])
+B = Outcomes.from_matrix([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]])
+
+
+def matrices(seed, questions, trials, a=(1, 1), b=(1, 1)):
+    rng = np.random.default_rng(seed)
+    return [
+        Outcomes.from_matrix(rng.binomial(1, rng.beta(*p, (questions, 1)), (questions, trials)))
+        for p in (a, b)
+    ]
+
+
+def test_z_and_rho_of_the_paper():
+    # [Hariri 2026, §2.9]: z = 1.645 is ρ = .95 and z = 1.96 is ρ = .975, one-sided
+    assert z_threshold(0.95) == pytest.approx(1.645, abs=5e-4)
+    assert z_threshold(0.975) == pytest.approx(1.96, abs=5e-4)
+    result = compare(A, B, estimator="bayes")
+    first, second = bayes_at_n(A), bayes_at_n(B)
+    z = abs(first.mu - second.mu) / np.sqrt(first.sigma**2 + second.sigma**2)
+    assert result.z == pytest.approx(z, rel=1e-12)
+    assert result.rho == pytest.approx(stats.norm.cdf(z), rel=1e-12)
+    assert result.difference == pytest.approx(first.mu - second.mu, abs=1e-15)
+
+
+def test_exactly_at_the_threshold():
+    result = compare(A, B, estimator="bayes")
+    just_under, just_over = result.rho - 1e-9, result.rho + 1e-9
+    assert compare(A, B, estimator="bayes", confidence=just_under).rule_z == "a"
+    assert compare(A, B, estimator="bayes", confidence=just_over).rule_z == "undecided"
+    assert compare(B, A, estimator="bayes", confidence=just_under).rule_z == "b"
+
+
+def test_p_a_greater_against_simulation_by_hand():
+    rng = np.random.default_rng(0)
+    n = 2_000_000
+    scores = [
+        rng.beta(1 + side.counts[:, 1], 1 + side.counts[:, 0], (n, 3)).mean(axis=1)
+        for side in (A, B)
+    ]
+    drawn = scores[0] - scores[1]
+    result = compare(A, B, estimator="bayes", rope=(-0.05, 0.1))
+    error = np.sqrt(0.25 / n)
+    assert result.p_a_greater == pytest.approx((drawn > 0).mean(), abs=5 * error)
+    inside = ((drawn >= -0.05) & (drawn <= 0.1)).mean()
+    assert result.p_rope == pytest.approx(inside, abs=5 * error)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert result.interval.low == pytest.approx(low, abs=1e-3)
+    assert result.interval.high == pytest.approx(high, abs=1e-3)
+    assert (result.mc_error, result.seed) == (None, None)
+
+
+def test_the_rule_of_the_intervals_is_the_stricter_one():
+    strong, weak = matrices(1, 40, 12, (6, 2), (2, 6))
+    result = compare(strong, weak)
+    assert (result.rule_intervals, result.rule_z) == ("a", "a")
+    assert result.interval_a.low > result.interval_b.high
+    assert compare(weak, strong).rule_intervals == "b"
+    both = compare(A, B, estimator="bayes", interval="normal", confidence=0.9)
+    assert (both.rule_intervals, both.rule_z) == ("undecided", "a")
+
+
+def test_the_learned_prior_is_the_default():
+    result = compare(A, B)
+    assert result.a.quantity == "hbayes@N"
+    assert result.difference == pytest.approx(hbayes_at_n(A).mu - hbayes_at_n(B).mu, abs=1e-12)
+    assert result.posterior.quantity == "difference of hbayes@N"
+
+
+@pytest.mark.parametrize("method", ["exact", "hdi", "normal", "beta"])
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_every_kind_of_interval(method, scope):
+    result = compare(A, B, scope, 0.9, interval=method, draws=20_000)
+    interval = result.interval
+    assert (interval.method, interval.scope, interval.level) == (method, scope, 0.9)
+    assert -1 <= interval.low < result.difference < interval.high <= 1
+    if method == "normal":
+        half = stats.norm.ppf(0.95) * result.sd
+        low, high = max(-1, result.difference - half), min(1, result.difference + half)
+        assert (interval.low, interval.high) == pytest.approx((low, high))
+    assert interval.width == pytest.approx(2 * 1.645 * result.sd, rel=0.15)
+
+
+def test_more_than_two_categories():
+    weights = [0, 0.3, 1]
+    rng = np.random.default_rng(2)
+    a, b = (Outcomes.from_matrix(rng.integers(0, 3, (8, 5)), weights=weights) for _ in "ab")
+    result = compare(a, b, estimator="bayes", draws=50_000, seed=3, rope=0.02)
+    gammas = [rng.standard_gamma(np.broadcast_to(x.counts + 1, (40_000, 8, 3))) for x in (a, b)]
+    drawn = [(g @ np.array(weights) / g.sum(axis=2)).mean(axis=1) for g in gammas]
+    share = (drawn[0] > drawn[1]).mean()
+    assert result.p_a_greater == pytest.approx(share, abs=5 * (0.0025 + result.mc_error))
+    assert result.mc_error == pytest.approx(share_error(result.p_a_greater, 50_000))
+    assert result.seed == 3
+    assert 0 < result.p_rope < 1
+    again = compare(a, b, estimator="bayes", draws=50_000, seed=3, rope=0.02)
+    assert again.to_dict() == result.to_dict()
+    assert compare(a, b, estimator="bayes", seed=4).p_a_greater != result.p_a_greater
+    learned = compare(a, b, "population", draws=4000)
+    assert learned.interval.mc_error > 0
+
+
+def test_an_error_of_none_and_of_all_draws_is_above_zero():
+    assert share_error(0.5, 10_000) == pytest.approx(0.005)
+    assert 0 < share_error(1.0, 10_000) < 1e-3
+    assert share_error(0.0, 10_000) == pytest.approx(share_error(1.0, 10_000))
+
+
+def test_scores_that_are_certain():
+    flat = Outcomes.from_counts([[1, 3], [0, 2]], weights=[1, 1])
+    result = compare(flat, flat, rope=0.0)
+    assert (result.difference, result.sd, result.z, result.rho) == (0.0, 0.0, 0.0, 0.5)
+    assert (result.p_a_greater, result.p_rope) == (0.5, 1.0)
+    assert (result.rule_intervals, result.rule_z) == ("undecided", "undecided")
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_an_infinite_z_is_none_in_json():
+    result = compare(A, B)
+    stretched = Comparison(**{**vars(result), "z": float("inf")})
+    assert stretched.to_dict()["z"] is None
+
+
+def test_json_holds_everything():
+    plain = json.loads(json.dumps(compare(A, B, rope=0.05).to_dict(), allow_nan=False))
+    assert plain["rope"] == [-0.05, 0.05]
+    assert plain["n_questions"] == 3
+    assert plain["a"]["interval"]["level"] == 0.95
+    assert plain["interval"]["low"] < plain["difference"] < plain["interval"]["high"]
+
+
+def test_one_trial_a_question_comes_with_a_note():
+    a, b = matrices(0, 30, 1)
+    assert "prior alone" in compare(a, b).to_dict()["note"]
+    assert "compare_paired" in compare(a, b, "population", draws=1000).to_dict()["note"]
+    assert compare(A, B).to_dict()["note"] is None
+
+
+def test_the_population_posterior_pairs_the_questions():
+    # difficulty shared by both models: questions differ a lot, the models hardly
+    rng = np.random.default_rng(8)
+    p = rng.beta(0.5, 0.5, (40, 1))
+    a, b = (Outcomes.from_matrix(rng.binomial(1, p, (40, 64))) for _ in "ab")
+    result = compare(a, b, "population", draws=4000)
+    unpaired = np.hypot(result.a.sigma, result.b.sigma)
+    assert result.sd < 0.35 * unpaired
+    assert result.a.scope == result.b.scope == result.scope == "population"
+    # without a common difficulty nothing cancels
+    c, d = matrices(9, 40, 64, (0.5, 0.5), (0.5, 0.5))
+    apart = compare(c, d, "population", draws=4000)
+    assert apart.sd == pytest.approx(np.hypot(apart.a.sigma, apart.b.sigma), rel=0.25)
+
+
+@pytest.mark.parametrize("trials", [4, 16])
+def test_population_intervals_hold(trials):
+    rng = np.random.default_rng(10)
+
+    def questions(n):
+        common = 1.5 * rng.normal(size=n)
+        own = 0.7 * rng.normal(size=(2, n))
+        return 1 / (1 + np.exp(-(common + own + np.array([[0.3], [0.0]]))))
+
+    everything = questions(400_000)
+    truth = (everything[0] - everything[1]).mean()
+    held = 0
+    for seed in range(60):
+        a, b = (
+            Outcomes.from_matrix(rng.binomial(1, p[:, None], (30, trials))) for p in questions(30)
+        )
+        interval = compare(a, b, "population", interval="normal", draws=1000, seed=seed).interval
+        held += interval.low <= truth <= interval.high
+    # conservative with few trials, since the priors are independent of each other
+    assert held >= 54
+
+
+IDS = ["q1", "q2", "q3"]
+
+
+def with_ids(outcomes, ids):
+    return Outcomes.from_counts(outcomes.counts, question_ids=ids)
+
+
+def test_ids_in_another_order_are_aligned():
+    plain = compare(A, B)
+    shuffled = Outcomes.from_counts(B.counts[[2, 0, 1]], question_ids=["q3", "q1", "q2"])
+    result = compare(with_ids(A, IDS), shuffled)
+    assert result.p_a_greater == plain.p_a_greater
+    np.testing.assert_array_equal(result.b.per_question.mu, plain.b.per_question.mu)
+
+
+def test_the_intersection_is_counted_and_in_the_order_of_a():
+    a = with_ids(A, ["q3", "q2", "q1"])
+    b = with_ids(B, ["q1", "q9", "q3"])
+    result = compare(a, b, align="intersection", estimator="bayes")
+    assert (result.n_questions, result.left_out_a, result.left_out_b) == (2, 1, 1)
+    expected = bayes_at_n(Outcomes.from_counts(A.counts[[0, 2]])).per_question.mu
+    np.testing.assert_array_equal(result.a.per_question.mu, expected)
+    expected = bayes_at_n(Outcomes.from_counts(B.counts[[2, 0]])).per_question.mu
+    np.testing.assert_array_equal(result.b.per_question.mu, expected)
+
+
+def test_prior_trials_travel_with_their_questions():
+    prior = np.array([[5, 0], [0, 5], [1, 1]])
+    a = Outcomes.from_counts(A.counts, prior_counts=prior, prior_strength=0.5, question_ids=IDS)
+    turned = Outcomes.from_counts(
+        A.counts[::-1], prior_counts=prior[::-1], prior_strength=0.5, question_ids=IDS[::-1]
+    )
+    result = compare(a, turned)
+    np.testing.assert_array_equal(result.a.per_question.mu, result.b.per_question.mu)
+    assert result.p_a_greater == pytest.approx(0.5, abs=1e-6)
+
+
+def test_questions_that_do_not_match():
+    named = with_ids(A, IDS)
+    with pytest.raises(InvalidInputError, match=r"`b` must have as many questions.*got 2 quest"):
+        compare(A, Outcomes.from_counts(B.counts[:2]))
+    with pytest.raises(InvalidInputError, match="`b` must carry question_ids, as `a` does"):
+        compare(named, B)
+    with pytest.raises(InvalidInputError, match="`a` must carry question_ids, as `b` does"):
+        compare(B, named, align="intersection")
+    with pytest.raises(InvalidInputError, match="only in a: 'q2'; only in b: 'q7'"):
+        compare(named, with_ids(B, ["q1", "q7", "q3"]))
+    fewer = Outcomes.from_counts(B.counts[:1], question_ids=["q1"])
+    with pytest.raises(InvalidInputError, match=r"got only in a: 'q2', 'q3'$"):
+        compare(named, fewer)
+    with pytest.raises(InvalidInputError, match="at least one question in common"):
+        compare(named, with_ids(B, ["x", "y", "z"]), align="intersection")
+    many = Outcomes.from_counts(np.ones((9, 2), dtype=int), question_ids=range(9))
+    with pytest.raises(InvalidInputError, match="only in a: 1, 2, 3 and 5 more"):
+        compare(many, Outcomes.from_counts([[1, 1]], question_ids=[0]))
+    with pytest.raises(InvalidInputError, match=r"have the weights of `a`, \[0.0, 1.0\]"):
+        compare(A, Outcomes.from_counts(B.counts, weights=[0, 2]))
+    with pytest.raises(InvalidInputError, match="`a` must be an Outcomes"):
+        compare(bayes_at_n(A), B)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"scope": "world"}, '`scope` must be "benchmark" or "population"'),
+        ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
+        ({"estimator": "avg"}, '`estimator` must be "hbayes" or "bayes"'),
+        ({"scope": "population", "estimator": "bayes"}, "Bayes@N speaks of these questions"),
+        ({"align": "loose"}, '`align` must be "strict" or "intersection"'),
+        ({"interval": "wald"}, "`interval` must be one of"),
+        ({"rope": -0.1}, "`rope` must be a number of at least 0"),
+        ({"rope": (0.2, 0.1)}, "low <= high"),
+        ({"rope": (0.1,)}, "`rope` must be"),
+        ({"rope": "0.1"}, "`rope` must be"),
+        ({"rope": float("nan")}, "`rope` must be"),
+        ({"rope": ("a", 1)}, "`rope` must be"),
+        ({"confidence": 1.0}, r"`confidence` must be a number in \[0.5, 1\)"),
+        ({"confidence": 0.4}, "`confidence` must be"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0"),
+        ({"draws": 10}, "`draws` must be an integer of at least 1000"),
+    ],
+)
+def test_arguments_that_are_refused(arguments, match):
+    with pytest.raises(InvalidInputError, match=match):
+        compare(A, B, **arguments)
+
+
+def test_one_question_has_no_population():
+    one = Outcomes.from_matrix([[1, 0]])
+    with pytest.raises(InvalidInputError, match="at least two questions"):
+        compare(one, one, "population")
+    assert compare(one, one).p_a_greater == pytest.approx(0.5, abs=1e-6)

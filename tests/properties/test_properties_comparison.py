@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_bayes.core.alignment import align_questions
+from lm_eval_bayes.core.comparison import compare
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pass_curves import compare_pass_curves
+from lm_eval_bayes.core.single_trial import compare_unpaired
+from lm_eval_bayes.core.turns import first_turn
+
+CELL = st.integers(0, 12)
+
+
+@st.composite
+def pairs(draw, smallest=1):
+    """Counts of two models on the same questions, no question empty."""
+    row = st.lists(CELL, min_size=2, max_size=2).filter(any)
+    size = draw(st.integers(smallest, 6))
+    return [np.array(draw(st.lists(row, min_size=size, max_size=size))) for _ in "ab"]
+
+
+@given(pairs())
+@settings(max_examples=40, deadline=None)
+def test_swapping_the_models_turns_everything_round(case):
+    a, b = (Outcomes.from_counts(side) for side in case)
+    forward = compare(a, b, estimator="bayes", rope=(-0.1, 0.2))
+    backward = compare(b, a, estimator="bayes", rope=(-0.2, 0.1))
+    assert forward.difference == pytest.approx(-backward.difference, abs=1e-14)
+    assert forward.z == pytest.approx(backward.z, rel=1e-12)
+    assert forward.p_a_greater == pytest.approx(1 - backward.p_a_greater, abs=1e-6)
+    assert forward.p_rope == pytest.approx(backward.p_rope, abs=1e-5)
+    assert forward.interval.low == pytest.approx(-backward.interval.high, abs=1e-4)
+    turned = {"a": "b", "b": "a", "undecided": "undecided"}
+    assert turned[forward.rule_z] == backward.rule_z
+    assert turned[forward.rule_intervals] == backward.rule_intervals
+
+
+@given(pairs(), st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_the_questions_does_not_matter(case, random):
+    ids = list(range(len(case[0])))
+    order = random.sample(ids, len(ids))
+    a, b = (Outcomes.from_counts(side, question_ids=ids) for side in case)
+    mixed = Outcomes.from_counts(case[1][order], question_ids=order)
+    pair = align_questions(a, mixed)
+    np.testing.assert_array_equal(pair.b.counts, b.counts)
+    first = compare(a, b, estimator="bayes")
+    second = compare(a, mixed, estimator="bayes")
+    assert second.p_a_greater == first.p_a_greater
+    assert second.interval == first.interval
+
+
+@given(pairs(), st.floats(-5, 5), st.floats(0.1, 20))
+@settings(max_examples=30, deadline=None)
+def test_an_affine_change_of_the_weights(case, shift, scale):
+    plain = compare(*(Outcomes.from_counts(side) for side in case), estimator="bayes", rope=0.1)
+    weights = [shift, shift + scale]
+    moved = compare(
+        *(Outcomes.from_counts(side, weights=weights) for side in case),
+        estimator="bayes",
+        rope=0.1 * scale,
+    )
+    assert moved.difference == pytest.approx(scale * plain.difference, abs=1e-9)
+    assert moved.z == pytest.approx(plain.z, rel=1e-6, abs=1e-6)
+    assert moved.p_a_greater == pytest.approx(plain.p_a_greater, abs=1e-5)
+    assert moved.p_rope == pytest.approx(plain.p_rope, abs=1e-5)
+    assert moved.interval.low == pytest.approx(scale * plain.interval.low, abs=1e-4 * scale)
+
+
+@given(pairs())
+@settings(max_examples=30, deadline=None)
+def test_one_more_right_answer_for_a_speaks_for_a(case):
+    a, b = case
+    better = a.copy()
+    better[0] += [0, 1]
+    before = compare(Outcomes.from_counts(a), Outcomes.from_counts(b), estimator="bayes")
+    after = compare(Outcomes.from_counts(better), Outcomes.from_counts(b), estimator="bayes")
+    assert after.difference > before.difference
+    if len(a) == 1:
+        # of several questions one may grow surer of a low score than it rises
+        assert after.p_a_greater > before.p_a_greater - 1e-7
+
+
+@given(pairs(smallest=2), st.sampled_from(["benchmark", "population"]))
+@settings(max_examples=12, deadline=None)
+def test_everything_stays_where_it_can_be(case, scope):
+    result = compare(*(Outcomes.from_counts(side) for side in case), scope, draws=1000)
+    assert -1 <= result.interval.low <= result.interval.high <= 1
+    assert 0 <= result.p_a_greater <= 1
+    assert 0.5 <= result.rho <= 1
+    assert result.sd >= 0
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.lists(st.booleans(), min_size=1))
+@settings(max_examples=30, deadline=None)
+def test_unpaired_models_turn_round(first, second):
+    a, b = (Outcomes.from_matrix(np.array(side)[:, None]) for side in (first, second))
+    forward, backward = compare_unpaired(a, b), compare_unpaired(b, a)
+    assert forward.p_a_greater == pytest.approx(1 - backward.p_a_greater, abs=1e-6)
+    assert np.log(forward.odds_ratio) == pytest.approx(-np.log(backward.odds_ratio), abs=1e-3)
+    low, high = forward.odds_ratio_interval.low, forward.odds_ratio_interval.high
+    assert low < forward.odds_ratio < high
+    assert forward.interval.low < forward.difference < forward.interval.high
+
+
+@given(pairs(smallest=2), st.sampled_from(["benchmark", "population"]))
+@settings(max_examples=12, deadline=None)
+def test_bands_hold_their_curves(case, scope):
+    a, b = (Outcomes.from_counts(side) for side in case)
+    result = compare_pass_curves(a, b, scope=scope, draws=100)
+    assert np.all((result.low <= result.difference) & (result.difference <= result.high))
+    assert np.all(np.diff(result.a) >= -1e-12)
+    assert np.all(np.diff(result.b) >= -1e-12)
+    assert np.all((result.low >= -1) & (result.high <= 1))
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
+def test_the_turn_of_any_curve_in_the_band_lies_in_the_set(sign, seed):
+    signs = np.array(sign)
+    ks = np.arange(1, signs.size + 1)
+    turn = first_turn(ks, signs)
+    rng = np.random.default_rng(seed)
+    # any true curve that the band allows
+    truth = np.where(signs == 0, rng.choice([-1, 1], signs.size), signs)
+    decided = np.flatnonzero(signs)
+    if decided.size == 0:
+        assert turn is None
+        return
+    start = decided[0]
+    flips = ks[start:][truth[start:] == -signs[start]]
+    if turn is None:
+        assert flips.size == 0
+    elif flips.size:
+        assert flips[0] >= turn.low
+        assert turn.high is None or flips[0] <= turn.high
+    else:
+        assert turn.high is None
