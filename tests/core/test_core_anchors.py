@@ -1,0 +1,347 @@
+"""Anchors, against the paper's formulas written out query by query, and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from lm_eval_bayes.core.anchor_checks import (
+    filter_queries,
+    ordering_violations,
+    query_independence,
+)
+from lm_eval_bayes.core.anchor_matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.core.anchor_sweep import sample_size_sweep
+from lm_eval_bayes.core.anchors import capability_intervals
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.errors import InvalidInputError
+
+TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]
+NAMES = ["small", "medium", "large"]
+ANCHORS = AnchorMatrix.from_probabilities(TABLE, NAMES, question_ids=["p", "q", "r", "s"])
+COUNTS = [[2, 2], [0, 4], [1, 0], [0, 0]]
+
+
+def rows(epsilon):
+    """The anchors within [ε, 1 − ε], and the two virtual ones."""
+    inner = [[min(max(p, epsilon), 1 - epsilon) for p in row] for row in TABLE]
+    return [[epsilon] * 4, *inner, [1 - epsilon] * 4]
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_query_by_query_average_of_two_binomials(epsilon):
+    edges = rows(epsilon)
+    likelihoods = []
+    for lower, upper in itertools.pairwise(edges):
+        value = 1.0
+        for (wrong, right), p, q in zip(COUNTS, lower, upper, strict=True):
+            n = wrong + right
+            value *= (stats.binom.pmf(right, n, p) + stats.binom.pmf(right, n, q)) / 2
+        likelihoods.append(value)
+    posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS), epsilon)
+    expected = np.array(likelihoods) / sum(likelihoods)
+    assert posterior.probability == pytest.approx(expected, abs=1e-12)
+    assert (posterior.n_queries, posterior.n_trials) == (3, 9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_shared_position_is_an_integral_over_it(epsilon):
+    likelihoods = []
+    for lower, upper in itertools.pairwise(rows(epsilon)):
+
+        def at(u, lower=lower, upper=upper):
+            p = (1 - u) * np.array(lower) + u * np.array(upper)
+            right = [row[1] for row in COUNTS]
+            return np.prod(stats.binom.pmf(right, np.sum(COUNTS, axis=1), p))
+
+        likelihoods.append(integrate.quad(at, 0, 1, epsabs=0, epsrel=1e-10)[0])
+    outcomes = Outcomes.from_counts(COUNTS)
+    posterior = capability_intervals(ANCHORS, outcomes, epsilon, between="shared")
+    expected = np.array(likelihoods) / sum(likelihoods)
+    assert posterior.probability == pytest.approx(expected, abs=1e-9)
+
+
+def test_one_query_one_trial_agree_in_both_ways():
+    anchors = AnchorMatrix.from_probabilities([[0.2], [0.6]])
+    outcomes = Outcomes.from_matrix([[1]])
+    middles = np.array([0.105, 0.4, 0.795])
+    for between in ("query", "shared"):
+        posterior = capability_intervals(anchors, outcomes, between=between)
+        assert posterior.probability == pytest.approx(middles / middles.sum(), abs=1e-12)
+
+
+def test_thousands_of_trials_stay_finite():
+    rng = np.random.default_rng(5)
+    table = np.sort(rng.random((6, 300)), axis=0)
+    right = rng.binomial(2000, (table[2] + table[3]) / 2)
+    outcomes = Outcomes.from_counts(np.stack([2000 - right, right], axis=1))
+    for between in ("query", "shared"):
+        posterior = capability_intervals(
+            AnchorMatrix.from_probabilities(table), outcomes, between=between
+        )
+        assert np.isfinite(posterior.log_likelihood).all()
+        assert posterior.probability.sum() == pytest.approx(1.0, abs=1e-12)
+        assert posterior.peak == 3
+
+
+def test_reading_the_posterior():
+    posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS))
+    assert posterior.labels == (
+        "below small",
+        "small to medium",
+        "medium to large",
+        "above large",
+    )
+    assert posterior.p_above("medium") == pytest.approx(posterior.probability[2:].sum())
+    assert posterior.p_above("large") == pytest.approx(posterior.probability[3])
+    for level in (0.3, 0.5, 0.9, 0.99, 0.9999):
+        first, last = posterior.interval(level)
+        held = posterior.probability[first : last + 1].sum()
+        assert held >= level or (first, last) == (0, 3)
+        for i, j in itertools.combinations(range(5), 2):
+            if j - i < last - first + 1:
+                assert posterior.probability[i:j].sum() < level
+    assert json.loads(json.dumps(posterior.to_dict()))["peak"] == posterior.peak
+
+
+def test_anchors_are_sorted_by_what_they_solve():
+    models = {
+        "strong": Outcomes.from_counts([[0, 4], [1, 3]]),
+        "weak": Outcomes.from_counts([[3, 1], [4, 0]]),
+    }
+    anchors = AnchorMatrix.from_outcomes(models)
+    assert anchors.names == ("weak", "strong")
+    assert anchors.probabilities.tolist() == [[0.25, 0.0], [1.0, 0.75]]
+    smooth = AnchorMatrix.from_outcomes(models, pseudo_count=1.0)
+    assert smooth.probabilities == pytest.approx(np.array([[2 / 6, 1 / 6], [5 / 6, 4 / 6]]))
+    with pytest.raises(InvalidInputError, match=r"weakest first.*'strong' at 0\.875 before"):
+        AnchorMatrix.from_outcomes(models, order="given")
+    turned = dict(reversed(models.items()))
+    assert AnchorMatrix.from_outcomes(turned, order="given").names == ("weak", "strong")
+
+
+def test_weights_say_what_is_right():
+    models = {"one": Outcomes.from_counts([[3, 1]], weights=[1.0, 0.0])}
+    anchors = AnchorMatrix.from_outcomes(models)
+    assert anchors.probabilities.tolist() == [[0.75]]
+    turned = Outcomes.from_counts([[3, 1]], weights=[5.0, -1.0])
+    plain = Outcomes.from_counts([[1, 3]])
+    assert (
+        capability_intervals(anchors, turned).to_dict()
+        == capability_intervals(anchors, plain).to_dict()
+    )
+
+
+def test_violations_one_by_one():
+    report = ordering_violations(ANCHORS)
+    expected = sorted(
+        (
+            (TABLE[i][j] - TABLE[k][j], NAMES[i], NAMES[k], j)
+            for i, k in itertools.combinations(range(3), 2)
+            for j in range(4)
+            if TABLE[i][j] > TABLE[k][j]
+        ),
+        reverse=True,
+    )
+    found = [(v.gap, v.weaker, v.stronger, v.query) for v in report.violations]
+    assert found == expected == [(pytest.approx(0.05), "medium", "large", 2)]
+    assert report.n_comparisons == 12
+    assert report.share == pytest.approx(1 / 12)
+    assert report.per_query.tolist() == [0, 0, 1, 0]
+    assert ordering_violations(ANCHORS, tolerance=0.06).violations == ()
+    tied = AnchorMatrix.from_probabilities([[0.2, 0.4], [0.4, 0.2]], ["a", "b"])
+    assert ordering_violations(tied).tied == (("a", "b"),)
+    assert ordering_violations(AnchorMatrix.from_probabilities([[0.5]])).share == 0.0
+    json.dumps(report.to_dict())
+
+
+def test_queries_are_kept_by_the_share_of_references_that_solve_them():
+    # of 200 references 0, 2, 100, 101 and 200 solve the five queries
+    table = np.array([[k < n for n in (0, 2, 100, 101, 200)] for k in range(200)], dtype=float)
+    chosen = filter_queries(AnchorMatrix.from_probabilities(table))
+    assert chosen.kept.tolist() == [1, 2]
+    assert chosen.solved == pytest.approx([0, 0.01, 0.5, 0.505, 1])
+    assert filter_queries(AnchorMatrix.from_probabilities(table), 0.0, 0.0).kept.tolist() == [0]
+    json.dumps(chosen.to_dict())
+
+
+def test_taking_queries():
+    outcomes = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "r", "s"])
+    some, part = ANCHORS.take([3, 0]), take_queries(outcomes, [3, 0])
+    assert some.question_ids == part.question_ids == ("s", "p")
+    assert some.probabilities.tolist() == [[row[3], row[0]] for row in TABLE]
+    assert part.counts.tolist() == [COUNTS[3], COUNTS[0]]
+
+
+def exact_p_value(R):
+    """Share of all orders of every query's trials whose totals vary as much."""
+    observed = R.sum(axis=0).var(ddof=1)
+    hits = total = 0
+    for orders in itertools.product(itertools.permutations(range(R.shape[1])), repeat=R.shape[0]):
+        moved = np.array([row[list(order)] for row, order in zip(R, orders, strict=True)])
+        hits += moved.sum(axis=0).var(ddof=1) >= observed - 1e-12
+        total += 1
+    return hits / total
+
+
+def test_independence_by_all_permutations():
+    R = np.array([[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 1, 1]])
+    check = query_independence(R, permutations=20_000)
+    covariance = np.cov(R)
+    assert check.variance_ratio == pytest.approx(covariance.sum() / np.trace(covariance))
+    sd = np.sqrt(np.diag(covariance))
+    cross = np.outer(sd, sd).sum() - np.trace(covariance)
+    assert check.mean_correlation == pytest.approx(
+        (covariance.sum() - np.trace(covariance)) / cross
+    )
+    assert check.p_value == pytest.approx(exact_p_value(R), abs=0.02)
+    assert (check.n_varying, check.permutations, check.seed) == (3, 20_000, 0)
+
+
+def test_independence_of_several_models_is_pooled():
+    rng = np.random.default_rng(3)
+    R = rng.integers(0, 2, (3, 5, 6))
+    covariances = [np.cov(one) for one in R]
+    ratio = sum(c.sum() for c in covariances) / sum(np.trace(c) for c in covariances)
+    check = query_independence(R)
+    assert check.variance_ratio == pytest.approx(ratio)
+    assert check.p_value > 0.05
+    # trials that share a mood: the same shift for all queries
+    mood = rng.random((1, 1, 40)) < 0.5
+    tied = (rng.random((2, 10, 40)) < np.where(mood, 0.8, 0.2)).astype(int)
+    assert query_independence(tied).p_value < 0.01
+
+
+def test_p_values_of_independent_trials_are_uniform():
+    rng = np.random.default_rng(11)
+    values = []
+    for _ in range(150):
+        R = (rng.random((12, 8)) < rng.random((12, 1))).astype(int)
+        values.append(query_independence(R, permutations=200).p_value)
+    assert stats.kstest(values, "uniform").pvalue > 0.01
+
+
+def test_nothing_varies():
+    check = query_independence([[1, 1], [0, 0]])
+    assert (check.variance_ratio, check.mean_correlation, check.p_value) == (None, None, 1.0)
+    json.dumps(check.to_dict())
+    one = query_independence([[1, 0], [0, 0]])
+    assert (one.variance_ratio, one.mean_correlation, one.n_varying) == (1.0, None, 1)
+
+
+@pytest.mark.parametrize("between", ["query", "shared"])
+def test_sweep_ends_at_the_whole_and_starts_at_single_queries(between):
+    outcomes = Outcomes.from_counts([[2, 2], [0, 4], [1, 0], [3, 1]])
+    sweep = sample_size_sweep(ANCHORS, outcomes, [1, 4], between=between, replicates=4000)
+    whole = capability_intervals(ANCHORS, outcomes, between=between)
+    at_all = sweep.mean[1], sweep.low[1], sweep.high[1]
+    assert at_all == pytest.approx((whole.probability.max(),) * 3, abs=1e-12)
+    assert sweep.agreement[1] == 1.0
+    singles = [
+        capability_intervals(ANCHORS.take([j]), take_queries(outcomes, [j]), between=between)
+        for j in range(4)
+        if ANCHORS.take([j]).names == ANCHORS.names
+    ]
+    assert len(singles) == 3  # on the third query the order of the anchors is another
+    edges = rows(0.01)
+    third = np.array([math.prod([1 - p]) for p in np.array(edges)[:, 2]])
+    third = (third[1:] + third[:-1]) / 2
+    peaks = [s.probability.max() for s in singles] + [third.max() / third.sum()]
+    assert sweep.mean[0] == pytest.approx(np.mean(peaks), abs=0.01)
+    json.dumps(sweep.to_dict())
+
+
+def test_sweep_is_seeded():
+    outcomes = Outcomes.from_counts(COUNTS)
+    first = sample_size_sweep(ANCHORS, outcomes, seed=4)
+    assert first.to_dict() == sample_size_sweep(ANCHORS, outcomes, seed=4).to_dict()
+    assert first.mean[1] != sample_size_sweep(ANCHORS, outcomes, seed=5).mean[1]
+    assert first.sizes.tolist() == [1, 2, 3, 4]
+
+
+GOOD = Outcomes.from_counts(COUNTS)
+BAD = {
+    "epsilon": (lambda: capability_intervals(ANCHORS, GOOD, 0.5), "`epsilon` must be a number in"),
+    "between": (lambda: capability_intervals(ANCHORS, GOOD, between="x"), "`between` must be"),
+    "size": (
+        lambda: capability_intervals(ANCHORS, Outcomes.from_matrix([[1]])),
+        "`outcomes` must be about the 4 queries",
+    ),
+    "ids": (
+        lambda: capability_intervals(
+            ANCHORS, Outcomes.from_counts(COUNTS, question_ids=["p", "q", "x", "s"])
+        ),
+        r"\('r' at 2\); got 'x'",
+    ),
+    "rubric": (
+        lambda: capability_intervals(ANCHORS, Outcomes.from_counts([[1, 2, 3]] * 4)),
+        "`outcomes` must have two distinct weights",
+    ),
+    "no trial": (
+        lambda: capability_intervals(ANCHORS, Outcomes.from_counts([[0, 0]] * 4)),
+        "`outcomes` must have at least one trial",
+    ),
+    "anchor": (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "`anchor` must be one of"),
+    "level": (lambda: capability_intervals(ANCHORS, GOOD).interval(1), "`level` must be a number"),
+    "above 1": (
+        lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]),
+        r"`probabilities` must lie in \[0, 1\]; got 1.5 \(anchor 0, query 1\)",
+    ),
+    "nan": (lambda: AnchorMatrix.from_probabilities([[np.nan]]), r"must lie in \[0, 1\]; got nan"),
+    "1-D": (lambda: AnchorMatrix.from_probabilities([0.5]), "`probabilities` must be 2-D"),
+    "names": (
+        lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]),
+        "`names` must be 3 distinct names",
+    ),
+    "name": (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "`names` must be 3 distinct"),
+    "order": (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "`order` must be"),
+    "models": (lambda: AnchorMatrix.from_outcomes({}), "`models` must map at least one name"),
+    "no outcomes": (lambda: AnchorMatrix.from_outcomes({"a": 3}), r"`models\['a'\]` must be Outc"),
+    "pseudo": (
+        lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1),
+        "`pseudo_count` must be a finite number",
+    ),
+    "untried": (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "at least one trial on every"),
+    "queries": (
+        lambda: AnchorMatrix.from_outcomes(
+            {"a": Outcomes.from_matrix([[1]]), "b": Outcomes.from_matrix([[1], [0]])}
+        ),
+        r"`models\['b'\]` must have as many queries",
+    ),
+    "other ids": (
+        lambda: AnchorMatrix.from_outcomes(
+            {k: Outcomes.from_matrix([[1]], question_ids=[k]) for k in "ab"}
+        ),
+        r"`models\['b'\]` must have the question ids",
+    ),
+    "graded": (
+        lambda: AnchorMatrix.from_outcomes({"a": Outcomes.from_counts([[1, 1, 1]])}),
+        r"`models\['a'\]` must have two distinct weights",
+    ),
+    "take": (lambda: ANCHORS.take([]), "`queries` must be distinct positions"),
+    "take twice": (lambda: ANCHORS.take([1, 1]), "`queries` must be distinct positions"),
+    "take one": (lambda: take_queries(GOOD, 2), "`queries` must be distinct positions"),
+    "take far": (lambda: take_queries(GOOD, [4]), r"distinct positions in 0\.\.3"),
+    "tolerance": (lambda: ordering_violations(ANCHORS, 1.0), "`tolerance` must be"),
+    "shares": (lambda: filter_queries(ANCHORS, 0.6, 0.5), "must satisfy 0 <= low <= high <= 1"),
+    "R": (lambda: query_independence([[1], [0]]), "`R` must be 0/1 of shape"),
+    "R entries": (lambda: query_independence([[1, 2], [0, 1]]), "`R` must be 0/1 of shape"),
+    "permutations": (
+        lambda: query_independence([[1, 0], [0, 1]], permutations=5),
+        "`permutations` must be an integer of at least 100",
+    ),
+    "sizes": (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), r"`sizes` must lie in 1\.\.4"),
+    "no size": (lambda: sample_size_sweep(ANCHORS, GOOD, []), r"`sizes` must lie in 1\.\.4"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named(name):
+    call, message = BAD[name]
+    with pytest.raises(InvalidInputError, match=message):
+        call()

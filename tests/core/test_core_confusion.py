@@ -1,0 +1,232 @@
+"""Scores of a confusion matrix, against Beta distributions, closed forms and loops."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes.core.confusion import confusion_posterior
+from lm_eval_bayes.core.confusion_confidence import confusion_confidence
+from lm_eval_bayes.core.confusion_scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
+from lm_eval_bayes.errors import InvalidInputError
+
+TP, FP, FN, TN = CELLS = 12, 3, 2, 13
+THREE = np.array([[5, 1, 0], [2, 6, 1], [0, 1, 4]])
+DRAWS = 400_000
+
+
+def cases(matrix):
+    """Truth and answer of every case of a confusion matrix."""
+    rows, columns = np.indices(matrix.shape)
+    times = matrix.astype(int).ravel()
+    return np.repeat(rows.ravel(), times), np.repeat(columns.ravel(), times)
+
+
+def test_scores_of_two_classes():
+    precision, recall, specificity = TP / (TP + FP), TP / (TP + FN), TN / (TN + FP)
+    truth, answer = cases(as_matrix(CELLS))
+    expected = {
+        "precision": precision,
+        "recall": recall,
+        "specificity": specificity,
+        "f1": 2 * precision * recall / (precision + recall),
+        "g_score": math.sqrt(precision * recall),
+        "g_mean": math.sqrt(recall * specificity),
+        "accuracy": (TP + TN) / sum(CELLS),
+        "balanced_accuracy": (recall + specificity) / 2,
+        "mcc": np.corrcoef(truth, answer)[0, 1],
+    }
+    for name, value in expected.items():
+        assert confusion_posterior(CELLS, name, draws=1000).estimate == pytest.approx(value), name
+    beta = 2.0
+    both = (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+    assert confusion_posterior(CELLS, f_score(beta), draws=1000).estimate == pytest.approx(both)
+
+
+def test_scores_of_three_classes():
+    truth, answer = cases(THREE)
+    hits = truth == answer
+    recall = [hits[truth == k].mean() for k in range(3)]
+    precision = [hits[answer == k].mean() for k in range(3)]
+    chance = sum((truth == k).mean() * (answer == k).mean() for k in range(3))
+    # Gorodkin's R_K is the correlation of the one-hot matrices
+    hot_truth, hot_answer = np.eye(3)[truth], np.eye(3)[answer]
+    x, y = hot_truth - hot_truth.mean(axis=0), hot_answer - hot_answer.mean(axis=0)
+    expected = {
+        "accuracy": hits.mean(),
+        "balanced_accuracy": np.mean(recall),
+        "macro_f1": np.mean([2 * p * r / (p + r) for p, r in zip(precision, recall, strict=True)]),
+        "g_mean": np.prod(recall) ** (1 / 3),
+        "kappa": (hits.mean() - chance) / (1 - chance),
+        "mcc": (x * y).sum() / math.sqrt((x * x).sum() * (y * y).sum()),
+    }
+    assert set(expected) == set(ANY_CLASSES)
+    for name, value in expected.items():
+        assert confusion_posterior(THREE, name, draws=1000).estimate == pytest.approx(value), name
+
+
+def f1_quantile(u):
+    """F1 = 2x/(1 + x) with x = tp/(tp + fp + fn), and x ~ Beta(1 + tp, 2 + fp + fn)."""
+    x = stats.beta(1 + TP, 2 + FP + FN).ppf(u)
+    return 2 * x / (1 + x)
+
+
+@pytest.mark.parametrize(
+    ("name", "quantile"),
+    [
+        ("precision", stats.beta(1 + TP, 1 + FP).ppf),
+        ("recall", stats.beta(1 + TP, 1 + FN).ppf),
+        ("specificity", stats.beta(1 + TN, 1 + FP).ppf),
+        ("accuracy", stats.beta(2 + TP + TN, 2 + FP + FN).ppf),
+        ("f1", f1_quantile),
+    ],
+)
+def test_posteriors_that_are_known(name, quantile):
+    posterior = confusion_posterior(CELLS, name, draws=DRAWS)
+    interval = posterior.interval(0.9)
+    assert (interval.low, interval.high) == pytest.approx(
+        tuple(quantile(np.array([0.05, 0.95]))), abs=5 * interval.mc_error
+    )
+    assert interval.mc_error < 1e-3
+    u = np.linspace(0, 1, 20_001)[1:-1]
+    assert posterior.mu == pytest.approx(quantile(u).mean(), abs=5 * posterior.mc_error + 1e-4)
+    low = np.linspace(0, 0.1, 2001)
+    widths = quantile(low + 0.9) - quantile(low)
+    shortest = posterior.interval(0.9, "hdi")
+    assert shortest.width == pytest.approx(widths.min(), abs=2e-3)
+    assert (interval.method, shortest.method, interval.seed) == ("exact", "hdi", 0)
+    assert interval.scope == "population"
+
+
+def test_one_cell_is_a_beta_for_three_classes_too():
+    posterior = confusion_posterior(THREE, "accuracy", prior="jeffreys", draws=DRAWS)
+    truth = stats.beta(15 + 1.5, 5 + 3)
+    assert posterior.mu == pytest.approx(truth.mean(), abs=5 * posterior.mc_error)
+    assert posterior.sigma == pytest.approx(truth.std(), rel=0.01)
+    assert posterior.prior == 0.5
+
+
+def test_forms_of_the_counts():
+    mapping = {"tn": TN, "tp": TP, "fn": FN, "fp": FP}
+    same = [confusion_posterior(form, draws=1000).mu for form in (CELLS, mapping, as_matrix(CELLS))]
+    assert len(set(same)) == 1
+
+
+def test_zero_over_zero_in_the_counts_is_said():
+    posterior = confusion_posterior((0, 0, 5, 5), "precision", draws=DRAWS)
+    assert posterior.estimate is None
+    assert "rests on the prior" in posterior.note
+    assert posterior.n_undefined == 0
+    assert posterior.mu == pytest.approx(0.5, abs=0.005)  # Beta(1, 1)
+    assert confusion_posterior((0, 0, 5, 5), "precision", zero_division=0.0).estimate == 0.0
+
+
+def halves(matrices):
+    """Be 0/0 for about half of the draws."""
+    return np.where(matrices[:, 0, 0] > matrices[:, 1, 1], matrices[:, 1, 1], np.nan)
+
+
+def test_draws_without_a_value_are_counted():
+    posterior = confusion_posterior((5, 5, 5, 5), halves, draws=20_000)
+    assert posterior.quantity == "halves"
+    assert posterior.n_undefined + posterior.draws.size == 20_000
+    assert posterior.n_undefined == pytest.approx(10_000, abs=400)
+    assert np.isfinite(posterior.draws).all()
+    filled = confusion_posterior((5, 5, 5, 5), halves, draws=20_000, zero_division=0.0)
+    assert filled.draws.size == 20_000
+    assert filled.n_undefined == posterior.n_undefined
+    share = posterior.draws.size / 20_000
+    assert filled.mu == pytest.approx(posterior.mu * share, rel=1e-9)
+
+
+def test_draws_are_seeded_and_read_only():
+    first, second = (confusion_posterior(CELLS, seed=seed, draws=2000) for seed in (1, 2))
+    assert first.mu != second.mu
+    assert first.to_dict() == confusion_posterior(CELLS, seed=1, draws=2000).to_dict()
+    with pytest.raises(ValueError, match="read-only"):
+        first.draws[0] = 1.0
+    json.dumps(first.to_dict(), allow_nan=False)
+
+
+def test_delta_method_where_it_has_a_closed_form():
+    n, x = sum(CELLS), TP / (TP + FP + FN)
+    accuracy, precision = (TP + TN) / n, TP / (TP + FP)
+    expected = {
+        "accuracy": math.sqrt(accuracy * (1 - accuracy) / n),
+        "precision": math.sqrt(precision * (1 - precision) / (TP + FP)),
+        "f1": 2 / (1 + x) ** 2 * math.sqrt(x * (1 - x) / (TP + FP + FN)),
+    }
+    for name, error in expected.items():
+        interval = confusion_confidence(CELLS, name)
+        assert interval.standard_error == pytest.approx(error, rel=1e-6), name
+        half = stats.norm.ppf(0.975) * error
+        assert interval.raw_low == pytest.approx(interval.estimate - half)
+
+
+@pytest.mark.parametrize("name", ["f1", "mcc", "g_score", "kappa"])
+def test_delta_method_against_simulation_of_many_cases(name):
+    many = 100 * as_matrix(CELLS)
+    error = confusion_confidence(many, name).standard_error
+    drawn = confusion_confidence(many, name, method="bootstrap", replicates=40_000)
+    assert drawn.standard_error == pytest.approx(error, rel=0.02)
+    assert (drawn.seed, drawn.replicates) == (0, 40_000)
+
+
+def test_bootstrap_counts_what_it_leaves_out():
+    interval = confusion_confidence((1, 1, 1, 6), "precision", method="bootstrap")
+    left_out = int(interval.note.split()[0])
+    assert left_out / 10_000 == pytest.approx((7 / 9) ** 9, abs=0.02)
+
+
+def test_negative_scores_are_possible_where_they_are():
+    assert confusion_confidence((2, 9, 9, 2), "mcc").low < 0
+    assert confusion_confidence((9, 0, 1, 9), "f1").high == 1.0
+    assert confusion_confidence((9, 0, 1, 9), f_score()).clipped is False
+
+
+BAD = {
+    "three numbers": (lambda: confusion_posterior((1, 2, 3)), r"`counts` must be \(tp, fp"),
+    "keys": (lambda: confusion_posterior({"tp": 1}), r"`counts` must be \(tp, fp"),
+    "text": (lambda: confusion_posterior("abcd"), "`counts` must be"),
+    "ragged": (lambda: confusion_posterior([[1, 2], [3]]), "`counts` must be"),
+    "negative": (lambda: confusion_posterior((1, -1, 0, 2)), "whole numbers of at least 0"),
+    "fraction": (lambda: confusion_posterior((1, 0.5, 0, 2)), "whole numbers of at least 0"),
+    "name": (lambda: confusion_posterior(CELLS, "f3"), "`score` must be a function or one of"),
+    "two classes": (lambda: confusion_posterior(THREE, "f1"), "for 3 classes; got 'f1'"),
+    "no function": (lambda: confusion_posterior(CELLS, 3), "`score` must be a name or a function"),
+    "shape": (lambda: confusion_posterior(CELLS, lambda m: m), "`score` must give one number"),
+    "never": (
+        lambda: confusion_posterior(CELLS, lambda m: np.full(len(m), np.nan)),
+        "undefined in 100000 of 100000 draws",
+    ),
+    "prior": (lambda: confusion_posterior(CELLS, prior=0), "`prior` must be"),
+    "draws": (lambda: confusion_posterior(CELLS, draws=10), "`draws` must be an integer"),
+    "zero": (lambda: confusion_posterior(CELLS, zero_division=np.nan), "`zero_division` must be"),
+    "beta": (lambda: f_score(0), "`beta` must be a finite number above 0"),
+    "level": (lambda: confusion_posterior(CELLS, draws=1000).interval(0), "`level` must be"),
+    "method": (
+        lambda: confusion_posterior(CELLS, draws=1000).interval(method="normal"),
+        '"exact" or "hdi"',
+    ),
+    "empty": (lambda: confusion_confidence((0, 0, 0, 0)), "`counts` must count at least one"),
+    "0/0": (lambda: confusion_confidence((0, 0, 1, 5), "precision"), 'give "precision" a value'),
+    "way": (lambda: confusion_confidence(CELLS, method="x"), '"delta" or "bootstrap"'),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named(name):
+    call, message = BAD[name]
+    with pytest.raises(InvalidInputError, match=message):
+        call()
+
+
+def test_every_named_score_stays_in_its_range():
+    for name in (*ANY_CLASSES, *TWO_CLASSES):
+        draws = confusion_posterior((3, 0, 1, 2), name, draws=2000).draws
+        assert draws.max() <= 1.0
+        assert draws.min() >= (-1.0 if name in ("mcc", "kappa") else 0.0)

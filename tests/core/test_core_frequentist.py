@@ -1,0 +1,287 @@
+"""Confidence intervals, against scipy.stats, formulas written out anew, and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes.core.frequentist import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.core.frequentist_binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.core.frequentist_bootstrap import bootstrap_interval
+from lm_eval_bayes.core.frequentist_clusters import clustered_interval
+from lm_eval_bayes.core.frequentist_pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import avg_at_n
+from lm_eval_bayes.errors import InvalidInputError
+
+RNG = np.random.default_rng(20250302)
+SCORES = RNG.random(23)
+RUBRIC = Outcomes.from_counts([[3, 1, 2], [0, 0, 7], [2, 2, 0], [1, 0, 1]], weights=[0, 0.25, 1])
+
+
+def ends(interval):
+    return interval.low, interval.high
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(("s", "n"), [(0, 1), (1, 1), (0, 10), (7, 10), (10, 10), (37, 300)])
+def test_wilson_and_clopper_pearson_are_those_of_scipy(s, n, level):
+    test = stats.binomtest(s, n)
+    for ours, name in ((wilson_interval, "wilson"), (clopper_pearson_interval, "exact")):
+        theirs = test.proportion_ci(level, method=name)
+        assert ends(ours(s, n, level)) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_clt_and_t_are_those_of_scipy(level):
+    mean, error = SCORES.mean(), stats.sem(SCORES)
+    expected = stats.norm.interval(level, mean, error)
+    assert ends(clt_interval(SCORES, level)) == pytest.approx(expected, abs=1e-12)
+    expected = stats.t.interval(level, SCORES.size - 1, mean, error)
+    assert ends(t_interval(SCORES, level)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_within_question_clt_from_the_scores_themselves():
+    scores = [np.repeat(RUBRIC.weights, row) for row in RUBRIC.counts]
+    error = math.sqrt(sum(x.var(ddof=1) / x.size for x in scores)) / len(scores)
+    mean = np.mean([x.mean() for x in scores])
+    interval = within_question_clt(RUBRIC, 0.9)
+    assert interval.standard_error == pytest.approx(error, rel=1e-12)
+    assert ends(interval) == pytest.approx(stats.norm.interval(0.9, mean, error), abs=1e-12)
+    assert interval.scope == "benchmark"
+
+
+def test_within_question_variance_is_unbiased_by_enumeration():
+    p = np.array([0.2, 0.7])
+    truth = (p * (1 - p) / 3).sum() / 4
+    expected = 0.0
+    for outcome in itertools.product((0, 1), repeat=6):
+        R = np.reshape(outcome, (2, 3))
+        chance = np.prod(np.where(R == 1, p[:, None], 1 - p[:, None]))
+        error = within_question_clt(Outcomes.from_matrix(R)).standard_error
+        expected += chance * error**2
+    assert expected == pytest.approx(truth, rel=1e-12)
+
+
+def test_outcomes_give_their_question_means():
+    means = avg_at_n(RUBRIC).per_question
+    assert clt_interval(RUBRIC).to_dict() == clt_interval(means).to_dict()
+    ids = ["a", "a", "b", "b"]
+    assert clustered_interval(RUBRIC, ids).low == clustered_interval(means, ids).low
+
+
+def miller_equation_4(scores, clusters):
+    """SE_CLT² plus the covariances within clusters, pair by pair, in [Bowyer 2025]'s form."""
+    n, mean = len(scores), np.mean(scores)
+    total = sum((s - mean) ** 2 for s in scores)
+    for i, j in itertools.permutations(range(n), 2):
+        if clusters[i] == clusters[j]:
+            total += (scores[i] - mean) * (scores[j] - mean)
+    return math.sqrt(total) / n
+
+
+def test_clustered_standard_error_pair_by_pair():
+    clusters = RNG.integers(0, 6, SCORES.size)
+    expected = miller_equation_4(SCORES, clusters)
+    interval = clustered_interval(SCORES, clusters.tolist(), 0.9)
+    assert interval.standard_error == pytest.approx(expected, rel=1e-12)
+    wide = clustered_interval(SCORES, clusters.tolist(), 0.9, small_sample=True)
+    groups = np.unique(clusters).size
+    assert wide.standard_error == pytest.approx(expected * math.sqrt(groups / (groups - 1)))
+    t = stats.t.ppf(0.95, groups - 1)
+    assert wide.raw_high == pytest.approx(SCORES.mean() + t * wide.standard_error)
+
+
+def test_trials_clustered_by_question_are_question_means():
+    R = RNG.integers(0, 2, (12, 5))
+    ids = np.repeat(np.arange(12), 5)
+    by_trial = clustered_interval(R.ravel(), ids).standard_error
+    by_question = clt_interval(Outcomes.from_matrix(R)).standard_error
+    assert by_trial == pytest.approx(by_question * math.sqrt(11 / 12), rel=1e-12)
+
+
+def test_every_score_its_own_cluster_is_no_cluster():
+    plain = SCORES.std() / math.sqrt(SCORES.size)
+    interval = clustered_interval(SCORES, range(SCORES.size))
+    assert interval.standard_error == pytest.approx(plain, rel=1e-12)
+
+
+def test_bootstrap_of_a_share_is_the_binomial():
+    scores = [1] * 30 + [0] * 20
+    interval = bootstrap_interval(scores, 0.9, replicates=200_000, seed=3)
+    # Bin(50, .6): both quantiles lie well within an atom, so 2·10⁵ draws hit them
+    assert ends(interval) == tuple(stats.binom.ppf([0.05, 0.95], 50, 0.6) / 50)
+    assert interval.standard_error == pytest.approx(math.sqrt(0.24 / 50), rel=0.01)
+    assert (interval.seed, interval.replicates) == (3, 200_000)
+
+
+def test_bootstrap_over_continuous_scores_by_drawing_each():
+    ours = bootstrap_interval(SCORES, replicates=50_000)
+    drawn = np.random.default_rng(1).choice(SCORES, (50_000, SCORES.size)).mean(axis=1)
+    assert ends(ours) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=2e-3)
+
+
+def test_bootstrap_over_clusters_has_the_clustered_standard_error():
+    clusters = np.repeat(np.arange(8), 4)
+    scores = (RNG.random(32) < np.repeat(RNG.random(8), 4)).astype(float)
+    interval = bootstrap_interval(scores, clusters=clusters.tolist(), replicates=50_000)
+    # with equal sizes the mean of 8 clusters drawn again has exactly this variance
+    expected = clustered_interval(scores, clusters.tolist()).standard_error
+    assert interval.standard_error == pytest.approx(expected, rel=0.02)
+    assert interval.method == "clustered-bootstrap"
+
+
+def test_bootstrap_over_trials_has_the_within_question_variance():
+    interval = bootstrap_interval(RUBRIC, scope="benchmark", replicates=100_000)
+    scores = [np.repeat(RUBRIC.weights, row) for row in RUBRIC.counts]
+    error = math.sqrt(sum(x.var() / x.size for x in scores)) / len(scores)
+    assert interval.standard_error == pytest.approx(error, rel=0.02)
+    assert interval.estimate == avg_at_n(RUBRIC).value
+    assert interval.scope == "benchmark"
+
+
+def test_bootstrap_is_seeded():
+    assert (
+        bootstrap_interval(SCORES, seed=1).to_dict() == bootstrap_interval(SCORES, seed=1).to_dict()
+    )
+    assert bootstrap_interval(SCORES, seed=1).low != bootstrap_interval(SCORES, seed=2).low
+
+
+def test_differences_have_the_standard_errors_of_the_t_tests():
+    other = np.clip(SCORES + RNG.normal(0, 0.2, SCORES.size), 0, 1)
+    paired = difference_interval(SCORES, other)
+    test = stats.ttest_rel(SCORES, other)
+    assert paired.estimate / paired.standard_error == pytest.approx(test.statistic, rel=1e-12)
+    unpaired = difference_interval(SCORES, other[:20], paired=False)
+    test = stats.ttest_ind(SCORES, other[:20], equal_var=False)
+    assert unpaired.estimate / unpaired.standard_error == pytest.approx(test.statistic, rel=1e-12)
+
+
+def test_difference_of_these_questions():
+    a = Outcomes.from_matrix([[1, 1, 0], [0, 1, 0]], question_ids=["p", "q"])
+    b = Outcomes.from_matrix([[0, 1, 0, 1], [0, 0, 0, 1]], question_ids=["q", "p"])
+    interval = difference_interval(a, b, scope="benchmark")
+    errors = within_question_clt(a).standard_error, within_question_clt(b).standard_error
+    assert interval.standard_error == pytest.approx(math.hypot(*errors), rel=1e-12)
+    assert interval.estimate == pytest.approx(0.5 - 0.375)
+    # paired by id: p against p, although b tells of q first
+    paired = difference_interval(a, b)
+    gaps = np.array([2 / 3 - 1 / 4, 1 / 3 - 1 / 2])
+    assert paired.standard_error == pytest.approx(gaps.std(ddof=1) / math.sqrt(2), rel=1e-12)
+
+
+def test_odds_ratio_is_that_of_scipy():
+    table = np.array([[15, 5], [9, 11]])
+    for method, kind in (("delta", "sample"), ("fisher", "conditional")):
+        theirs = stats.contingency.odds_ratio(table, kind=kind)
+        limits = theirs.confidence_interval(0.9)
+        interval = odds_ratio_interval(15, 20, 9, 20, 0.9, method=method)
+        assert interval.estimate == pytest.approx(theirs.statistic)
+        assert ends(interval) == pytest.approx((limits.low, limits.high), rel=1e-6)
+
+
+def test_fisher_ends_are_where_the_exact_tails_are():
+    interval = odds_ratio_interval(7, 9, 3, 8, method="fisher")
+    at_low = stats.nchypergeom_fisher(17, 10, 9, interval.low)
+    at_high = stats.nchypergeom_fisher(17, 10, 9, interval.high)
+    assert at_low.sf(6) == pytest.approx(0.025, abs=1e-6)
+    assert at_high.cdf(7) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_odds_ratio_with_an_empty_cell():
+    interval = odds_ratio_interval(10, 10, 6, 10)
+    logs = math.log(10.5 / 0.5) - math.log(6.5 / 4.5)
+    error = math.sqrt(1 / 10.5 + 1 / 0.5 + 1 / 6.5 + 1 / 4.5)
+    z = stats.norm.ppf(0.975)
+    assert interval.low == pytest.approx(math.exp(logs - z * error))
+    assert "one half" in interval.note
+    fisher = odds_ratio_interval(10, 10, 6, 10, method="fisher")
+    assert fisher.high == math.inf
+    assert json.loads(json.dumps(fisher.to_dict(), allow_nan=False))["high"] is None
+    nothing = odds_ratio_interval(5, 5, 4, 4, method="fisher")
+    assert ends(nothing) == (0.0, math.inf)
+    assert "every odds ratio" in nothing.note
+
+
+def test_what_leaves_the_possible_scores_is_clipped_and_kept():
+    interval = clt_interval([1] * 19 + [0])
+    assert (interval.high, interval.clipped) == (1.0, True)
+    assert interval.raw_high == pytest.approx(0.95 + stats.norm.ppf(0.975) * 0.05)
+    assert interval.width == interval.high - interval.low
+    free = clt_interval([1] * 19 + [0], bounds=None)
+    assert free.high == interval.raw_high
+    assert not free.clipped
+    outcomes = Outcomes.from_counts([[0, 4], [1, 3]], weights=[-1.0, 2.0])
+    assert within_question_clt(outcomes).high == 2.0
+    assert difference_interval([1, 1, 1, 0], [0, 0, 1, 0]).high == 1.0
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [
+        clt_interval([1, 1, 1]),
+        t_interval([1, 1, 1]),
+        bootstrap_interval([1, 1, 1]),
+        within_question_clt(Outcomes.from_matrix([[1, 1], [0, 0]])),
+        clustered_interval([1, 1], ["a", "b"]),
+    ],
+)
+def test_no_spread_is_said(interval):
+    assert interval.low == interval.high
+    assert "sees no uncertainty" in interval.note
+    assert json.loads(json.dumps(interval.to_dict()))["level"] == 0.95
+
+
+BAD = {
+    "level": (lambda: clt_interval(SCORES, 1.0), "`level` must be a number strictly"),
+    "one score": (lambda: clt_interval([1]), "`scores` must hold at least 2"),
+    "matrix": (lambda: t_interval([[1, 0]]), "`scores` must be 1-D"),
+    "nan": (lambda: clt_interval([0.5, np.nan]), "`scores` must be finite; got nan"),
+    "outside": (lambda: clt_interval([0.5, 3.0]), r"lie in \[0, 1\].*score 1"),
+    "bounds": (lambda: clt_interval([0, 1], bounds=(1, 0)), "`bounds` must be two numbers"),
+    "one trial": (
+        lambda: within_question_clt(Outcomes.from_counts([[1, 1], [1, 0]])),
+        "at least two trials.*got 1 for question 1",
+    ),
+    "too many": (lambda: wilson_interval(3, 2), r"`successes` must be at most `trials` \(2\)"),
+    "no trial": (
+        lambda: clopper_pearson_interval(0, 0),
+        "`trials` must be an integer of at least 1",
+    ),
+    "clusters": (lambda: clustered_interval([0, 1], ["a"]), r"one entry per score \(2\)"),
+    "one string": (lambda: clustered_interval([0, 1], "ab"), "`clusters` must have one entry"),
+    "not iterable": (lambda: clustered_interval([0, 1], 7), "`clusters` must have one entry"),
+    "unhashable": (lambda: clustered_interval([0, 1], [[1], [2]]), "hold hashable entries"),
+    "one cluster": (lambda: clustered_interval([0, 1], ["a", "a"]), "at least two clusters"),
+    "scope": (lambda: bootstrap_interval([0, 1], scope="all"), '"benchmark" or "population"'),
+    "scores": (lambda: bootstrap_interval([0, 1], scope="benchmark"), "`scores` must be outcomes"),
+    "replicates": (lambda: bootstrap_interval([0, 1], replicates=9), "`replicates` must be"),
+    "seed": (lambda: bootstrap_interval([0, 1], seed=-1), "`seed` must be an integer"),
+    "unequal": (lambda: difference_interval([0, 1], [0, 1, 1]), "`b` must have as many questions"),
+    "not outcomes": (
+        lambda: difference_interval([0, 1], [0, 1], scope="benchmark"),
+        "`a` must be outcomes",
+    ),
+    "ids": (
+        lambda: difference_interval(
+            Outcomes.from_matrix([[1], [0]], question_ids=["x", "y"]),
+            Outcomes.from_matrix([[1], [0]], question_ids=["x", "z"]),
+        ),
+        "`b` must have the questions of `a`.*'y'",
+    ),
+    "difference scope": (lambda: difference_interval([0, 1], [0, 1], scope="x"), "`scope` must be"),
+    "successes_a": (lambda: odds_ratio_interval(3, 2, 1, 2), "`successes_a` must be at most"),
+    "method": (lambda: odds_ratio_interval(1, 2, 1, 2, method="x"), '"delta" or "fisher"'),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named(name):
+    call, message = BAD[name]
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -1,0 +1,157 @@
+"""What holds of every confidence interval, cluster posterior and confusion score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lm_eval_bayes.core.clustered import clustered_posterior
+from lm_eval_bayes.core.confusion import confusion_posterior
+from lm_eval_bayes.core.confusion_confidence import confusion_confidence
+from lm_eval_bayes.core.frequentist import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.core.frequentist_binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.core.frequentist_bootstrap import bootstrap_interval
+from lm_eval_bayes.core.frequentist_clusters import clustered_interval
+from lm_eval_bayes.core.frequentist_pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.core.outcomes import Outcomes
+
+LEVEL = st.floats(0.01, 0.999)
+SCORES = st.lists(st.floats(0, 1, width=32), min_size=2, max_size=30)
+BINARY = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
+CELLS = st.lists(st.integers(0, 20), min_size=4, max_size=4)
+
+
+@st.composite
+def binomials(draw):
+    n = draw(st.integers(1, 400))
+    return draw(st.integers(0, n)), n
+
+
+@given(binomials(), LEVEL)
+def test_binomial_intervals_hold_the_share_and_stay_inside(data, level):
+    s, n = data
+    for method in (wilson_interval, clopper_pearson_interval):
+        interval = method(s, n, level)
+        assert 0.0 <= interval.low <= s / n + 1e-12
+        assert s / n - 1e-12 <= interval.high <= 1.0
+        mirror = method(n - s, n, level)
+        assert mirror.low == pytest.approx(1 - interval.high, abs=1e-9)
+        wider = method(s, n, (1 + level) / 2)
+        assert wider.low <= interval.low + 1e-12
+        assert interval.high <= wider.high + 1e-12
+
+
+@given(SCORES, LEVEL, st.randoms(use_true_random=False))
+def test_the_order_of_scores_does_not_matter(scores, level, random):
+    shuffled = list(scores)
+    random.shuffle(shuffled)
+    for method in (clt_interval, t_interval):
+        first, second = method(scores, level), method(shuffled, level)
+        assert first.low == pytest.approx(second.low, abs=1e-9)
+        assert first.standard_error == pytest.approx(second.standard_error, abs=1e-9)
+        assert 0.0 <= first.low <= first.estimate + 1e-9
+        assert first.estimate - 1e-9 <= first.high <= 1.0
+        assert first.raw_low <= first.low
+        assert first.high <= first.raw_high
+    assert t_interval(scores, level).width >= clt_interval(scores, level).width - 1e-12
+
+
+@given(SCORES, LEVEL, st.floats(-5, 5), st.floats(0.1, 10))
+def test_affine_scores_give_affine_intervals(scores, level, shift, scale):
+    moved = [shift + scale * score for score in scores]
+    ends = (shift - 1e-9, shift + scale + 1e-9)
+    first, second = clt_interval(scores, level), clt_interval(moved, level, ends)
+    assert second.raw_high == pytest.approx(shift + scale * first.raw_high, abs=1e-6)
+    assert second.high == pytest.approx(shift + scale * first.high, abs=1e-6)
+
+
+@given(SCORES, st.data())
+def test_names_of_clusters_do_not_matter(scores, data):
+    labels = data.draw(st.lists(st.integers(0, 4), min_size=len(scores), max_size=len(scores)))
+    assume(len(set(labels)) > 1)
+    named = [f"topic {label * 7 % 5}" for label in labels]
+    first = clustered_interval(scores, labels)
+    assert clustered_interval(scores, named).to_dict() == first.to_dict()
+    wide = clustered_interval(scores, labels, small_sample=True)
+    assert wide.raw_high >= first.raw_high - 1e-12
+
+
+@settings(max_examples=30)
+@given(SCORES, LEVEL, st.integers(0, 5))
+def test_a_bootstrap_stays_within_the_scores(scores, level, seed):
+    interval = bootstrap_interval(scores, level, seed=seed, replicates=200)
+    assert min(scores) - 1e-9 <= interval.low <= interval.high <= max(scores) + 1e-9
+
+
+@given(SCORES, st.data())
+def test_swapping_models_turns_the_difference(scores, data):
+    other = data.draw(
+        st.lists(st.floats(0, 1, width=32), min_size=len(scores), max_size=len(scores))
+    )
+    for paired in (True, False):
+        there = difference_interval(scores, other, paired=paired)
+        back = difference_interval(other, scores, paired=paired)
+        assert there.low == pytest.approx(-back.high, abs=1e-9)
+        assert -1.0 <= there.low <= there.high <= 1.0
+    same = difference_interval(scores, scores)
+    assert (same.low, same.high) == (0.0, 0.0)
+
+
+@given(binomials(), binomials(), LEVEL)
+def test_swapping_models_inverts_the_odds_ratio(a, b, level):
+    there, back = (odds_ratio_interval(*x, *y, level) for x, y in ((a, b), (b, a)))
+    assert np.log(there.low) == pytest.approx(-np.log(back.high), abs=1e-9)
+    assert there.low <= there.estimate <= there.high
+
+
+@given(BINARY.filter(lambda rows: min(map(sum, rows)) >= 2), st.randoms(use_true_random=False))
+def test_within_question_clt_does_not_know_the_order_of_questions(rows, random):
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    first = within_question_clt(Outcomes.from_counts(rows))
+    second = within_question_clt(Outcomes.from_counts(shuffled))
+    assert first.low == pytest.approx(second.low, abs=1e-12)
+    assert first.standard_error == pytest.approx(second.standard_error, abs=1e-12)
+    assert 0.0 <= first.low <= first.high <= 1.0
+
+
+@settings(max_examples=40)
+@given(BINARY.filter(lambda rows: sum(map(sum, rows)) > 0))
+def test_wrong_and_right_are_mirrored_in_the_cluster_model(rows):
+    posterior = clustered_posterior(Outcomes.from_counts(rows))
+    mirror = clustered_posterior(Outcomes.from_counts([row[::-1] for row in rows]))
+    assert mirror.mu == pytest.approx(1 - posterior.mu, abs=1e-7)
+    assert mirror.sigma == pytest.approx(posterior.sigma, abs=1e-7)
+    turned = clustered_posterior(Outcomes.from_counts(rows[::-1]))
+    assert turned.mu == pytest.approx(posterior.mu, abs=1e-12)
+    interval = posterior.interval()
+    assert 0.0 <= interval.low < interval.high <= 1.0
+    assert mirror.interval().low == pytest.approx(1 - interval.high, abs=1e-5)
+
+
+@settings(max_examples=40)
+@given(
+    CELLS, st.sampled_from(["mcc", "accuracy", "kappa", "g_mean", "balanced_accuracy", "macro_f1"])
+)
+def test_which_class_is_positive_does_not_matter_to_symmetric_scores(cells, name):
+    tp, fp, fn, tn = cells
+    here = confusion_posterior(cells, name, draws=1000)
+    there = confusion_posterior((tn, fn, fp, tp), name, draws=1000)
+    assert here.estimate == pytest.approx(there.estimate, nan_ok=True) or here.estimate is None
+    # other draws of the same distribution
+    spread = np.hypot(here.mc_error, there.mc_error)
+    assert abs(here.mu - there.mu) < 6 * spread + 1e-12
+
+
+@settings(max_examples=40)
+@given(CELLS.filter(lambda cells: sum(cells[:3]) > 0), LEVEL)
+def test_confusion_intervals_stay_inside_and_widen_with_the_level(cells, level):
+    posterior = confusion_posterior(cells, draws=1000)
+    for method in ("exact", "hdi"):
+        interval = posterior.interval(level, method)
+        wider = posterior.interval((1 + level) / 2, method)
+        assert 0.0 <= interval.low <= interval.high <= 1.0
+        assert interval.width <= wider.width + 1e-12
+    assert confusion_confidence(cells, level=level).low >= 0.0
