@@ -10,6 +10,7 @@ The numeric API, numpy and scipy only: outcomes in, posteriors and estimates out
 (0.643, 0.398, 0.856)
 """
 
+from lm_eval_bayes.core.frequentist import within_question_clt
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.intervals import credible_interval
 from lm_eval_bayes.core.majority import maj_at_k
@@ -71,4 +72,5 @@ __all__ = [
     "pass_hat_k_posterior",
     "strict_majority_at_k",
     "strict_majority_at_k_posterior",
+    "within_question_clt",
 ]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 import lm_eval_bayes as api
+from lm_eval_bayes.core.results import IntervalMethod, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.settings import Settings
@@ -66,27 +67,32 @@ class RowValue(float):
 class _Bank:
     """Trials of one or many questions in the form that the kernels take."""
 
-    def __init__(self, trials: Sequence[QuestionTrials], draws: int | None = None) -> None:
+    def __init__(self, trials: Sequence[QuestionTrials], quick: bool = False) -> None:
         self.trials = trials
-        self.draws = draws
+        self.quick = quick
         self.settings = trials[0].settings
 
     @cached_property
-    def outcomes(self) -> Any:
+    def outcomes(self) -> api.Outcomes:
         width = len(self.settings.weights)
         counts = [np.bincount(t.outcomes, minlength=width) for t in self.trials]
         return api.Outcomes.from_counts(np.stack(counts), weights=self.settings.weights)
 
     @cached_property
-    def posterior(self) -> Any:
+    def posterior(self) -> api.Posterior:
         return api.bayes_at_n(self.outcomes)
 
-    @cached_property
-    def interval(self) -> Any:
+    def learned(self, scope: Scope) -> api.Posterior:
+        outcomes, seed = self.outcomes, self.settings.seed
+        counts = tuple(map(tuple, outcomes.counts.tolist()))
+        return _learned(counts, self.settings.weights, scope, seed)
+
+    def interval(self, posterior: api.Posterior) -> api.Interval:
         s = self.settings
-        return self.posterior.interval(
-            level=s.level, method=s.interval, seed=s.seed, draws=self.draws
-        )
+        if self.quick:
+            method: IntervalMethod = "beta" if posterior.learned is not None else s.interval
+            return posterior.interval(s.level, method, seed=s.seed, draws=4000)
+        return posterior.interval(s.level, s.interval, seed=s.seed)
 
     @cached_property
     def average(self) -> Any:
@@ -103,6 +109,15 @@ class _Bank:
         return float(api.maj_at_k(answers, correct, s.maj_k, seed=s.seed).value)
 
 
+@lru_cache(maxsize=1024)
+def _learned(
+    counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...], scope: Scope, seed: int
+) -> api.Posterior:
+    # Several rows ask for one posterior, and many questions have the same counts.
+    outcomes = api.Outcomes.from_counts(counts, weights=weights)
+    return api.hbayes_at_n(outcomes, scope, seed=seed)
+
+
 #: Stands for every correct answer in a vote; no text equals it.
 RIGHT = ("right",)
 
@@ -113,14 +128,23 @@ def _estimate(kernel: Callable[..., Any], k: int, **kwargs: Any) -> _Row:
     return lambda bank: float(kernel(bank.outcomes, k, **kwargs).value)
 
 
+def _posterior_rows(name: str, find: Callable[[_Bank], api.Posterior]) -> dict[str, _Row]:
+    """Return the rows of one posterior: mean, sd and the ends of its interval."""
+    return {
+        name: lambda bank: float(find(bank).mu),
+        f"{name}_stderr": lambda bank: float(find(bank).sigma),
+        f"{name}_low": lambda bank: float(bank.interval(find(bank)).low),
+        f"{name}_high": lambda bank: float(bank.interval(find(bank)).high),
+    }
+
+
 def row_functions(settings: Settings) -> dict[str, _Row]:
     """Return the rows of a run in their order: name -> number from a bank of trials."""
     n = settings.n
     rows: dict[str, _Row] = {
-        f"bayes@{n}": lambda bank: float(bank.posterior.mu),
-        f"bayes@{n}_stderr": lambda bank: float(bank.posterior.sigma),
-        f"bayes@{n}_low": lambda bank: float(bank.interval.low),
-        f"bayes@{n}_high": lambda bank: float(bank.interval.high),
+        **_posterior_rows(f"hbayes@{n}", lambda bank: bank.learned("benchmark")),
+        **_posterior_rows(f"hbayes@{n}_population", lambda bank: bank.learned("population")),
+        **_posterior_rows(f"bayes@{n}", lambda bank: bank.posterior),
         f"avg@{n}": lambda bank: float(bank.average.value),
         f"avg@{n}_stderr": lambda bank: float(bank.average.sigma),
     }
@@ -139,8 +163,8 @@ def row_functions(settings: Settings) -> dict[str, _Row]:
 
 def question_rows(trials: QuestionTrials) -> dict[str, RowValue]:
     """Compute every row for one question."""
-    # Ends that have to be drawn are only logged here, so few draws do.
-    bank = _Bank([trials], draws=4000)
+    # Ends of single questions are only logged, so rough ones do where fine ones take long.
+    bank = _Bank([trials], quick=True)
     return {
         name: RowValue(_guarded(name, row, bank), name, trials)
         for name, row in row_functions(trials.settings).items()
@@ -209,7 +233,7 @@ class RowName(str):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RowName:
         """Return a copy that waits for its group's first task; a copy of a copy is itself."""
-        if self is not BAYES_AT_N and self is not AVG_AT_N:
+        if not any(self is name for name in (HBAYES_AT_N, BAYES_AT_N, AVG_AT_N)):
             return self
         copy = RowName(str.__str__(self))
         RowName._waiting.append(copy)
@@ -232,6 +256,7 @@ class RowName(str):
         cls._waiting.clear()
 
 
+HBAYES_AT_N = RowName("hbayes@{n}")
 BAYES_AT_N = RowName("bayes@{n}")
 AVG_AT_N = RowName("avg@{n}")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lm_eval_bayes.core.results import IntervalMethod
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 
 #: More trials a question than this is taken for a slip of the keyboard.
@@ -13,7 +14,7 @@ MAX_TRIALS = 100_000
 
 _LARGEST_WEIGHT = 1e100
 
-INTERVAL_METHODS = ("exact", "normal", "beta", "hdi")
+INTERVAL_METHODS: tuple[IntervalMethod, ...] = ("exact", "normal", "beta", "hdi")
 
 #: Every key that a task's metadata may carry for us, with what it means.
 KEYS = {
@@ -64,7 +65,7 @@ class Settings:
     tau: float
     maj_k: int
     weights: tuple[float, ...]
-    interval: str
+    interval: IntervalMethod
     level: float
     seed: int
     metric: str | None = None

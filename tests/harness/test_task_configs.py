@@ -118,7 +118,7 @@ def test_the_group_s_rows_follow_the_run_s_n() -> None:
     cfg = config("contest_math_bayes")
     assert cfg["task"] == list(CONTESTS)
     metrics = [entry["metric"] for entry in cfg["aggregate_metric_list"]]
-    assert metrics == [rows.BAYES_AT_N, rows.AVG_AT_N]
+    assert metrics == [rows.HBAYES_AT_N, rows.BAYES_AT_N, rows.AVG_AT_N]
     assert all(entry["weight_by_size"] is False for entry in cfg["aggregate_metric_list"])
     groups = []
     for n in (7, 9):
@@ -126,8 +126,9 @@ def test_the_group_s_rows_follow_the_run_s_n() -> None:
         rows.RowName.task_built(n)
         rows.RowName.task_built(3)  # another task, of no group
     named = [[f"{m},none" for m in group] for group in groups]
-    assert named == [["bayes@7,none", "avg@7,none"], ["bayes@9,none", "avg@9,none"]]
-    assert [str(m) for m in deepcopy(groups[0])] == ["bayes@7", "avg@7"]
+    stems = ("hbayes", "bayes", "avg")
+    assert named == [[f"{stem}@{n},none" for stem in stems] for n in (7, 9)]
+    assert [str(m) for m in deepcopy(groups[0])] == ["hbayes@7", "bayes@7", "avg@7"]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -259,7 +260,7 @@ def test_graders_and_mimic_agree_on_every_contest_question(
 def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
     told = contest_runs["1.0"]
     group = told["groups"]["contest_math_bayes"]
-    for row in ("bayes@4,none", "avg@4,none"):
+    for row in ("hbayes@4,none", "bayes@4,none", "avg@4,none"):
         mean = math.fsum(told["results"][task][row] for task in CONTESTS) / 4
         assert group[row] == pytest.approx(mean, abs=1e-12)
     # 480 fair coins a group

@@ -11,6 +11,7 @@ import lm_eval
 import pytest
 from lm_eval.utils import handle_non_serializable, make_table
 
+from lm_eval_bayes import Outcomes, hbayes_at_n
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.tasks import LoggedResult, RepeatedSamplingTask
 
@@ -34,16 +35,12 @@ def test_the_rows_stand_in_their_order(results):
     rows = [
         key.removesuffix(",none")
         for key in results["results"]["toy"]
-        if key.endswith(",none") and not key.endswith(("_stderr_stderr,none", "@4_low_stderr,none"))
+        if key.endswith(",none") and not key.endswith("_stderr,none")
     ]
-    shown = [r for r in rows if not r.endswith("_stderr") or r.startswith(("bayes", "avg"))]
-    assert [r for r in shown if "_low_" not in r and "_high_" not in r] == [
-        "bayes@4",
-        "bayes@4_stderr",
-        "bayes@4_low",
-        "bayes@4_high",
+    posteriors = ("hbayes@4", "hbayes@4_population", "bayes@4")
+    assert rows == [
+        *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
         "avg@4",
-        "avg@4_stderr",
         "pass@1",
         "pass@2",
         "pass@4",
@@ -56,6 +53,8 @@ def test_the_rows_stand_in_their_order(results):
         "maj@4",
         "grading_errors",
     ]
+    with_sd = [r for r in rows if isinstance(results["results"]["toy"][f"{r}_stderr,none"], float)]
+    assert with_sd == [*posteriors, "avg@4"]
 
 
 def test_the_numbers_are_those_of_the_formulas(results):
@@ -74,6 +73,16 @@ def test_the_numbers_are_those_of_the_formulas(results):
     assert row["maj@4"] == pytest.approx(1 / 3, abs=1e-12)
     assert row["bayes@4_low"] < row["bayes@4"] < row["bayes@4_high"]
     assert row["grading_errors"] == 0
+
+
+def test_the_learned_prior_s_rows_are_the_api_s(results):
+    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+    for stem, scope in (("hbayes@4", "benchmark"), ("hbayes@4_population", "population")):
+        posterior = hbayes_at_n(outcomes, scope)
+        interval = posterior.interval(0.95, "exact")
+        own = [posterior.mu, posterior.sigma, interval.low, interval.high]
+        assert [row[stem + end] for end in ("", "_stderr", "_low", "_high")] == pytest.approx(own)
 
 
 def test_the_table_shows_the_posterior_sd_as_the_stderr(results):

@@ -1,0 +1,291 @@
+"""Which interval holds the true score as often as it says? A simulation of every kind of benchmark.
+
+A benchmark of M questions is drawn (every question gets a success probability), then N trials
+a question, then each method gives its 95% interval for the benchmark's true score, the mean of
+its questions' probabilities. Printed for every shape, M and N: how often the interval held the
+truth, its mean width, and the bias of its centre. Rubrics of five categories and real counts
+follow.
+
+    python examples/calibration.py                             # a taste, under a minute
+    python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # the whole thing
+"""
+
+import argparse
+import csv
+import functools
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import lm_eval_bayes as leb
+
+LEVEL = 0.95
+SIZES, TRIALS = (10, 30, 100), (2, 4, 8, 16, 64)
+#: name: (share, a, b) of each part of the distribution of p; equal a and b = None: constant
+SHAPES = {
+    "U(0,1)": [(1.0, 1.0, 1.0)],
+    "Beta(.3,.3)": [(1.0, 0.3, 0.3)],
+    "Beta(.2,2)": [(1.0, 0.2, 2.0)],
+    "Beta(2,.3)": [(1.0, 2.0, 0.3)],
+    "constant .7": None,
+    "Beta(5,5)": [(1.0, 5.0, 5.0)],
+    "half Beta(.3,3), half Beta(8,2)": [(0.5, 0.3, 3.0), (0.5, 8.0, 2.0)],
+}
+METHODS = ("hbayes", "paper", "jeffreys", "avg ± σ_avg", "CLT")
+RUBRICS = {
+    "even": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "mostly best": (0.2, 0.2, 0.2, 0.2, 2.0),
+    "all alike": None,
+}
+ALIKE = (0.05, 0.05, 0.1, 0.3, 0.5)
+COUNTS = Path(__file__).with_name("counts128_aime24_amc23.csv")
+
+
+def draw_probabilities(shape, m, rng):
+    """Draw the success probability of m questions."""
+    parts = SHAPES[shape]
+    if parts is None:
+        return np.full(m, 0.7)
+    share, a, b = np.array(parts).T
+    part = rng.choice(share.size, size=m, p=share)
+    return rng.beta(a[part], b[part])
+
+
+def width_under_true_prior(shape, right, n):
+    """Return the width of the 95% interval of one who knows the shape; nan for a constant."""
+    parts = SHAPES[shape]
+    if parts is None:
+        return np.nan
+    share, a, b = np.array(parts).T[:, None, :]
+    x = right[:, None]
+    log = np.log(share) + stats.betabinom.logpmf(x, n, a, b)
+    odds = np.exp(log - log.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    mean = (a + x) / (a + b + n)
+    square = mean * (mean + (1 - mean) / (a + b + n + 1))
+    variance = (odds * square).sum(axis=1) - (odds * mean).sum(axis=1) ** 2
+    return 2 * stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(variance.sum()) / right.size
+
+
+def intervals(outcomes):
+    """Return {method: (centre, low, high)}."""
+    found = {}
+    posteriors = {
+        "hbayes": (leb.hbayes_at_n(outcomes), "exact"),
+        "paper": (leb.bayes_at_n(outcomes), "normal"),
+        "jeffreys": (leb.bayes_at_n(outcomes, prior="jeffreys"), "exact"),
+    }
+    for name, (posterior, method) in posteriors.items():
+        interval = posterior.interval(LEVEL, method)
+        found[name] = (posterior.mu, interval.low, interval.high)
+    average = leb.avg_at_n(outcomes)
+    reach = stats.norm.ppf(0.5 + LEVEL / 2) * average.sigma
+    found["avg ± σ_avg"] = (average.value, average.value - reach, average.value + reach)
+    clt = leb.within_question_clt(outcomes, LEVEL)
+    found["CLT"] = (clt.estimate, clt.low, clt.high)
+    return found
+
+
+@functools.lru_cache(maxsize=500_000)
+def intervals_of_counts(right, n):
+    """The same for sorted numbers of successes: at small N few of these are different."""
+    counts = np.array(right)
+    return intervals(leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1)))
+
+
+def summary(rows):
+    """Return {method: coverage, width, bias} from rows of {method: (centre, low, high, truth)}."""
+    result = {}
+    for method in rows[0]:
+        centre, low, high, truth = np.array([row[method] for row in rows]).T
+        held = (low - 1e-12 <= truth) & (truth <= high + 1e-12)
+        result[method] = {
+            "coverage": float(held.mean()),
+            "width": float((high - low).mean()),
+            "bias": float((centre - truth).mean()),
+        }
+    return result
+
+
+def binary_cell(task):
+    """Simulate one shape, M and N."""
+    shape, m, n, runs, seed = task
+    rng = np.random.default_rng([seed, list(SHAPES).index(shape), m, n])
+    rows, known = [], []
+    for _ in range(runs):
+        p = draw_probabilities(shape, m, rng)
+        right = rng.binomial(n, p)
+        ours = intervals_of_counts(tuple(np.sort(right).tolist()), n)
+        rows.append({name: (*value, p.mean()) for name, value in ours.items()})
+        known.append(width_under_true_prior(shape, right, n))
+    return {"shape": shape, "M": m, "N": n, **summary(rows), "true prior": float(np.mean(known))}
+
+
+def rubric_cell(task):
+    """Simulate a rubric of five categories, k/4 points for category k."""
+    shape, m, n, runs, seed = task
+    rng = np.random.default_rng([seed, 100 + list(RUBRICS).index(shape), m, n])
+    rows = []
+    for run in range(runs):
+        alpha = RUBRICS[shape]
+        theta = np.tile(ALIKE, (m, 1)) if alpha is None else rng.dirichlet(alpha, size=m)
+        outcomes = leb.Outcomes.from_counts(rng.multinomial(n, theta))
+        truth = float((theta @ outcomes.weights).mean())
+        row = {}
+        for name, posterior, method in (
+            ("hbayes", leb.hbayes_at_n(outcomes, seed=run), "exact"),
+            ("paper", leb.bayes_at_n(outcomes), "normal"),
+        ):
+            end = posterior.interval(LEVEL, method, seed=run, draws=4000)
+            row[name] = (posterior.mu, end.low, end.high, truth)
+        rows.append(row)
+    return {"shape": shape, "M": m, "N": n, **summary(rows)}
+
+
+def real_cell(task):
+    """Draw N of the 128 real trials of each question without replacement, or with it."""
+    model, source, n, runs, seed, replace = task
+    with COUNTS.open() as lines:
+        data = csv.DictReader(line for line in lines if not line.startswith("#"))
+        right = np.array([int(row[model]) for row in data if row["source"] == source])
+    rng = np.random.default_rng([seed, len(model), len(source), right.sum(), n, replace])
+    rows = []
+    for _ in range(runs):
+        x = rng.binomial(n, right / 128) if replace else rng.hypergeometric(right, 128 - right, n)
+        ours = intervals_of_counts(tuple(np.sort(x).tolist()), n)
+        rows.append({name: (*value, right.mean() / 128) for name, value in ours.items()})
+    return {"model": model, "source": source, "N": n, "replace": replace, **summary(rows)}
+
+
+def table(header, rows):
+    """Print a Markdown table."""
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def percent(value):
+    return f"{100 * value:.1f}"
+
+
+def print_binary(cells, methods=METHODS):
+    """Print coverage, width and bias of every cell, then whether the targets are met."""
+    print("Coverage in % (mean width, bias) of 95% intervals\n")
+    rows = []
+    for cell in cells:
+        texts = [
+            f"{percent(v['coverage'])} ({v['width']:.3f}, {v['bias']:+.3f})"
+            for v in (cell[name] for name in methods)
+        ]
+        rows.append([cell["shape"], str(cell["M"]), str(cell["N"]), *texts])
+    table(["p ~", "M", "N", *methods], rows)
+    coverage = np.array([cell["hbayes"]["coverage"] for cell in cells])
+    asked = np.array([cell["N"] >= 4 and cell["M"] >= 30 for cell in cells])
+    ratio = np.array([cell["hbayes"]["width"] / cell["true prior"] for cell in cells])
+    known = np.isfinite(ratio)
+    print(f"hbayes, mean coverage over all {coverage.size} cells: {percent(coverage.mean())}%")
+    if asked.any():
+        worst = cells[int(np.flatnonzero(asked)[coverage[asked].argmin()])]
+        where = f"{worst['shape']}, M = {worst['M']}, N = {worst['N']}"
+        print(f"least where N >= 4 and M >= 30: {percent(coverage[asked].min())}% ({where})")
+        print(f"cells below 93% among these {asked.sum()}: {(coverage[asked] < 0.93).sum()}")
+        print(f"mean over these: {percent(coverage[asked].mean())}%")
+    print(f"mean width over that under the true prior: {ratio[known].mean():.3f}")
+    if (known & asked).any():
+        print(f"the same where N >= 4 and M >= 30: {ratio[known & asked].mean():.3f}\n")
+
+
+def draw_picture(cells, path):
+    """Draw coverage against N for every shape at M = 30, if matplotlib is there."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        print("matplotlib is not installed, so there is no picture (pip install matplotlib)")
+        return
+    figure, axes = pyplot.subplots(2, 4, figsize=(13, 6), sharex=True, sharey=True)
+    styles = {"hbayes": "o-", "paper": "s--", "jeffreys": "^:", "avg ± σ_avg": "v-.", "CLT": "x:"}
+    for axis, shape in zip(axes.flat, SHAPES, strict=False):
+        chosen = [cell for cell in cells if cell["shape"] == shape and cell["M"] == 30]
+        for method in METHODS:
+            held = [100 * cell[method]["coverage"] for cell in chosen]
+            axis.plot([cell["N"] for cell in chosen], held, styles[method], label=method)
+        axis.axhline(95, color="black", linewidth=0.8)
+        axis.set(title=f"p ~ {shape}", xscale="log", ylim=(-3, 103))
+        axis.set_xticks(TRIALS, [str(n) for n in TRIALS])
+        axis.minorticks_off()
+    axes.flat[-1].axis("off")
+    axes.flat[-1].legend(*axes.flat[0].get_legend_handles_labels(), loc="center")
+    figure.supxlabel("trials a question, N (M = 30 questions)")
+    figure.supylabel("runs whose 95% interval held the true score, %")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    print(f"wrote {path}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=int, default=40, help="benchmarks simulated a cell")
+    parser.add_argument("--sizes", type=int, nargs="+", default=None, help="values of M")
+    parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="folder for the numbers (JSON) and the picture")
+    args = parser.parse_args()
+    # the processes are the parallelism; they inherit this and start their own numpy
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    whole = args.runs >= 500
+    sizes = args.sizes or (SIZES if whole else (30,))
+    trials = args.trials or (TRIALS if whole else (4, 16))
+    run, seed = args.runs, args.seed
+    few = max(run // 4, 10)
+    binary = [(shape, m, n, run, seed) for m in sizes for n in trials for shape in SHAPES]
+    rubrics = [(shape, 30, n, few, seed) for shape in RUBRICS for n in ((4, 16) if whole else (4,))]
+    real = [
+        (model, source, n, run, seed, replace)
+        for model in ("c_base", "c_rl")
+        for source in ("aime24", "amc23")
+        for n in ((2, 4, 8, 16) if whole else (4,))
+        for replace in (False, True)
+    ]
+    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+        results = {
+            "binary": list(pool.map(binary_cell, binary)),
+            "rubrics": list(pool.map(rubric_cell, rubrics)),
+            "real": list(pool.map(real_cell, real)),
+        }
+    print_binary(results["binary"])
+    print(f"Rubrics of five categories, M = 30, {few} runs\n")
+    rows = [
+        [cell["shape"], str(cell["N"])]
+        + [f"{percent(cell[m]['coverage'])} ({cell[m]['width']:.3f})" for m in ("hbayes", "paper")]
+        for cell in results["rubrics"]
+    ]
+    table(["rubric", "N", "hbayes", "paper"], rows)
+    print("Real counts: N of 128 trials a question; the truth is the score over all 128\n")
+    drawn = {(c["model"], c["source"], c["N"], c["replace"]): c for c in results["real"]}
+    rows = [
+        [model, source, str(n)]
+        + [percent(drawn[model, source, n, False][method]["coverage"]) for method in METHODS]
+        + [percent(drawn[model, source, n, True]["hbayes"]["coverage"])]
+        for model, source, n, replace in drawn
+        if not replace
+    ]
+    table(["model", "set", "N", *METHODS, "hbayes, with replacement"], rows)
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "calibration.json").write_text(json.dumps(results, indent=1))
+        draw_picture(results["binary"], args.out / "calibration.png")
+
+
+if __name__ == "__main__":
+    main()
