@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes.core.alpha_spending import boundaries, crossing_probability, spent
+from lm_eval_bayes.core.decision_rule import DecisionReached
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.core.sequential import AnyOf, BudgetSpent, WidthReached
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def binary(successes, trials):
+    successes = np.asarray(successes)
+    return bayes_at_n(Outcomes.from_counts(np.stack([trials - successes, successes], axis=1)))
+
+
+HARD, EASY = binary([1, 2, 0, 3, 1, 2], 8), binary([7, 6, 8, 5, 7, 6], 8)
+TWO = {"hard": HARD, "easy": EASY}
+SAME = {"one": HARD, "two": HARD}
+
+
+def even(looks):
+    return tuple((np.arange(1, looks + 1) / looks).tolist())
+
+
+# Two-sided 5%: Jennison & Turnbull (2000), tables 2.1 and 2.3.
+@pytest.mark.parametrize(
+    ("looks", "pocock", "obrien_fleming"),
+    [(2, 2.178, 1.977), (3, 2.289, 2.004), (5, 2.413, 2.040), (10, 2.555, 2.087)],
+)
+def test_the_classical_constants_spend_five_percent(looks, pocock, obrien_fleming):
+    shares = even(looks)
+    assert crossing_probability(shares, (pocock,) * looks) == pytest.approx(0.05, abs=2e-4)
+    limits = tuple(obrien_fleming / np.sqrt(shares))
+    assert crossing_probability(shares, limits) == pytest.approx(0.05, abs=2e-4)
+
+
+def test_boundaries_of_the_clinical_literature():
+    # Reboussin, DeMets, Kim & Lan (2000), five even looks, two-sided 5%
+    expected = [4.8769, 3.3569, 2.6803, 2.2898, 2.0310]
+    assert boundaries(even(5), 0.05, "obrien-fleming") == pytest.approx(expected, abs=2e-4)
+    expected = [2.4380, 2.4268, 2.4101, 2.3966, 2.3859]
+    assert boundaries(even(5), 0.05, "pocock") == pytest.approx(expected, abs=2e-4)
+
+
+def test_crossings_by_the_multivariate_normal():
+    shares, limits = (0.1, 0.45, 1.0), (2.5, 2.1, 1.8)
+    correlation = [[np.sqrt(min(s, t) / max(s, t)) for t in shares] for s in shares]
+    box = stats.multivariate_normal(np.zeros(3), correlation).cdf(
+        limits, lower_limit=[-c for c in limits]
+    )
+    assert crossing_probability(shares, limits) == pytest.approx(1.0 - box, abs=2e-5)
+
+
+def test_crossings_by_simulated_walks():
+    rng = np.random.default_rng(0)
+    walks = rng.standard_normal((20_000, 64)).cumsum(axis=1) / np.sqrt(np.arange(1, 65))
+    for c in (1.645, 1.96, 3.0):
+        simulated = (np.abs(walks) >= c).any(axis=1).mean()
+        assert crossing_probability(even(64), (c,) * 64) == pytest.approx(simulated, abs=0.012)
+
+
+@pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
+@pytest.mark.parametrize("shares", [(1.0,), even(64), (0.01, 0.5, 0.501, 1.0), (0.3, 0.6)])
+def test_boundaries_spend_what_they_may(spending, shares):
+    limits = boundaries(shares, 0.1, spending)
+    due = spent(shares[-1], 0.1, spending)
+    assert crossing_probability(shares, limits) == pytest.approx(due, abs=1e-8)
+
+
+def test_nothing_can_be_decided_at_a_very_early_look():
+    assert boundaries(even(64), 0.05, "obrien-fleming")[0] == np.inf
+    assert crossing_probability((0.5, 1.0), (np.inf, 1.959964)) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_a_decision_is_z_over_its_threshold():
+    verdict = DecisionReached(0.95).look(8, TWO)
+    z = (EASY.mu - HARD.mu) / np.hypot(EASY.sigma, HARD.sigma)
+    assert verdict.stop
+    assert verdict.winner == "easy"
+    assert verdict.value == pytest.approx(z)
+    assert verdict.threshold == pytest.approx(stats.norm.ppf(0.95))
+    assert verdict.note == (
+        "equal models get a winner in 0.1 of the runs that look once, and in 0.315 of those "
+        "that have looked 8 times"
+    )
+    walks = np.random.default_rng(0).standard_normal((100_000, 8)).cumsum(axis=1)
+    crossed = (np.abs(walks / np.sqrt(np.arange(1, 9))) >= 1.6449).any(axis=1)
+    assert crossed.mean() == pytest.approx(0.315, abs=0.006)
+    assert json.loads(json.dumps(verdict.to_dict()))["winner"] == "easy"
+
+
+def test_no_decision_between_equals():
+    verdict = DecisionReached(0.5).look(8, SAME)
+    assert (verdict.stop, verdict.winner, verdict.value) == (False, None, 0.0)
+    certain = {name: replace(HARD, sigma=0.0, mu=mu) for name, mu in (("a", 0.2), ("b", 0.3))}
+    assert DecisionReached().look(8, certain).winner == "b"
+
+
+def test_a_planned_rule_looks_when_planned():
+    rule = DecisionReached(0.95, correction="pocock", looks=range(4, 20, 4))
+    assert rule.looks == (4, 8, 12, 16)
+    assert rule.look(7, TWO).reason == "7 trials are not one of the planned looks"
+    verdict = rule.look(8, TWO)
+    assert verdict.stop
+    assert verdict.note == (
+        "equal models get a winner in at most 0.05 of such runs, all 4 planned looks together"
+    )
+    naive = DecisionReached(0.95, looks=(4, 8))
+    assert naive.threshold(5) is None
+    assert "looked 2 times" in naive.look(8, TWO).note
+
+
+def test_rates_of_rules():
+    naive = DecisionReached(0.95)
+    assert naive.false_decision_rate([64]) == pytest.approx(0.1, abs=1e-6)
+    rates = [naive.false_decision_rate(range(1, n + 1)) for n in (1, 4, 16, 64)]
+    assert rates == sorted(rates)
+    for correction in ("obrien-fleming", "pocock"):
+        rule = DecisionReached(0.95, correction, range(1, 65))
+        assert rule.false_decision_rate(range(1, 65)) == pytest.approx(0.05, abs=1e-6)
+        # looking less often than planned errs less often
+        assert rule.false_decision_rate((16, 32, 64)) < 0.05
+
+
+def test_a_long_naive_run_is_given_as_at_least():
+    assert "at least 0." in DecisionReached(0.95).look(1000, TWO).note
+
+
+def test_widths():
+    widest = max(HARD.interval().width, EASY.interval().width)
+    rule = WidthReached(widest)
+    verdict = rule.look(8, TWO)
+    assert verdict.stop
+    assert verdict.value == widest
+    narrower = WidthReached(0.99 * widest).look(8, TWO)
+    assert not narrower.stop
+    assert "more than" in narrower.reason
+    early = WidthReached(0.9, min_trials=10).look(8, TWO)
+    assert not early.stop
+    assert early.reason.endswith("but there are fewer than 10 trials")
+    normal = WidthReached(0.5, level=0.9, method="normal").look(8, {"hard": HARD})
+    assert normal.value == pytest.approx(2 * 1.644854 * HARD.sigma, rel=1e-6)
+
+
+def test_budgets_and_any_of():
+    both = AnyOf((DecisionReached(0.95), WidthReached(0.01), BudgetSpent(64)))
+    assert both.look(8, TWO).rule == "decision reached"
+    going_on = both.look(8, SAME)
+    assert not going_on.stop
+    assert going_on.reason.count(";") == 2
+    assert "8 of 64 trials a question are spent" in going_on.reason
+    spent_all = both.look(64, SAME)
+    assert (spent_all.stop, spent_all.rule) == (True, "budget spent")
+    assert AnyOf(iter([BudgetSpent(3)])).look(3, TWO).stop
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WidthReached(0), "`width` must be a finite number above 0; got 0"),
+        (lambda: WidthReached(0.1, level=2), "`level` must be a number strictly between"),
+        (lambda: WidthReached(0.1, method="x"), "`method` must be one of"),
+        (lambda: WidthReached(0.1, min_trials=0), "`min_trials` must be an integer of at least 1"),
+        (lambda: WidthReached(0.1, seed=-1), "`seed` must be an integer of at least 0"),
+        (lambda: BudgetSpent(0), "`trials` must be an integer of at least 1; got 0"),
+        (lambda: AnyOf(()), "`rules` must be at least one stopping rule"),
+        (lambda: AnyOf((1,)), "`rules` must be at least one stopping rule"),
+        (lambda: AnyOf(3), "`rules` must be at least one stopping rule; got 3"),
+        (lambda: DecisionReached(0.3), "`confidence` must be a number in"),
+        (lambda: DecisionReached(0.9, "bonferroni"), '`correction` must be one of "none", "obrien'),
+        (lambda: DecisionReached(0.9, "pocock"), "`looks` must name the planned looks"),
+        (lambda: DecisionReached(0.9, looks=()), "`looks` must be numbers of trials, at least 1"),
+        (lambda: DecisionReached(0.9, looks=(4, 4)), "`looks` must be numbers of trials"),
+        (lambda: DecisionReached(0.9, looks="12"), "`looks` must be numbers of trials"),
+        (lambda: DecisionReached(0.9, looks=(0, 1)), "`looks` must be an integer of at least 1"),
+        (lambda: DecisionReached().look(0, TWO), "`trials` must be an integer of at least 1"),
+        (
+            lambda: DecisionReached().look(1, {"a": HARD}),
+            "`posteriors` must be those of two models",
+        ),
+        (lambda: BudgetSpent(3).look(0, TWO), "`trials` must be an integer of at least 1"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+def test_a_correction_speaks_of_fixed_questions():
+    population = {name: replace(p, scope="population") for name, p in TWO.items()}
+    assert DecisionReached().look(8, population).stop
+    rule = DecisionReached(0.95, "pocock", (8, 16))
+    with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
+        rule.look(8, population)

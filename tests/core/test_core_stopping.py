@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes.core.future_trials import FutureTrials
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.core.stopping import trials_needed
+from lm_eval_bayes.core.trial_goals import further_trials, interval_widths
+from lm_eval_bayes.errors import InvalidInputError
+
+
+def binary(successes, trials):
+    successes = np.asarray(successes)
+    return Outcomes.from_counts(np.stack([trials - successes, successes], axis=1))
+
+
+ONE = bayes_at_n(binary([6], 8))
+MANY = bayes_at_n(binary([0, 2, 5, 8, 8, 3, 7, 1, 6, 4] * 3, 8))
+EASIER = bayes_at_n(binary([1, 3, 5, 8, 8, 4, 7, 2, 6, 5] * 3, 8))
+
+
+def beta_width(a, b):
+    return stats.beta(a, b).ppf(0.975) - stats.beta(a, b).ppf(0.025)
+
+
+def test_one_question_by_summing_over_all_futures():
+    """With one question each future is a number of successes, and all can be summed."""
+
+    def share(extra, width):
+        x = np.arange(extra + 1)
+        return stats.betabinom(extra, 7, 3).pmf(x) @ (beta_width(7 + x, 3 + extra - x) <= width)
+
+    for width in (0.3, 0.15, 0.08):
+        forecast = trials_needed(ONE, width=width, draws=20_000)
+        for n, wanted in (
+            (forecast.additional_low, 0.05),
+            (forecast.additional, 0.5),
+            (forecast.additional_high, 0.95),
+        ):
+            # the first whole number at which so many futures are there, within 3% of n
+            slack = 1 + int(0.03 * n)
+            assert share(n + slack, width) > wanted - 0.02
+            assert share(max(n - 1 - slack, 0), width) < wanted + 0.02
+
+
+def test_two_models_by_summing_over_all_futures():
+    a, b = bayes_at_n(binary([7], 8)), bayes_at_n(binary([4], 8))
+
+    def share(extra):
+        x = np.arange(extra + 1)
+        (m, v), (m2, v2) = (
+            ((one + x) / (10 + extra), (one + x) * (10 + extra - one - x)) for one in (8, 5)
+        )
+        scale = (10.0 + extra) ** 2 * (11.0 + extra)
+        gap = np.abs(m[:, None] - m2) > 1.645 * np.sqrt((v[:, None] + v2) / scale)
+        p, p2 = (stats.betabinom(extra, one, 10 - one).pmf(x) for one in (8, 5))
+        return p @ gap @ p2
+
+    forecast = trials_needed(a, other=b, z=1.645, draws=20_000, band=0.5)
+    assert forecast.current == pytest.approx(0.3 / np.sqrt(8 * 2 / 1100 + 5 * 5 / 1100), rel=1e-12)
+    for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.75)):
+        assert share(n) > wanted - 0.02
+        assert share(n - 1) < wanted + 0.02
+
+
+def test_many_questions_by_the_formula():
+    # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
+    forecast = trials_needed(MANY, width=0.05, draws=2000)
+    a, b = MANY.law.a, MANY.law.b
+    room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
+
+    def width(extra):
+        # of futures whose questions have their own p: E[v] = E p(1−p) (1 − 1/T') / (T' + 1)
+        total = 10 + extra
+        variance = (room * (extra + 11) / (total * (total + 1))).sum() / 30**2
+        return 2 * 1.959964 * np.sqrt(variance)
+
+    assert width(forecast.additional) == pytest.approx(0.05, rel=0.02)
+    assert forecast.additional_low < forecast.additional < forecast.additional_high
+    assert forecast.additional_high < 1.3 * forecast.additional
+
+
+def test_what_is_reached_needs_nothing():
+    forecast = trials_needed(MANY, width=0.5)
+    assert (forecast.additional_low, forecast.additional, forecast.additional_high) == (0, 0, 0)
+    assert forecast.probability == 1.0
+    assert forecast.total == forecast.trials == 8.0
+    far = bayes_at_n(binary([8] * 30, 8))
+    assert trials_needed(MANY, other=far, z=1.645).additional == 0
+
+
+def test_what_is_out_of_reach_is_none_and_says_so():
+    forecast = trials_needed(MANY, width=0.01, max_trials=50)
+    assert forecast.additional is forecast.total is None
+    assert forecast.probability == 0.0
+    assert (
+        forecast.note
+        == "Within 50 further trials a question only 0% of the futures reach the goal."
+    )
+    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100)
+    assert equal.additional is None
+    assert 0.0 < equal.probability < 0.5
+
+
+def test_narrower_takes_longer():
+    needed = [trials_needed(MANY, width=w).additional for w in (0.08, 0.06, 0.04, 0.02)]
+    assert needed == sorted(needed)
+    # four times the trials for half the width
+    assert (needed[3] + 8) / (needed[2] + 8) == pytest.approx(4.0, rel=0.1)
+
+
+def test_a_z_between_near_models_takes_longer_than_between_far_ones():
+    far = bayes_at_n(binary([4, 6, 8, 8, 8, 6, 8, 4, 8, 7] * 3, 8))
+    near, wide = (trials_needed(MANY, other=other, z=9.0) for other in (EASIER, far))
+    assert wide.current > near.current
+    assert 0 < wide.additional < near.additional_low
+    assert (near.goal, near.level, near.limit) == ("z", None, None)
+
+
+def test_categories_and_ragged_trials():
+    counts = [[3, 2, 3], [1, 1, 2], [0, 0, 6], [4, 0, 0]] * 4
+    weights = [0.0, 0.5, 1.0]
+    outcomes = Outcomes.from_counts(counts, weights=weights)
+    forecast = trials_needed(bayes_at_n(outcomes), width=0.1)
+    assert forecast.trials == pytest.approx((8 + 4 + 6 + 4) / 4)
+    # the moments of a future with nothing added are the posterior's own
+    future = FutureTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
+    mu, sigma = future.moments(0, np.random.default_rng(0))
+    assert mu == pytest.approx(np.full(5, bayes_at_n(outcomes).mu), abs=1e-12)
+    assert sigma == pytest.approx(np.full(5, bayes_at_n(outcomes).sigma), abs=1e-12)
+    learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
+    assert learned.trials == pytest.approx(5.5)
+    assert learned.additional > 5
+
+
+@pytest.mark.parametrize("categories", [2, 3])
+def test_futures_of_a_learned_prior_are_what_hbayes_would_say(categories):
+    rng = np.random.default_rng(6)
+    theta = rng.dirichlet(np.full(categories, 0.6), 25)
+    counts = rng.multinomial(6, theta)
+    weights = np.linspace(0, 1, categories)
+    now = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
+    future = FutureTrials.of(now, 400, rng)
+    _, at_once = future.moments(0, rng)
+    assert np.sqrt(np.mean(at_once**2)) == pytest.approx(now.sigma, rel=0.03)
+    _, predicted = future.moments(18, rng)
+    truly = []
+    for truth in future.truth[:20]:
+        more = counts + rng.multinomial(18, truth)
+        truly.append(hbayes_at_n(Outcomes.from_counts(more, weights=weights)).sigma)
+    assert predicted[:20].mean() == pytest.approx(np.mean(truly), rel=0.05)
+
+
+def test_in_population_scope_the_questions_set_a_limit():
+    rng = np.random.default_rng(4)
+    p = rng.beta(1.0, 1.0, 40)
+    outcomes = binary(rng.binomial(8, p), 8)
+    posterior = hbayes_at_n(outcomes, scope="population")
+    now = posterior.interval().width
+    forecast = trials_needed(posterior, width=0.1, trials=8)
+    assert forecast.additional is forecast.additional_high is None
+    # uniform p on 40 questions: sd of their mean is sqrt(1/12/40)
+    assert forecast.limit == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 40), rel=0.15)
+    assert forecast.limit < now
+    assert "Never, by more trials alone" in forecast.note
+    reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit), trials=8)
+    assert 1 < reachable.additional < 100
+    # as many trials on the same questions bring hbayes itself about there
+    wanted = reachable.target
+    n = reachable.additional
+    widths = [
+        hbayes_at_n(binary(outcomes.counts[:, 1] + rng.binomial(n, p), 8 + n), "population")
+        .interval()
+        .width
+        for _ in range(6)
+    ]
+    assert np.mean(widths) == pytest.approx(wanted, rel=0.06)
+
+
+def test_population_z_goes_by_the_limit_too():
+    rng = np.random.default_rng(5)
+    a, b = (
+        hbayes_at_n(binary(rng.binomial(4, rng.beta(*shape, 40)), 4), "population")
+        for shape in ((2, 2), (3, 2))
+    )
+    forecast = trials_needed(a, other=b, z=6.0, trials=4)
+    assert forecast.additional is None
+    assert forecast.limit is None
+    assert forecast.probability < 0.5
+
+
+def test_the_note_of_a_posterior_travels_along():
+    single = hbayes_at_n(binary([1, 0, 1, 1, 0], 1))
+    assert "rests on the prior alone" in trials_needed(single, width=0.3).note
+
+
+def test_the_result_is_plain_and_reproducible():
+    first, again = (trials_needed(MANY, width=0.05, seed=3, draws=300) for _ in range(2))
+    assert first == again
+    record = json.loads(json.dumps(first.to_dict()))
+    assert record["total"] == 8.0 + record["additional"]
+    assert (record["seed"], record["draws"], record["goal"]) == (3, 300, "width")
+    assert record["mc_error"] == pytest.approx(0.5 / np.sqrt(300))
+
+
+def test_normal_widths():
+    normal = trials_needed(MANY, width=0.05, method="normal")
+    assert normal.current == pytest.approx(2 * 1.959964 * MANY.sigma, rel=1e-6)
+    wide = interval_widths(np.array([0.99, 0.5]), np.array([0.1, 0.1]), (0.0, 1.0), 0.95, True)
+    assert wide == pytest.approx([0.01 + 0.195996, 0.391993], abs=1e-6)
+
+
+class Steps:
+    """A goal that half of the futures reach after 10 trials and all after 100."""
+
+    done = False
+
+    def reached(self, extra, rng):
+        return np.array([extra >= 10, extra >= 100])
+
+
+def test_the_search_finds_whole_numbers():
+    needed, last = further_trials(Steps(), (0.25, 0.75), 1000, np.random.default_rng(0))
+    assert last == 1.0
+    assert 5 <= needed[0] <= 10
+    assert 60 <= needed[1] <= 100
+    assert further_trials(Steps(), (0.25, 0.75), 50, np.random.default_rng(0))[0][1] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "`width` must be given, or else `z`, but not both"),
+        ({"width": 0.1, "z": 2.0, "other": MANY}, "`width` must be given, or else `z`"),
+        ({"z": 2.0}, "`other` must be given with `z` and only with it; got 'none'"),
+        ({"width": 0.1, "other": MANY}, "`other` must be given with `z` and only with it"),
+        ({"width": 0.0}, "`width` must be a finite number above 0; got 0.0"),
+        ({"width": float("nan")}, "`width` must be a finite number above 0"),
+        ({"z": -1.0, "other": MANY}, "`z` must be a finite number above 0; got -1.0"),
+        ({"z": 1.0, "other": ONE}, "same number of questions"),
+        ({"width": 0.1, "level": 1.0}, "`level` must be a number strictly between 0 and 1"),
+        ({"width": 0.1, "method": "magic"}, "`method` must be one of"),
+        ({"width": 0.1, "band": 0}, "`band` must be a number strictly between 0 and 1; got 0"),
+        ({"width": 0.1, "max_trials": 0}, "`max_trials` must be an integer of at least 1"),
+        ({"width": 0.1, "draws": 5}, "`draws` must be an integer of at least 100; got 5"),
+        ({"width": 0.1, "seed": 0.5}, "`seed` must be an integer of at least 0; got 0.5"),
+        ({"width": 0.1, "trials": 0}, "`trials` must be a finite number above 0; got 0"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        trials_needed(MANY, **arguments)
+
+
+def test_quantities_and_scopes_that_cannot_be_forecast():
+    with pytest.raises(InvalidInputError, match="`posterior` must be one of bayes@N or hbayes@N"):
+        trials_needed(pass_at_k_posterior(binary([3, 5], 8), 4), width=0.1)
+    population = hbayes_at_n(binary([3, 5, 1], 8), scope="population")
+    with pytest.raises(InvalidInputError, match='`trials` must be given in scope "population"'):
+        trials_needed(population, width=0.1)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.core.ranking import rank
+from lm_eval_bayes.core.tie_rules import NUMBERINGS, TIE_RULES
+
+# a small fixed set of sizes keeps the laws cheap; the counts are what varies
+COUNTS = st.lists(
+    st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=6
+)  # successes of 9 trials on 3 questions
+DRAWS = 1000
+
+
+def posteriors(successes, names=None, weights=(0.0, 1.0)):
+    names = [f"m{i}" for i in range(len(successes))] if names is None else names
+    return {
+        name: bayes_at_n(Outcomes.from_counts([[9 - x, x] for x in row], weights=weights))
+        for name, row in zip(names, successes, strict=True)
+    }
+
+
+RULES = st.sampled_from(TIE_RULES)
+WAYS = st.sampled_from(NUMBERINGS)
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTS, RULES, WAYS, st.randoms(use_true_random=False))
+def test_relabelled_and_reordered_models_keep_their_ranks(successes, ties, numbering, random):
+    order = list(range(len(successes)))
+    random.shuffle(order)
+    first = rank(posteriors(successes), ties, numbering=numbering, draws=DRAWS)
+    names = [f"renamed {i}" for i in order]
+    other = rank(
+        posteriors([successes[i] for i in order], names), ties, numbering=numbering, draws=DRAWS
+    )
+    for i in order:
+        assert first.rank_of(f"m{i}") == other.rank_of(f"renamed {i}")
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTS, RULES, WAYS)
+def test_ranks_never_fall_and_probabilities_add_up(successes, ties, numbering):
+    ranking = rank(posteriors(successes), ties, numbering=numbering, draws=DRAWS)
+    size = len(successes)
+    assert np.all(np.diff(ranking.ranks) >= 0)
+    assert np.all(np.diff(ranking.mu) <= 1e-12)
+    assert 1 <= ranking.ranks[0] <= ranking.ranks[-1] <= size
+    if numbering == "fractional":
+        assert ranking.ranks.sum() == pytest.approx(size * (size + 1) / 2)
+    assert ranking.rank_distribution.sum(axis=0) == pytest.approx(np.ones(size))
+    assert ranking.rank_distribution.sum(axis=1) == pytest.approx(np.ones(size))
+    assert ranking.p_greater + ranking.p_greater.T == pytest.approx(np.ones((size, size)))
+    # one of the two is above the other in every draw: E[rank] = 1 + Σ P(other > own)
+    above = ranking.p_greater.sum(axis=0) - 0.5
+    assert ranking.expected_rank == pytest.approx(1.0 + above)
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTS)
+def test_the_rules_nest(successes):
+    """Whoever ties under a stricter rule ties under a weaker one."""
+    models = posteriors(successes)
+    groups = {ties: rank(models, ties, draws=DRAWS).ranks for ties in TIE_RULES}
+    together = {ties: ranks[:, None] == ranks for ties, ranks in groups.items()}
+    assert np.all(together["none"] <= together["adjacent"])
+    assert groups["none"].max() >= groups["pairwise"].max() >= 1
+    assert groups["none"].max() >= max(groups["leader"].max(), groups["adjacent"].max())
+
+
+@settings(deadline=None, max_examples=30)
+@given(COUNTS, RULES, st.floats(0.01, 50), st.floats(-20, 20))
+def test_rising_affine_weights_change_no_rank(successes, ties, scale, shift):
+    plain = rank(posteriors(successes), ties, draws=DRAWS)
+    stretched = rank(posteriors(successes, weights=(shift, shift + scale)), ties, draws=DRAWS)
+    for model in plain.models:
+        assert plain.rank_of(model) == stretched.rank_of(model)
+    assert stretched.p_best == pytest.approx(plain.p_best, abs=6 / DRAWS**0.5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(COUNTS, RULES, st.randoms(use_true_random=False))
+def test_permuted_questions_change_no_rank(successes, ties, random):
+    order = [0, 1, 2]
+    random.shuffle(order)
+    plain = rank(posteriors(successes), ties, draws=DRAWS)
+    permuted = rank(posteriors([[row[i] for i in order] for row in successes]), ties, draws=DRAWS)
+    for model in plain.models:
+        assert plain.rank_of(model) == permuted.rank_of(model)
