@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_eval_bayes.core.anchor_checks import (
+from lm_eval_bayes import (
+    AnchorMatrix,
+    Outcomes,
+    capability_intervals,
     filter_queries,
     ordering_violations,
     query_independence,
+    sample_size_sweep,
 )
-from lm_eval_bayes.core.anchor_matrix import AnchorMatrix
-from lm_eval_bayes.core.anchor_sweep import sample_size_sweep
-from lm_eval_bayes.core.anchors import capability_intervals
-from lm_eval_bayes.core.outcomes import Outcomes
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

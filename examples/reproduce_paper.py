@@ -18,14 +18,19 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_eval_bayes import Outcomes, bayes_at_n
-from lm_eval_bayes.core.convergence import Convergence, convergence_at_n
-from lm_eval_bayes.core.kendall import KendallCurve, kendall_curve, kendall_tau_b
-from lm_eval_bayes.core.prior_study import PriorStudy, prior_study
-from lm_eval_bayes.core.ranking import rank
-from lm_eval_bayes.core.simulation import (
+from lm_eval_bayes import (
+    Convergence,
+    KendallCurve,
+    Outcomes,
+    PriorStudy,
+    bayes_at_n,
+    convergence_at_n,
     expected_z,
+    kendall_curve,
+    kendall_tau_b,
     mimics_with_means,
+    prior_study,
+    rank,
     simulate_outcomes,
     trials_until_z,
 )

@@ -18,10 +18,7 @@ import argparse
 
 import numpy as np
 
-from lm_eval_bayes.core.decision_rule import DecisionReached
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.sequential import WidthReached
+from lm_eval_bayes import DecisionReached, Outcomes, WidthReached, hbayes_at_n
 
 QUESTIONS, TRIALS = 30, 64
 EVERY = range(1, TRIALS + 1)

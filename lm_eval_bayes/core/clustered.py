@@ -8,12 +8,12 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, read_only
-from lm_eval_bayes.core.frequentist_clusters import cluster_index
-from lm_eval_bayes.core.mixture_laws import TabulatedLaw
+from lm_eval_bayes.core.frequentist.clusters import cluster_index
+from lm_eval_bayes.core.laws.mixtures import TabulatedLaw
+from lm_eval_bayes.core.laws.tables import Table
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.results import LearnedPrior, PerQuestion, Posterior
-from lm_eval_bayes.core.tables import Table
 from lm_eval_bayes.errors import InvalidInputError
 
 #: Nodes of the final grid, in logit θ and in log d; both integrands are smooth and die away

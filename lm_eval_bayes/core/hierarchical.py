@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import interpolate, special
+from scipy import special
 
-from lm_eval_bayes.core.beta_binomial import HyperGrid, hyper_posterior, mean_density
-from lm_eval_bayes.core.category_posterior import category_posterior
 from lm_eval_bayes.core.checks import FloatArray, check_level, check_seed, read_only
 from lm_eval_bayes.core.intervals import check_method
-from lm_eval_bayes.core.mixture_laws import BetaMixtureLaw, TabulatedLaw
-from lm_eval_bayes.core.mixture_table import BetaMixture
-from lm_eval_bayes.core.notes import note_on_trials
+from lm_eval_bayes.core.laws.mixture_table import BetaMixture
+from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
+from lm_eval_bayes.core.laws.tables import Table
+from lm_eval_bayes.core.learning.beta_binomial import HyperGrid, hyper_posterior, mean_density
+from lm_eval_bayes.core.learning.category_posterior import category_posterior
+from lm_eval_bayes.core.learning.notes import note_on_trials
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.results import (
@@ -22,7 +23,6 @@ from lm_eval_bayes.core.results import (
     Posterior,
     Scope,
 )
-from lm_eval_bayes.core.tables import Table
 from lm_eval_bayes.errors import InvalidInputError
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
@@ -154,6 +154,7 @@ def _binary(
         scope=scope,
         level=level,
         method=method,
+        n_trials=float((x + y).mean()),
         learned=_learned(grid),
         note=note,
     )
@@ -200,12 +201,14 @@ def _benchmark_moments(mixture: BetaMixture) -> tuple[float, float]:
 
 def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Table]:
     """Return mean, sd and distribution function of m from the density of its logit."""
+    from scipy.interpolate import CubicSpline  # takes long to import
+
     m = special.expit(axis)
     weight = density * (axis[1] - axis[0])
     mu = float(weight @ m)
     sigma = float(np.sqrt(weight @ (m - mu) ** 2))
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
-    below = interpolate.CubicSpline(axis, density).antiderivative()(finer)
+    below = CubicSpline(axis, density).antiderivative()(finer)
     below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
     return mu, sigma, Table(below, np.asarray(special.expit(finer)))
 

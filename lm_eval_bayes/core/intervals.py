@@ -8,10 +8,10 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
-from lm_eval_bayes.core.convolution import SingleQuantiles, mean_table
-from lm_eval_bayes.core.curves import beta_quantile
-from lm_eval_bayes.core.laws import BetaLaw, Law
-from lm_eval_bayes.core.mixture_laws import BetaMixtureLaw, TabulatedLaw
+from lm_eval_bayes.core.laws.convolution import SingleQuantiles, mean_table
+from lm_eval_bayes.core.laws.curves import beta_quantile
+from lm_eval_bayes.core.laws.laws import BetaLaw, Law
+from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.results import Interval, IntervalMethod, Posterior
 from lm_eval_bayes.errors import InvalidInputError
 

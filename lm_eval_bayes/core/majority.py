@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from scipy import stats
 
 from lm_eval_bayes.core.checks import FloatArray, check_integer, check_k, check_seed, read_only
 from lm_eval_bayes.core.results import Estimate
@@ -155,6 +154,8 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
     answer given by fewer than v responses cannot reach v, so all of them and the
     abstentions enter at the end as one binomial.
     """
+    from scipy import stats  # takes long to import
+
     total = abstained + sum(n for n, _ in sides)
     r = k / total
     expected = 0.0

@@ -196,6 +196,12 @@ class Outcomes:
         """N_α, shape (M,): the trials of each question, without the prior ones."""
         return np.asarray(self.counts.sum(axis=1))
 
+    @property
+    def mean_trials(self) -> float:
+        """Trials a question on average, each prior one worth λ."""
+        total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
+        return float(total / self.n_questions)
+
 
 def _count(matrix: IntArray, n_categories: int) -> IntArray:
     """Count the categories of each row."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_bayes.core.beta_moments import beta_moments
 from lm_eval_bayes.core.checks import Tau, check_k, check_prior, read_only, successes_needed
-from lm_eval_bayes.core.curves import Curve, MeanExcess, at_least
-from lm_eval_bayes.core.laws import BetaLaw
+from lm_eval_bayes.core.laws.beta_moments import beta_moments
+from lm_eval_bayes.core.laws.curves import Curve, MeanExcess, at_least
+from lm_eval_bayes.core.laws.laws import BetaLaw
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.pass_at_k import require_binary

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, check_prior, read_only
-from lm_eval_bayes.core.curves import Identity
-from lm_eval_bayes.core.laws import BetaLaw, DirichletLaw, Law
+from lm_eval_bayes.core.laws.curves import Identity
+from lm_eval_bayes.core.laws.laws import BetaLaw, DirichletLaw, Law
+from lm_eval_bayes.core.learning.prior_advice import check_prior_weight
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -30,7 +31,8 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     Returns
     -------
     Posterior
-        Its `mu`, `sigma` and `per_question` are on the scale of the weights.
+        Its `mu`, `sigma` and `per_question` are on the scale of the weights. It has a `note`
+        where prior trials outweigh the trials, see `check_prior_weight`.
 
     Raises
     ------
@@ -62,6 +64,8 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
         bounds=bounds,
         prior=pseudo,
         law=_law(nu, weights),
+        n_trials=outcomes.mean_trials,
+        note=check_prior_weight(outcomes),
     )
 
 

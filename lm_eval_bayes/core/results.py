@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes.core.checks import FloatArray
-from lm_eval_bayes.core.laws import Law
+from lm_eval_bayes.core.laws.laws import Law
 
 IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
 Scope: TypeAlias = Literal["benchmark", "population"]
@@ -119,6 +119,9 @@ class Posterior:
         The level of :meth:`interval` where none is asked for.
     method : str
         Its method, likewise.
+    n_trials : float or None
+        Trials a question behind it, on average, prior ones at their worth; None where it
+        does not rest on trials of questions.
     learned : LearnedPrior or None
         What the questions taught about their common prior, where it was learned.
     ess : float or None
@@ -141,6 +144,7 @@ class Posterior:
     tau: float | None = None
     level: float = 0.95
     method: IntervalMethod = "exact"
+    n_trials: float | None = None
     learned: LearnedPrior | None = None
     ess: float | None = None
     seed: int | None = None
@@ -181,6 +185,7 @@ class Posterior:
             "bounds": list(self.bounds),
             "k": self.k,
             "tau": self.tau,
+            "n_trials": self.n_trials,
             "learned": None if self.learned is None else self.learned.to_dict(),
             "ess": self.ess,
             "seed": self.seed,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes.core.anchor_checks import (
+from lm_eval_bayes.core.anchors.capability import capability_intervals
+from lm_eval_bayes.core.anchors.checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.core.anchor_matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.core.anchor_sweep import sample_size_sweep
-from lm_eval_bayes.core.anchors import capability_intervals
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.core.anchors.sweep import sample_size_sweep
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 

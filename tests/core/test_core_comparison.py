@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.comparison import Comparison, compare, share_error, z_threshold
+from lm_eval_bayes.core.comparison.compare import Comparison, compare, share_error, z_threshold
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n

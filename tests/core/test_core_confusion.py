@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.confusion import confusion_posterior
-from lm_eval_bayes.core.confusion_confidence import confusion_confidence
-from lm_eval_bayes.core.confusion_scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
+from lm_eval_bayes.core.confusion.confidence import confusion_confidence
+from lm_eval_bayes.core.confusion.posterior import confusion_posterior
+from lm_eval_bayes.core.confusion.scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 from lm_eval_bayes.errors import InvalidInputError
 
 TP, FP, FN, TN = CELLS = 12, 3, 2, 13

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from lm_eval_bayes.core.difference import (
+from lm_eval_bayes.core.comparison.difference import (
     DrawnLaw,
     difference_posterior,
     difference_table,

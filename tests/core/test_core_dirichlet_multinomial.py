@@ -9,16 +9,16 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes
-from lm_eval_bayes.core.category_posterior import FEW, _note, category_posterior
-from lm_eval_bayes.core.dirichlet_multinomial import (
+from lm_eval_bayes.core.laws.mixtures import DirichletMixtureLaw, WeightedMeanLaw, draw_particles
+from lm_eval_bayes.core.learning.category_posterior import FEW, _note, category_posterior
+from lm_eval_bayes.core.learning.dirichlet_multinomial import (
     Likelihood,
     Particles,
     Proposal,
     learn_particles,
     log_posterior,
 )
-from lm_eval_bayes.core.mixture_laws import DirichletMixtureLaw, WeightedMeanLaw, draw_particles
-from lm_eval_bayes.core.notes import PRIOR_ALONE
+from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
 from lm_eval_bayes.errors import InvalidInputError
 
 

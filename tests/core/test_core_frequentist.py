@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.frequentist import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.core.frequentist_binomial import clopper_pearson_interval, wilson_interval
-from lm_eval_bayes.core.frequentist_bootstrap import bootstrap_interval
-from lm_eval_bayes.core.frequentist_clusters import clustered_interval
-from lm_eval_bayes.core.frequentist_pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.core.frequentist.clusters import clustered_interval
+from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import avg_at_n
 from lm_eval_bayes.errors import InvalidInputError

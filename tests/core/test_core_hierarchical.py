@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.notes import PRIOR_ALONE
+from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.kendall import kendall_curve, kendall_tau_b
+from lm_eval_bayes.core.convergence.kendall import kendall_curve, kendall_tau_b
 from lm_eval_bayes.errors import InvalidInputError
 
 

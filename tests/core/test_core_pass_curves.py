@@ -6,12 +6,12 @@ from math import comb
 import numpy as np
 import pytest
 
+from lm_eval_bayes.core.comparison.pass_curves import compare_pass_curves, finite_bank_curves
+from lm_eval_bayes.core.comparison.turns import Turn, first_turn
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pass_at_k import pass_at_k
-from lm_eval_bayes.core.pass_curves import compare_pass_curves, finite_bank_curves
 from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
-from lm_eval_bayes.core.turns import Turn, first_turn
 from lm_eval_bayes.errors import InvalidInputError
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])

@@ -8,7 +8,7 @@ import pytest
 
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.prior_advice import check_prior_weight, prior_advice
+from lm_eval_bayes.core.learning.prior_advice import check_prior_weight, prior_advice
 from lm_eval_bayes.errors import InvalidInputError
 
 

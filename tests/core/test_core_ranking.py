@@ -10,8 +10,14 @@ from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking import rank
-from lm_eval_bayes.core.tie_rules import TIE_RULES, best_first, numbered, separations, tie_groups
+from lm_eval_bayes.core.ranking.rank import rank
+from lm_eval_bayes.core.ranking.tie_rules import (
+    TIE_RULES,
+    best_first,
+    numbered,
+    separations,
+    tie_groups,
+)
 from lm_eval_bayes.errors import InvalidInputError
 
 

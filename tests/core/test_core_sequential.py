@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.alpha_spending import boundaries, crossing_probability, spent
-from lm_eval_bayes.core.decision_rule import DecisionReached
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.sequential import AnyOf, BudgetSpent, WidthReached
+from lm_eval_bayes.core.stopping.alpha_spending import boundaries, crossing_probability, spent
+from lm_eval_bayes.core.stopping.decision import DecisionReached
+from lm_eval_bayes.core.stopping.rules import AnyOf, BudgetSpent, WidthReached
 from lm_eval_bayes.errors import InvalidInputError
 
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
-from lm_eval_bayes.core.prior_study import prior_study
-from lm_eval_bayes.core.simulation import (
+from lm_eval_bayes.core.simulation.mimics import (
     beta_mimics,
     expected_z,
     mimics_with_means,
@@ -16,6 +15,7 @@ from lm_eval_bayes.core.simulation import (
     trials_until_z,
     update_mimics,
 )
+from lm_eval_bayes.core.simulation.prior_study import prior_study
 from lm_eval_bayes.errors import InvalidInputError
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes.core.bivariate import bivariate_normal_cdf
+from lm_eval_bayes.core.comparison.bivariate import bivariate_normal_cdf
+from lm_eval_bayes.core.comparison.single_trial import compare_paired, compare_unpaired
 from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.single_trial import compare_paired, compare_unpaired
 from lm_eval_bayes.errors import InvalidInputError
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.future_trials import FutureTrials
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.stopping import trials_needed
-from lm_eval_bayes.core.trial_goals import further_trials, interval_widths
+from lm_eval_bayes.core.stopping.future_trials import FutureTrials
+from lm_eval_bayes.core.stopping.goals import further_trials, interval_widths
+from lm_eval_bayes.core.stopping.trials_needed import trials_needed
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -262,6 +262,15 @@ def test_bad_arguments(arguments, message):
 def test_quantities_and_scopes_that_cannot_be_forecast():
     with pytest.raises(InvalidInputError, match="`posterior` must be one of bayes@N or hbayes@N"):
         trials_needed(pass_at_k_posterior(binary([3, 5], 8), 4), width=0.1)
+    untried = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
+    with pytest.raises(InvalidInputError, match="`trials` must be given where the posterior does"):
+        trials_needed(untried, width=0.1)
+
+
+def test_the_posterior_tells_how_many_trials_there_were():
     population = hbayes_at_n(binary([3, 5, 1], 8), scope="population")
-    with pytest.raises(InvalidInputError, match='`trials` must be given in scope "population"'):
-        trials_needed(population, width=0.1)
+    told = trials_needed(population, width=0.3)
+    assert told.trials == 8
+    assert told.to_dict() == trials_needed(population, width=0.3, trials=8).to_dict()
+    merged = Outcomes.from_counts([[2, 1, 5]] * 4, weights=[0, 0, 1])
+    assert trials_needed(bayes_at_n(merged), width=0.1).trials == 8

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from lm_eval_bayes.core.anchor_checks import (
+from lm_eval_bayes.core.anchors.capability import capability_intervals
+from lm_eval_bayes.core.anchors.checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.core.anchor_matrix import AnchorMatrix
-from lm_eval_bayes.core.anchors import capability_intervals
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
 from lm_eval_bayes.core.outcomes import Outcomes
 
 

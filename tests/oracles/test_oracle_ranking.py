@@ -13,8 +13,8 @@ from scipy import integrate, stats
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking import rank
-from lm_eval_bayes.core.tie_rules import best_first, numbered, separations, tie_groups
+from lm_eval_bayes.core.ranking.rank import rank
+from lm_eval_bayes.core.ranking.tie_rules import best_first, numbered, separations, tie_groups
 
 SCORIO_NAMES = {"competition": "competition_ci", "dense": "dense_ci", "fractional": "avg_ci"}
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lm_eval_bayes.core.anchor_checks import (
+from lm_eval_bayes.core.anchors.capability import BETWEEN, capability_intervals
+from lm_eval_bayes.core.anchors.checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.core.anchor_matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.core.anchor_sweep import sample_size_sweep
-from lm_eval_bayes.core.anchors import BETWEEN, capability_intervals
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.core.anchors.sweep import sample_size_sweep
 from lm_eval_bayes.core.outcomes import Outcomes
 
 settings.register_profile("anchors", max_examples=50, deadline=None)

@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.core.clustered import clustered_posterior
-from lm_eval_bayes.core.confusion import confusion_posterior
-from lm_eval_bayes.core.confusion_confidence import confusion_confidence
-from lm_eval_bayes.core.frequentist import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.core.frequentist_binomial import clopper_pearson_interval, wilson_interval
-from lm_eval_bayes.core.frequentist_bootstrap import bootstrap_interval
-from lm_eval_bayes.core.frequentist_clusters import clustered_interval
-from lm_eval_bayes.core.frequentist_pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.core.confusion.confidence import confusion_confidence
+from lm_eval_bayes.core.confusion.posterior import confusion_posterior
+from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.core.frequentist.clusters import clustered_interval
+from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
 from lm_eval_bayes.core.outcomes import Outcomes
 
 LEVEL = st.floats(0.01, 0.999)

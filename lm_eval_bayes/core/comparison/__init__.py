@@ -1,0 +1,1 @@
+"""Decisions between two models."""

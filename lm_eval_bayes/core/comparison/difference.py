@@ -1,0 +1,290 @@
+"""The law of the difference of two models' scores.
+
+Given the data the two posteriors are independent. Where both have computed quantiles, so has
+their difference: both are put onto one lattice and convolved. Otherwise it is drawn. For
+"questions like these" the questions are drawn too, the same ones for both models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from scipy import fft
+
+from lm_eval_bayes.core.checks import FloatArray, read_only
+from lm_eval_bayes.core.intervals import quantile_function
+from lm_eval_bayes.core.laws.laws import BLOCK, Law
+from lm_eval_bayes.core.laws.mixtures import TabulatedLaw, refuse_questions
+from lm_eval_bayes.core.laws.tables import Table
+from lm_eval_bayes.core.results import PerQuestion, Posterior
+from lm_eval_bayes.errors import InvalidInputError
+
+Quantile = Callable[[FloatArray], FloatArray]
+
+#: Lattice steps in one standard deviation of the difference.
+_STEPS = 512
+_MAX_POINTS = 1 << 20
+#: Masses at which a quantile function is tabulated: dense at both ends, then out to 1e-12.
+_INNER = 0.5 - 0.5 * np.cos(np.pi * np.arange(1, 4096) / 4096)
+_OUTER = np.logspace(-12, -7.5, 19)
+MASSES = np.concatenate([_OUTER, _INNER, 1.0 - _OUTER[::-1]])
+
+
+#: What a paired posterior must say at one trial a question.
+PAIRING_ALONE = (
+    "With one trial a question the draws of a question's two scores rest on the learned priors, "
+    "so that hardly anything cancels between the models; compare_paired models that."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DifferenceLaw(TabulatedLaw):
+    """The law of A − B, computed; `first` and `second` are the laws of A and B."""
+
+    first: Law
+    second: Law
+
+    def draw_questions(  # type: ignore[override]
+        self, n_draws: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """Draw the differences of all questions, shape (n_draws, M)."""
+        return self.first.draw_questions(n_draws, rng) - self.second.draw_questions(n_draws, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnDifferenceLaw:
+    """The law of A − B where it has to be drawn."""
+
+    first: Law
+    second: Law
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the difference `n_draws` times, shape (n_draws,)."""
+        return self.first.draw(n_draws, rng) - self.second.draw(n_draws, rng)
+
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the differences of all questions, shape (n_draws, M)."""
+        return self.first.draw_questions(n_draws, rng) - self.second.draw_questions(n_draws, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class PairedBootstrapLaw:
+    """Σ_α g_α (s_α − s'_α) with g ~ Dirichlet(1, …, 1): a Bayesian bootstrap over questions."""
+
+    first: Law
+    second: Law
+    n_questions: int
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the difference `n_draws` times, shape (n_draws,)."""
+        drawn = np.empty(n_draws)
+        block = max(1, BLOCK // (4 * self.n_questions))
+        for start in range(0, n_draws, block):
+            size = min(n_draws, start + block) - start
+            scores = self.first.draw_questions(size, rng)
+            scores = scores - self.second.draw_questions(size, rng)
+            share = rng.standard_exponential(scores.shape)
+            drawn[start : start + size] = (share * scores).sum(axis=1) / share.sum(axis=1)
+        return drawn
+
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
+        """Refuse: the population's difference speaks of no question."""
+        refuse_questions()
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnLaw:
+    """A law that is known by one set of draws, so that all its summaries use the same."""
+
+    sample: FloatArray
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Return the draws, or as many resampled ones where another number is asked for."""
+        return self.sample if n_draws == self.sample.size else rng.choice(self.sample, n_draws)
+
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
+        """Refuse: the draws are of the whole."""
+        refuse_questions()
+
+
+def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
+    """Return the posterior of A − B for two posteriors of scope "benchmark".
+
+    Mean μ_A − μ_B and standard deviation sqrt(σ_A² + σ_B²) are exact; the law is computed
+    where both laws are, and drawn otherwise.
+
+    Parameters
+    ----------
+    a, b : Posterior
+        Of the same questions in the same order, independent given the data.
+
+    Returns
+    -------
+    Posterior
+        With bounds [low_A − high_B, high_A − low_B].
+
+    Raises
+    ------
+    InvalidInputError
+        If the scopes are not "benchmark" or the numbers of questions differ.
+
+    Examples
+    --------
+    One trial right for A, one wrong for B: Beta(2, 1) minus Beta(1, 2).
+
+    >>> from lm_eval_bayes.core.outcomes import Outcomes
+    >>> from lm_eval_bayes.core.posterior import bayes_at_n
+    >>> a, b = (bayes_at_n(Outcomes.from_matrix([[r]])) for r in (1, 0))
+    >>> difference = difference_posterior(a, b)
+    >>> round(difference.mu, 6), round(p_above(difference, 0.0), 4)
+    (0.333333, 0.8333)
+    """
+    for name, posterior in (("a", a), ("b", b)):
+        if posterior.scope != "benchmark":
+            raise InvalidInputError.of(name, 'be of scope "benchmark"', posterior.scope)
+    if a.per_question.mu.size != b.per_question.mu.size:
+        rule = f"be of as many questions as `a` (M={a.per_question.mu.size})"
+        raise InvalidInputError.of("b", rule, f"{b.per_question.mu.size} questions")
+    mu, sigma = a.mu - b.mu, float(np.hypot(a.sigma, b.sigma))
+    law: Law = DrawnDifferenceLaw(a.law, b.law)
+    if sigma > 0.0:
+        first, second = _quantile_or_point(a), _quantile_or_point(b)
+        if first is not None and second is not None:
+            table = difference_table(first, second, mu, sigma)
+            law = DifferenceLaw(table, a.law, b.law)
+    return _posterior(a, b, mu, sigma, law)
+
+
+def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
+    """Return the posterior of A − B over questions like these, paired by question.
+
+    Draws of s_α − s'_α from two posteriors of scope "benchmark", averaged with weights
+    Dirichlet(1, …, 1) over the questions [Rubin 1981]. Its mean is the mean of the questions'
+    differences δ_α and its variance V + (mean(δ_α² + σ_α²) − δ̄² − V)/(M + 1) with V the
+    variance of the benchmark's difference and σ_α² that of question α's; both are exact.
+
+    Parameters
+    ----------
+    a, b : Posterior
+        Of scope "benchmark", of the same M >= 2 questions in the same order.
+
+    Returns
+    -------
+    Posterior
+        Of scope "population".
+
+    Raises
+    ------
+    InvalidInputError
+        If M = 1: one question says nothing about others.
+    """
+    n_questions = a.per_question.mu.size
+    if n_questions < 2:
+        rule = 'have at least two questions for scope "population"'
+        raise InvalidInputError.of("a", rule, "one question")
+    mean = a.per_question.mu - b.per_question.mu
+    spread = a.per_question.sigma**2 + b.per_question.sigma**2
+    inner = a.sigma**2 + b.sigma**2
+    centre = float(mean.mean())
+    between = float(((mean - centre) ** 2 + spread).mean()) - inner
+    sigma = float(np.sqrt(inner + max(between, 0.0) / (n_questions + 1.0)))
+    law = PairedBootstrapLaw(a.law, b.law, n_questions)
+    return _posterior(a, b, centre, sigma, law, population=True)
+
+
+def p_above(difference: Posterior, threshold: float, sample: FloatArray | None = None) -> float:
+    """Return P(D > threshold) + ½ P(D = threshold).
+
+    Parameters
+    ----------
+    difference : Posterior
+        From `difference_posterior` or `paired_posterior`.
+    threshold : float
+        On the scale of the score.
+    sample : array, optional
+        Draws of the law, needed where it is not computed.
+    """
+    if sample is not None:
+        return float((sample > threshold).mean() + 0.5 * (sample == threshold).mean())
+    if difference.sigma == 0.0:
+        return float(0.5 + 0.5 * np.sign(difference.mu - threshold))
+    if not isinstance(difference.law, TabulatedLaw):
+        raise InvalidInputError.of("sample", "be given where the law is drawn", sample)
+    return float(1.0 - difference.law.table.cdf(np.array([threshold]))[0])
+
+
+def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float) -> Table:
+    """Tabulate the distribution function of A − B for independent A and B.
+
+    Parameters
+    ----------
+    first, second : callable
+        Quantile functions of A and B.
+    mu, sigma : float
+        Exact mean and standard deviation of A − B, sigma > 0; the table is stretched to
+        them, which undoes what the lattice adds.
+
+    Returns
+    -------
+    Table
+        Its steps are sigma/512 or finer unless the laws reach further than 2000 sigma.
+    """
+    x, y = first(MASSES), second(MASSES)
+    reach = float(max(x[-1] - x[0], y[-1] - y[0]))
+    step = max(sigma / _STEPS, reach / (_MAX_POINTS - 4))
+    mass_a, start_a = _lattice(x, step)
+    mass_b, start_b = _lattice(y, step)
+    size = mass_a.size + mass_b.size - 1
+    length = fft.next_fast_len(size, real=True)
+    transform = fft.rfft(mass_a, length) * fft.rfft(mass_b[::-1], length)
+    total = np.maximum(fft.irfft(transform, n=length)[:size], 0.0)
+    total /= total.sum()
+    points = (start_a - (start_b + mass_b.size - 1) + np.arange(size)) * step
+    mean = float((total * points).sum())
+    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + step**2 / 12.0)
+    edges = np.append(points - 0.5 * step, points[-1] + 0.5 * step)
+    probability = np.concatenate([[0.0], np.cumsum(total)])
+    return Table(probability / probability[-1], mu + (edges - mean) * (sigma / deviation))
+
+
+def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
+    """Return the masses around multiples of `step`, and the first multiple."""
+    start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
+    edges = (np.arange(start, stop + 2) - 0.5) * step
+    return np.diff(np.interp(edges, score, MASSES, left=0.0, right=1.0)), start
+
+
+def _quantile_or_point(posterior: Posterior) -> Quantile | None:
+    """Return the quantile function, also of a score that is known for certain."""
+    if posterior.sigma == 0.0:
+        return lambda u: np.full_like(u, posterior.mu)
+    return quantile_function(posterior)
+
+
+def _posterior(
+    a: Posterior, b: Posterior, mu: float, sigma: float, law: Law, population: bool = False
+) -> Posterior:
+    """Wrap the law of a difference."""
+    bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
+    notes = list(dict.fromkeys(note for note in (a.note, b.note) if note))
+    if notes and population:
+        notes = [PAIRING_ALONE]
+    return Posterior(
+        quantity=f"difference of {a.quantity}",
+        mu=float(np.clip(mu, *bounds)),
+        sigma=sigma,
+        per_question=PerQuestion(
+            read_only(a.per_question.mu - b.per_question.mu, np.float64),
+            read_only(np.hypot(a.per_question.sigma, b.per_question.sigma), np.float64),
+        ),
+        bounds=bounds,
+        prior=a.prior,
+        law=law,
+        scope="population" if population else "benchmark",
+        k=a.k,
+        tau=a.tau,
+        note=" ".join(notes) or None,
+    )

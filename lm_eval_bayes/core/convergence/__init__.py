@@ -1,0 +1,1 @@
+"""How many trials a ranking takes until it stays."""

@@ -1,0 +1,1 @@
+"""Confidence intervals: what the field reports, to be compared with."""

@@ -1,0 +1,214 @@
+"""The distribution of a benchmark's score under a learned prior: a mixture over its nodes.
+
+Given (m, s) the questions are independent Betas, and their mean is close to normal where
+they are many or none of them is far from normal itself: then its distribution function is
+Edgeworth's expansion to the fourth cumulant. Elsewhere (few questions, or questions that are all
+but certain) it is convolved on a lattice. Either way a node stands for its cell, over which
+the mean moves a little: that movement is added as a uniform one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft, special
+
+from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.laws.convolution import lattice_masses, raised, tabulate
+from lm_eval_bayes.core.laws.curves import Identity, beta_quantile
+from lm_eval_bayes.core.laws.tables import Table
+
+ComplexArray: TypeAlias = npt.NDArray[np.complex128]
+
+#: Edgeworth's expansion serves from so many questions on, and up to these sizes of the third
+#: and fourth standardized cumulant: there its quantiles are right to 1e-4.
+_MANY = 8
+_EDGEWORTH = (0.45, 0.3)
+_POINTS = 240
+#: A posterior narrower than this is given by its mean and standard deviation.
+_NARROW = 1e-5
+#: Posterior mass in the least likely nodes that the lattice leaves out.
+_LEFT_OUT = 1e-5
+_COMPLEX_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class BetaMixture:
+    """M questions, G nodes: p_α ~ Beta(a, b) given the node.
+
+    Parameters
+    ----------
+    a, b : array, shape (G, D)
+        Parameters of the D distinct questions at each node.
+    times : array, shape (D,)
+        How often each distinct question occurs.
+    weight : array, shape (G,)
+        Probability of each node.
+    sway : array, shape (2, G)
+        How far the mean moves over a node's cell, in each of two directions.
+    """
+
+    a: FloatArray
+    b: FloatArray
+    times: FloatArray
+    weight: FloatArray
+    sway: FloatArray
+
+    @property
+    def n_questions(self) -> float:
+        """M."""
+        return float(self.times.sum())
+
+
+def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
+    """Tabulate the distribution function of (1/M) Σ p_α.
+
+    Parameters
+    ----------
+    mixture : BetaMixture
+        The questions.
+    mu, sigma : float
+        Exact mean and standard deviation; sigma > 0.
+
+    Returns
+    -------
+    Table
+        Scores within [0, 1].
+    """
+    if sigma < _NARROW:
+        # right to a few σ whatever its shape, and no lattice is that fine
+        return _beta_with_moments(mu, sigma)
+    mean, variance, third, fourth = _cumulants(mixture)
+    M = mixture.n_questions
+    # sizes, not sums: a question's tail must not hide behind another's shoulder
+    skew = mixture.weight @ (third[1] / (M**3 * variance**1.5))
+    kurtosis = mixture.weight @ (fourth[1] / (M**4 * variance**2))
+    sway = np.where(mixture.sway > np.sqrt(variance), mixture.sway, 0.0)
+    if M >= _MANY and skew <= _EDGEWORTH[0] and kurtosis <= _EDGEWORTH[1]:
+        cumulants = (mean, variance, third[0] / M**3, fourth[0] / M**4)
+        return _edgeworth(mixture.weight, cumulants, sway, mu, sigma)
+    return _convolved(mixture, mean, np.sqrt(variance), sway, mu, sigma)
+
+
+def _cumulants(
+    mixture: BetaMixture,
+) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+    """Return mean and variance of the score at each node, and of third and fourth cumulants
+    the sum over the questions and the sum of their sizes."""
+    a, b, times = mixture.a, mixture.b, mixture.times
+    M = mixture.n_questions
+    total = a + b
+    mean = (a / total) @ times / M
+    each = a * b / (total**2 * (total + 1.0))
+    third = each * (b - a) * 2.0 / (total * (total + 2.0))
+    fourth = (each / (total * (total + 2.0))) * (
+        6.0
+        * ((a - b) ** 2 * (total + 1.0) - a * b * (total + 2.0))
+        / (total * (total + 1.0) * (total + 3.0))
+    )
+    return (
+        mean,
+        each @ times / M**2,
+        (third @ times, np.abs(third) @ times),
+        (fourth @ times, np.abs(fourth) @ times),
+    )
+
+
+def _edgeworth(
+    weight: FloatArray,
+    cumulants: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    sway: FloatArray,
+    mu: float,
+    sigma: float,
+) -> Table:
+    """Mix Edgeworth's expansions on a grid of scores, then refine it."""
+    mean, variance, third, fourth = cumulants
+    # a uniform movement of width h adds h²/12 to the variance
+    variance = variance + (sway**2).sum(axis=0) / 12.0
+    spread = np.sqrt(variance)
+    skew, excess = third / spread**3 / 6.0, fourth / variance**2 / 24.0
+    score = np.linspace(max(mu - 9.0 * sigma, 0.0), min(mu + 9.0 * sigma, 1.0), _POINTS)
+    z = (score - mean[:, None]) / spread[:, None]
+    square = z * z
+    # Hermite's polynomials of degree 2, 3 and 5
+    bend = skew[:, None] * (square - 1.0)
+    bend += z * (excess[:, None] * (square - 3.0))
+    bend += z * ((0.5 * skew**2)[:, None] * ((square - 10.0) * square + 15.0))
+    density = np.exp(-0.5 * square) / np.sqrt(2.0 * np.pi)
+    below = weight @ (special.ndtr(z) - density * bend)
+    # the movement over cells widens the whole a little: take that back
+    widened = float(weight @ (variance + (mean - mu) ** 2))
+    score = mu + (score - mu) * (sigma / np.sqrt(widened))
+    below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
+    below[0], below[-1] = 0.0, 1.0
+    finer = np.linspace(score[0], score[-1], 8 * (_POINTS - 1) + 1)
+    from scipy.interpolate import PchipInterpolator  # takes long to import
+
+    smooth = PchipInterpolator(score, below)(finer)
+    return Table(np.clip(smooth, 0.0, 1.0), np.clip(finer, 0.0, 1.0))
+
+
+def _convolved(
+    mixture: BetaMixture,
+    mean: FloatArray,
+    spread: FloatArray,
+    sway: FloatArray,
+    mu: float,
+    sigma: float,
+) -> Table:
+    """Mix the Fourier transforms of lattice distributions and return from there once."""
+    M = mixture.n_questions
+    order = np.argsort(mixture.weight)
+    kept = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
+    n_cells = int(np.ceil(max(32.0, 96.0 / M) / (sigma * M)))
+    lowest, highest = _supports(mixture, kept)
+    widest = (highest - lowest).max(axis=1)
+    # By Bernstein's inequality no more than 1e-14 of any node's mass lies outside.
+    half = np.minimum(12.0 * M * spread[kept] + 24.0 * widest, M * widest)
+    reach = half + 0.5 * M * sway[:, kept].sum(axis=0)
+    first = int(np.floor(float((M * mean[kept] - reach).min()) * n_cells))
+    last = int(np.ceil(float((M * mean[kept] + reach).max()) * n_cells))
+    length = fft.next_fast_len(last - first + 1, real=True)
+    frequency = np.arange(length // 2 + 1) / length
+    transform = np.zeros(frequency.size, dtype=np.complex128)
+    block = max(1, _COMPLEX_BLOCK // length)
+    for start in range(0, kept.size, block):
+        some, here = kept[start : start + block], slice(start, start + block)
+        # sinc(x) is sin(πx)/(πx), the transform of an even spread
+        part: ComplexArray = np.tile(mixture.weight[some, None] + 0.0j, frequency.size)
+        for movement in sway:
+            part = part * np.sinc(movement[some, None] * (M * n_cells) * frequency)
+        for d, times in enumerate(mixture.times):
+            a, b = mixture.a[some, d, None], mixture.b[some, d, None]
+            low = int(np.floor(lowest[here, d].min() * n_cells))
+            high = int(np.ceil(highest[here, d].max() * n_cells))
+            masses = lattice_masses(Identity(), a, b, (low, high), n_cells, length)
+            part *= raised(fft.rfft(masses, axis=1), int(times))
+        transform += part.sum(axis=0)
+    total = np.maximum(fft.irfft(transform, n=length), 0.0)
+    # The transform lives on a circle; cut it open where the window begins.
+    total = np.roll(total, -(first % length))
+    points = (first + np.arange(length)) / (n_cells * M)
+    return tabulate(total / total.sum(), points, 1.0, mu, sigma)
+
+
+def _beta_with_moments(mu: float, sigma: float) -> Table:
+    """Tabulate the Beta distribution with this mean and standard deviation."""
+    strength = mu * (1.0 - mu) / sigma**2 - 1.0
+    below = special.ndtr(np.linspace(-8.0, 8.0, _POINTS))
+    score = beta_quantile(mu * strength, (1.0 - mu) * strength, below)
+    below[0], below[-1] = 0.0, 1.0
+    return Table(below, score)
+
+
+def _supports(mixture: BetaMixture, kept: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+    """Return the scores between which each question has all but e^-40 of its mass, (G, D)."""
+    a, b = mixture.a[kept], mixture.b[kept]
+    total = a + b
+    mean = a / total
+    # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)
+    reach = 12.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 40.0 / total
+    return np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)

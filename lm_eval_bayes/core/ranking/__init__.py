@@ -1,0 +1,1 @@
+"""Leaderboards with ties, and how sure they are."""

@@ -1,0 +1,1 @@
+"""Biased coins that stand for models, and what they teach about priors."""

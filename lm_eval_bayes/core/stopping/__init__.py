@@ -1,0 +1,1 @@
+"""When to stop sampling: forecasts of trials, and rules that are looked at while a run goes on."""

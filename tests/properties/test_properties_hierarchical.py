@@ -1,0 +1,113 @@
+"""What must hold for hbayes@N whatever the trials, for two categories."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_bayes import Outcomes, avg_at_n, compare, hbayes_at_n, rank
+
+SCOPES = st.sampled_from(["benchmark", "population"])
+ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=9)
+
+
+def ends(posterior):
+    interval = posterior.interval(0.9, "exact")
+    return [posterior.mu, posterior.sigma, interval.low, interval.high]
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS, SCOPES, st.randoms(use_true_random=False))
+def test_the_order_of_questions_does_not_matter(rows, scope, random):
+    shuffled = list(range(len(rows)))
+    random.shuffle(shuffled)
+    one = hbayes_at_n(Outcomes.from_counts(rows), scope)
+    other = hbayes_at_n(Outcomes.from_counts([rows[i] for i in shuffled]), scope)
+    assert ends(other) == pytest.approx(ends(one), rel=1e-9, abs=1e-12)
+    assert other.per_question.mu == pytest.approx(one.per_question.mu[shuffled], rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS, SCOPES)
+def test_right_and_wrong_are_mirror_images(rows, scope):
+    one = hbayes_at_n(Outcomes.from_counts(rows), scope)
+    other = hbayes_at_n(Outcomes.from_counts([row[::-1] for row in rows]), scope)
+    mu, sigma, low, high = ends(other)
+    assert [1 - mu, sigma, 1 - high, 1 - low] == pytest.approx(ends(one), abs=3e-4)
+    assert (1 - mu, sigma) == pytest.approx((one.mu, one.sigma), abs=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS, SCOPES, st.floats(-50, 50), st.floats(0.01, 50))
+def test_weights_are_affine(rows, scope, low, span):
+    plain = ends(hbayes_at_n(Outcomes.from_counts(rows), scope))
+    scaled = ends(hbayes_at_n(Outcomes.from_counts(rows, weights=[low, low + span]), scope))
+    expected = [
+        low + span * plain[0],
+        span * plain[1],
+        low + span * plain[2],
+        low + span * plain[3],
+    ]
+    assert scaled == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS, SCOPES)
+def test_scores_stay_possible_and_ordered(rows, scope):
+    posterior = hbayes_at_n(Outcomes.from_counts(rows), scope)
+    mu, sigma, low, high = ends(posterior)
+    assert 0 <= low < high <= 1
+    assert 0 < mu < 1
+    assert sigma < 0.5
+    # every question is pulled towards what the others say, so it stays between its own share
+    # of right answers and the rest of the interval [0, 1]
+    assert np.all((posterior.per_question.mu > 0) & (posterior.per_question.mu < 1))
+    assert posterior.learned.strength_low < posterior.learned.strength
+    assert posterior.learned.strength < posterior.learned.strength_high
+
+
+@settings(max_examples=20, deadline=None)
+@given(ROWS.filter(lambda rows: all(map(any, rows))), st.integers(3, 40))
+def test_with_many_trials_the_prior_gives_way(rows, factor):
+    many = Outcomes.from_counts(np.array(rows) * factor * 50)
+    posterior = hbayes_at_n(many)
+    assert posterior.mu == pytest.approx(avg_at_n(many).value, abs=0.02)
+    fewer = hbayes_at_n(Outcomes.from_counts(rows))
+    assert posterior.sigma < fewer.sigma
+
+
+def test_more_data_narrows_on_average():
+    rng = np.random.default_rng(3)
+    widths = []
+    for n in (2, 4, 8, 16, 32):
+        right = rng.binomial(n, rng.beta(0.5, 1.0, (40, 20)))
+        posteriors = [hbayes_at_n(Outcomes.from_counts(np.stack([n - r, r], 1))) for r in right]
+        widths.append(np.mean([p.interval(method="normal").width for p in posteriors]))
+    assert widths == sorted(widths, reverse=True)
+    sizes = []
+    for m in (5, 10, 20, 40):
+        right = rng.binomial(4, rng.beta(0.5, 1.0, (40, m)))
+        for scope in ("benchmark", "population"):
+            posteriors = [
+                hbayes_at_n(Outcomes.from_counts(np.stack([4 - r, r], 1)), scope) for r in right
+            ]
+            sizes.append(np.mean([p.sigma for p in posteriors]))
+    assert sizes[::2] == sorted(sizes[::2], reverse=True)
+    assert sizes[1::2] == sorted(sizes[1::2], reverse=True)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(["a", "b", "c", "d"]))
+def test_models_may_be_relabelled(names):
+    rng = np.random.default_rng(8)
+    right = rng.binomial(6, rng.random((4, 12)))
+    outcomes = [Outcomes.from_counts(np.stack([6 - r, r], axis=1)) for r in right]
+    ranking = rank({name: hbayes_at_n(o) for name, o in zip(names, outcomes, strict=True)})
+    own = rank(dict(zip("abcd", map(hbayes_at_n, outcomes), strict=True)))
+    for name, original in zip(names, "abcd", strict=True):
+        assert ranking.rank_of(name) == own.rank_of(original)
+    there, back = compare(outcomes[0], outcomes[1]), compare(outcomes[1], outcomes[0])
+    assert there.difference == pytest.approx(-back.difference, abs=1e-9)
+    assert there.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-5)
