@@ -74,13 +74,13 @@ def hbayes_at_n(
 
     Examples
     --------
-    Twelve questions that the model hardly ever solves. The uniform prior says 22 percent; the
-    learned one believes the questions:
+    Twelve questions that the model hardly ever solves, two right answers in 48 trials. The
+    uniform prior makes 19 percent of it; the learned one believes the questions:
 
     >>> from lm_eval_bayes.core.posterior import bayes_at_n
     >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
     >>> round(bayes_at_n(outcomes).mu, 3), round(hbayes_at_n(outcomes).mu, 3)
-    (0.194, 0.05)
+    (0.194, 0.058)
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
     """
