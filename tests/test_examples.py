@@ -27,6 +27,18 @@ def test_script(script, tmp_path):
     assert run(script, cwd=tmp_path).strip()
 
 
+@pytest.mark.parametrize("script", ["reproduce_paper.py", "calibration.py"])
+def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    few = ["--replicates", "50"] if script == "reproduce_paper.py" else ["--runs", "2"]
+    run(EXAMPLES / script, *few, "--out", tmp_path / "here")
+    pictures = list((tmp_path / "here").glob("*.png"))
+    assert pictures
+    for picture in pictures:
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 5_000
+
+
 def test_the_yaml_with_the_class_and_the_one_with_the_metric_agree(tmp_path):
     output = run(
         "-m",

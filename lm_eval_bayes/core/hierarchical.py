@@ -26,7 +26,7 @@ from lm_eval_bayes.core.results import (
 from lm_eval_bayes.errors import InvalidInputError
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE = 1e-7
 
 
 def hbayes_at_n(

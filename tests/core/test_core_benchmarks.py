@@ -9,6 +9,7 @@ from lm_eval_bayes import (
     Outcomes,
     bayes_at_n,
     g_pass_at_k,
+    hbayes_at_n,
     maj_at_k,
     mg_pass_at_k,
     pass_at_k,
@@ -68,6 +69,24 @@ def test_exact_intervals(benchmark, method, shape):
     posterior = bayes_at_n(Outcomes.from_matrix(matrix(*shape)))
     interval = benchmark(posterior.interval, 0.95, method)
     assert interval.low < posterior.mu < interval.high
+
+
+@pytest.mark.parametrize("who", ["hbayes", "bayes", "scorio"])
+@pytest.mark.parametrize("shape", [(30, 80), (10_000, 64)], ids=["30x80", "10000x64"])
+def test_the_learned_prior_with_its_exact_interval(benchmark, shape, who):
+    """The price of learning the prior, beside the closed forms that do not."""
+    benchmark.group = f"posterior and interval {shape[0]}x{shape[1]}"
+    R = matrix(*shape)
+
+    def interval():
+        if who == "scorio":
+            return scorio.bayes_ci(R)[2:]
+        outcomes = Outcomes.from_matrix(R)
+        found = (hbayes_at_n if who == "hbayes" else bayes_at_n)(outcomes).interval(0.95, "exact")
+        return found.low, found.high
+
+    low, high = benchmark(interval)
+    assert low < R.mean() < high
 
 
 def test_majority_vote_of_thirty_questions(benchmark):

@@ -27,7 +27,7 @@ ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 #: and fourth standardized cumulant: there its quantiles are right to 1e-4.
 _MANY = 8
 _EDGEWORTH = (0.45, 0.3)
-_POINTS = 240
+_POINTS = 160
 #: A posterior narrower than this is given by its mean and standard deviation.
 _NARROW = 1e-5
 #: Posterior mass in the least likely nodes that the lattice leaves out.
