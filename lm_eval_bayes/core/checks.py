@@ -6,12 +6,14 @@ import math
 import operator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+
+_Option = TypeVar("_Option", bound=str)
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -96,6 +98,27 @@ def check_seed(seed: object) -> int:
         If `seed` is not a non-negative integer.
     """
     return check_integer("seed", seed, 0)
+
+
+def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Option:
+    """Return the one of `options` that `value` is.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none of them.
+
+    Examples
+    --------
+    >>> check_option("scope", "benchmark", ("benchmark", "population"))
+    'benchmark'
+    """
+    for option in options:
+        if isinstance(value, str) and value == option:
+            return option
+    named = [f'"{option}"' for option in options]
+    rule = " or ".join(named) if len(named) == 2 else "one of " + ", ".join(named)
+    raise InvalidInputError.of(name, f"be {rule}", value)
 
 
 def check_prior(prior: object) -> float:

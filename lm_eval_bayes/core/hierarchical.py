@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, check_level, check_seed, read_only
-from lm_eval_bayes.core.intervals import check_method
+from lm_eval_bayes.core.checks import FloatArray, check_level, check_option, check_seed, read_only
+from lm_eval_bayes.core.intervals import METHODS
 from lm_eval_bayes.core.laws.mixture_table import BetaMixture
 from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.laws.tables import Table
@@ -17,13 +17,13 @@ from lm_eval_bayes.core.learning.notes import note_on_trials
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.results import (
+    SCOPES,
     IntervalMethod,
     LearnedPrior,
     PerQuestion,
     Posterior,
     Scope,
 )
-from lm_eval_bayes.errors import InvalidInputError
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
 _NEGLIGIBLE = 1e-7
@@ -84,10 +84,9 @@ def hbayes_at_n(
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
     """
-    if scope not in ("benchmark", "population"):
-        raise InvalidInputError.of("scope", 'be "benchmark" or "population"', scope)
+    scope = check_option("scope", scope, SCOPES)
     level = check_level(level)
-    method = check_method("interval", interval)
+    method = check_option("interval", interval, METHODS)
     seed = check_seed(seed)
     weights = outcomes.weights
     low, high = float(weights.min()), float(weights.max())

@@ -7,13 +7,18 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    check_integer,
+    check_level,
+    check_option,
+    check_seed,
+)
 from lm_eval_bayes.core.laws.convolution import SingleQuantiles, mean_table
 from lm_eval_bayes.core.laws.curves import beta_quantile
 from lm_eval_bayes.core.laws.laws import BetaLaw, Law
 from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.results import Interval, IntervalMethod, Posterior
-from lm_eval_bayes.errors import InvalidInputError
 
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact", "hdi")
 _BATCHES = 20
@@ -72,7 +77,7 @@ def credible_interval(
     (0.247392, 0.641497)
     """
     level = check_level(posterior.level if level is None else level)
-    method = check_method("method", posterior.method if method is None else method)
+    method = check_option("method", posterior.method if method is None else method, METHODS)
     seed = check_seed(seed)
     if draws is not None:
         draws = check_integer("draws", draws, 1000)
@@ -149,21 +154,6 @@ def beta_ends(
     if high > 0.5:  # the other tail has more digits here
         high = 1.0 - float(beta_quantile(b, a, tail))
     return bottom + span * low, bottom + span * high
-
-
-def check_method(name: str, method: object) -> IntervalMethod:
-    """Return the method of an interval, refusing an unknown one.
-
-    Raises
-    ------
-    InvalidInputError
-        If `method` is not one of the four.
-    """
-    for known in METHODS:
-        if method == known:
-            return known
-    names = ", ".join(f'"{known}"' for known in METHODS)
-    raise InvalidInputError.of(name, f"be one of {names}", method)
 
 
 def quantile_function(posterior: Posterior) -> Callable[[FloatArray], FloatArray] | None:

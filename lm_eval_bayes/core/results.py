@@ -10,6 +10,7 @@ from lm_eval_bayes.core.laws.laws import Law
 
 IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
 Scope: TypeAlias = Literal["benchmark", "population"]
+SCOPES: tuple[Scope, ...] = ("benchmark", "population")
 
 
 @dataclass(frozen=True)

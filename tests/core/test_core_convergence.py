@@ -258,7 +258,7 @@ R = coins([0.3, 0.6])
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"metric": "maj@k"}, r"`metric` must be one of bayes, avg, pass@k, .*; got 'maj@k'"),
+        ({"metric": "maj@k"}, r"`metric` must be one of \"bayes\", \"avg\", .*; got 'maj@k'"),
         ({"metric": "pass@k"}, r"`k` must satisfy 1 <= k <= N \(N=20\); got None"),
         ({"metric": "pass@k", "k": 21}, r"`k` must satisfy 1 <= k <= N \(N=20\); got 21"),
         ({"k": 3}, r'`k` must be left out for metric "bayes"; got 3'),

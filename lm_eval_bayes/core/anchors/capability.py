@@ -10,8 +10,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
-from lm_eval_bayes.core.checks import FloatArray, as_real, read_only
-from lm_eval_bayes.core.comparison.alignment import check_option
+from lm_eval_bayes.core.checks import FloatArray, as_real, check_option, read_only
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, read_only
-from lm_eval_bayes.core.comparison.alignment import check_option
+from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, check_option, read_only
 from lm_eval_bayes.core.outcome_checks import as_ids, check_ids, numeric
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError

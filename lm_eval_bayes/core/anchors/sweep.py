@@ -17,8 +17,14 @@ from lm_eval_bayes.core.anchors.capability import (
     solved_and_failed,
 )
 from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
-from lm_eval_bayes.core.checks import FloatArray, IntArray, check_integer, check_seed, read_only
-from lm_eval_bayes.core.comparison.alignment import check_option
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    IntArray,
+    check_integer,
+    check_option,
+    check_seed,
+    read_only,
+)
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 

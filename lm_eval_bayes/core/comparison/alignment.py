@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -35,21 +36,6 @@ class Aligned:
     b: Outcomes
     left_out_a: int
     left_out_b: int
-
-
-def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Option:
-    """Return the one of `options` that `value` is.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none of them.
-    """
-    for option in options:
-        if isinstance(value, str) and value == option:
-            return option
-    named = " or ".join(f'"{option}"' for option in options)
-    raise InvalidInputError.of(name, f"be {named}", value)
 
 
 def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:

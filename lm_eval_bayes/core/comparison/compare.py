@@ -8,8 +8,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, as_real, check_integer, check_level, check_seed
-from lm_eval_bayes.core.comparison.alignment import Align, align_questions, check_option
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    as_real,
+    check_integer,
+    check_level,
+    check_option,
+    check_seed,
+)
+from lm_eval_bayes.core.comparison.alignment import Align, align_questions
 from lm_eval_bayes.core.comparison.difference import (
     DrawnLaw,
     difference_posterior,
@@ -17,16 +24,15 @@ from lm_eval_bayes.core.comparison.difference import (
     paired_posterior,
 )
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.intervals import check_method, credible_interval
+from lm_eval_bayes.core.intervals import METHODS, credible_interval
 from lm_eval_bayes.core.laws.mixtures import TabulatedLaw
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.results import Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.core.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
 Verdict: TypeAlias = Literal["a", "b", "undecided"]
 Estimator: TypeAlias = Literal["hbayes", "bayes"]
-SCOPES: tuple[Scope, ...] = ("benchmark", "population")
 ESTIMATORS: tuple[Estimator, ...] = ("hbayes", "bayes")
 
 
@@ -201,7 +207,7 @@ def compare(
     scope = check_option("scope", scope, SCOPES)
     level = check_level(level)
     estimator = check_option("estimator", estimator, ESTIMATORS)
-    method = check_method("interval", interval)
+    method = check_option("interval", interval, METHODS)
     region = _check_rope(rope)
     threshold = z_threshold(confidence)
     seed = check_seed(seed)

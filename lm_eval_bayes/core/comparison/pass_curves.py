@@ -18,11 +18,12 @@ from lm_eval_bayes.core.checks import (
     IntArray,
     check_integer,
     check_level,
+    check_option,
     check_seed,
     read_only,
 )
-from lm_eval_bayes.core.comparison.alignment import Align, Aligned, align_questions, check_option
-from lm_eval_bayes.core.comparison.compare import ESTIMATORS, SCOPES, Estimator
+from lm_eval_bayes.core.comparison.alignment import Align, Aligned, align_questions
+from lm_eval_bayes.core.comparison.compare import ESTIMATORS, Estimator
 from lm_eval_bayes.core.comparison.turns import Turn, first_turn
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.laws.laws import BLOCK
@@ -30,7 +31,7 @@ from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.pass_at_k import require_binary
 from lm_eval_bayes.core.posterior import bayes_at_n, require_trials
-from lm_eval_bayes.core.results import Scope
+from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
 #: A spread below this counts as none.

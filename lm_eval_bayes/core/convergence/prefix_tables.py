@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, Tau, check_k, successes_needed
+from lm_eval_bayes.core.checks import FloatArray, Tau, check_k, check_option, successes_needed
 from lm_eval_bayes.errors import InvalidInputError
 
 Metric: TypeAlias = Literal[
@@ -78,9 +78,7 @@ def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple
     InvalidInputError
         If the metric is unknown, k or tau is missing, out of range, or given without need.
     """
-    if metric not in METRICS:
-        raise InvalidInputError.of("metric", f"be one of {', '.join(METRICS)}", metric)
-    name: Metric = metric
+    name = check_option("metric", metric, METRICS)
     if name in LINEAR:
         if k is not None:
             raise InvalidInputError.of("k", f'be left out for metric "{name}"', k)

@@ -7,7 +7,13 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    check_integer,
+    check_level,
+    check_option,
+    check_seed,
+)
 from lm_eval_bayes.core.frequentist.clusters import cluster_index, cluster_sums
 from lm_eval_bayes.core.frequentist.interval import (
     NO_SPREAD,
@@ -19,7 +25,7 @@ from lm_eval_bayes.core.laws.laws import BLOCK
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.posterior import avg_at_n, require_trials
-from lm_eval_bayes.core.results import Scope
+from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -78,7 +84,7 @@ def bootstrap_interval(
     level, seed = check_level(level), check_seed(seed)
     replicates = check_integer("replicates", replicates, 100)
     rng = np.random.default_rng(seed)
-    if scope == "population":
+    if check_option("scope", scope, SCOPES) == "population":
         values, bounds = as_scores("scores", scores, bounds, 1)
         estimate = float(values.mean())
         where = np.arange(values.size)
@@ -86,7 +92,7 @@ def bootstrap_interval(
             where = cluster_index(clusters, values.size, "score")
         means = _over_units(*cluster_sums(values, where), replicates, rng)
         estimand = "mean score of questions like these"
-    elif scope == "benchmark":
+    else:
         if not isinstance(scores, Outcomes) or clusters is not None:
             rule = 'be outcomes, and `clusters` None, in scope "benchmark"'
             raise InvalidInputError.of("scores", rule, scores)
@@ -94,8 +100,6 @@ def bootstrap_interval(
         estimate = avg_at_n(scores).value
         means = _over_trials(scores, replicates, rng)
         estimand = "mean score of these questions"
-    else:
-        raise InvalidInputError.of("scope", 'be "benchmark" or "population"', scope)
     low, high = np.quantile(means, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
     error = float(means.std())
     return ConfidenceInterval(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import check_integer, check_level
+from lm_eval_bayes.core.checks import check_integer, check_level, check_option
 from lm_eval_bayes.core.comparison.alignment import align_questions
 from lm_eval_bayes.core.frequentist.clt import within_question_clt
 from lm_eval_bayes.core.frequentist.interval import (
@@ -19,7 +19,7 @@ from lm_eval_bayes.core.frequentist.interval import (
     mean_interval,
 )
 from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.results import Scope
+from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -76,14 +76,14 @@ def difference_interval(
     """
     level = check_level(level)
     z = float(special.ndtri(0.5 + 0.5 * level))
-    if scope == "benchmark":
+    if check_option("scope", scope, SCOPES) == "benchmark":
         pair = align_questions(_as_outcomes("a", a), _as_outcomes("b", b))
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
         estimate, method = first.estimate - second.estimate, "clt"
         ends = [bounds_of(pair.a), bounds_of(pair.b)]
         estimand = "difference of the mean scores of these questions"
-    elif scope == "population":
+    else:
         if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
             pair = align_questions(a, b)
             a, b = pair.a, pair.b
@@ -100,8 +100,6 @@ def difference_interval(
         method = "clt-paired" if paired else "clt-unpaired"
         ends = [end for end in (bounds_a, bounds_b) if end is not None]
         estimand = "difference of the mean scores of questions like these"
-    else:
-        raise InvalidInputError.of("scope", 'be "benchmark" or "population"', scope)
     possible = (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]) if len(ends) == 2 else None
     return mean_interval(
         estimate, error, level, z, method=method, estimand=estimand, scope=scope, bounds=possible

@@ -9,14 +9,21 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, as_real, check_integer, check_seed, read_only
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    as_real,
+    check_integer,
+    check_option,
+    check_seed,
+    read_only,
+)
 from lm_eval_bayes.core.ranking.rank_draws import count_ranks, draw_scores, rank_interval
 from lm_eval_bayes.core.ranking.tie_rules import (
+    NUMBERINGS,
+    TIE_RULES,
     Numbering,
     TieRule,
     best_first,
-    check_numbering,
-    check_tie_rule,
     numbered,
     separations,
     tie_groups,
@@ -182,8 +189,8 @@ def rank(
     >>> ranking.p_best.round(2).tolist()
     [0.73, 0.27, 0.0]
     """
-    ties = check_tie_rule(ties)
-    numbering = check_numbering(numbering)
+    ties = check_option("ties", ties, TIE_RULES)
+    numbering = check_option("numbering", numbering, NUMBERINGS)
     confidence = check_confidence(confidence)
     seed = check_seed(seed)
     draws = check_integer("draws", draws, 1000)

@@ -7,41 +7,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.errors import InvalidInputError
 
 TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 Numbering: TypeAlias = Literal["competition", "dense", "fractional"]
 
 TIE_RULES: tuple[TieRule, ...] = ("adjacent", "leader", "pairwise", "none")
 NUMBERINGS: tuple[Numbering, ...] = ("competition", "dense", "fractional")
-
-
-def check_tie_rule(ties: object) -> TieRule:
-    """Return the tie rule, refusing an unknown one.
-
-    Raises
-    ------
-    InvalidInputError
-        If `ties` is not one of the four.
-    """
-    for known in TIE_RULES:
-        if ties == known:
-            return known
-    raise InvalidInputError.of("ties", _one_of(TIE_RULES), ties)
-
-
-def check_numbering(numbering: object) -> Numbering:
-    """Return the numbering, refusing an unknown one.
-
-    Raises
-    ------
-    InvalidInputError
-        If `numbering` is not one of the three.
-    """
-    for known in NUMBERINGS:
-        if numbering == known:
-            return known
-    raise InvalidInputError.of("numbering", _one_of(NUMBERINGS), numbering)
 
 
 def best_first(mu: FloatArray, sigma: FloatArray, tolerance: float) -> tuple[IntArray, FloatArray]:
@@ -185,8 +156,3 @@ def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
         return np.asarray(first)
     last = np.searchsorted(groups, groups, side="right")
     return np.asarray(0.5 * (first + last))
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    """Write the rule that a value must be one of these names."""
-    return "be one of " + ", ".join(f'"{name}"' for name in names)

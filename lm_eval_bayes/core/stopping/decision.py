@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 from scipy import special
 
-from lm_eval_bayes.core.checks import check_integer
+from lm_eval_bayes.core.checks import check_integer, check_option
 from lm_eval_bayes.core.ranking.rank import check_confidence, check_leaderboard
 from lm_eval_bayes.core.results import Posterior
 from lm_eval_bayes.core.stopping.alpha_spending import SPENDINGS, boundaries, crossing_probability
@@ -90,9 +90,7 @@ class DecisionReached:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", check_confidence(self.confidence))
-        if self.correction not in CORRECTIONS:
-            names = ", ".join(f'"{known}"' for known in CORRECTIONS)
-            raise InvalidInputError.of("correction", f"be one of {names}", self.correction)
+        check_option("correction", self.correction, CORRECTIONS)
         if self.looks is not None:
             object.__setattr__(self, "looks", _check_looks(self.looks))
         elif self.correction != "none":

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import as_real, check_integer, check_level, check_seed
-from lm_eval_bayes.core.intervals import check_method
+from lm_eval_bayes.core.checks import as_real, check_integer, check_level, check_option, check_seed
+from lm_eval_bayes.core.intervals import METHODS
 from lm_eval_bayes.core.ranking.rank import check_leaderboard
 from lm_eval_bayes.core.results import IntervalMethod, Posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -112,7 +112,7 @@ class WidthReached:
         object.__setattr__(self, "width", width)
         object.__setattr__(self, "level", check_level(self.level))
         if self.method is not None:
-            object.__setattr__(self, "method", check_method("method", self.method))
+            object.__setattr__(self, "method", check_option("method", self.method, METHODS))
         object.__setattr__(self, "min_trials", check_integer("min_trials", self.min_trials, 1))
         object.__setattr__(self, "seed", check_seed(self.seed))
 
