@@ -8,14 +8,14 @@ from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, check_level, check_option, check_seed, read_only
 from lm_eval_bayes.core.intervals import METHODS
-from lm_eval_bayes.core.laws.mixture_table import BetaMixture
+from lm_eval_bayes.core.laws.beta_mixture import BetaMixture
 from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.laws.tables import Table
 from lm_eval_bayes.core.learning.beta_binomial import HyperGrid, hyper_posterior, mean_density
 from lm_eval_bayes.core.learning.category_posterior import category_posterior
 from lm_eval_bayes.core.learning.notes import note_on_trials
 from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pairs import distinct_pairs
+from lm_eval_bayes.core.pairs import Pairs, distinct_pairs
 from lm_eval_bayes.core.results import (
     SCOPES,
     IntervalMethod,
@@ -117,8 +117,8 @@ def _binary(
     span = high - low
     grid = hyper_posterior(x, y)
     pairs = distinct_pairs(x, y)
-    mixture, likely = _mixture(pairs.first, pairs.second, pairs.times.astype(np.float64), grid)
-    mean, sd = _question_moments(mixture)
+    mixture, likely = _mixture(pairs, grid)
+    mean, sd = mixture.question_moments()
     per_question = PerQuestion(
         read_only(low + span * mean[pairs.where], np.float64),
         read_only(span * sd[pairs.where], np.float64),
@@ -129,13 +129,12 @@ def _binary(
         mu, sigma, table = _mean_table(axis, density)
         law = TabulatedLaw(table.scaled(low, high))
     else:
-        mu, sigma = _benchmark_moments(mixture)
+        mu, sigma = mixture.score_moments()
         law = BetaMixtureLaw(
             successes=read_only(x, np.float64),
             failures=read_only(y, np.float64),
             logit_mean=read_only(grid.logit_mean[likely], np.float64),
             log_strength=read_only(grid.log_strength[likely], np.float64),
-            steps=read_only(grid.steps[:, likely], np.float64),
             low=low,
             high=high,
             mixture=mixture,
@@ -159,43 +158,21 @@ def _binary(
     )
 
 
-def _mixture(
-    x: FloatArray, y: FloatArray, times: FloatArray, grid: HyperGrid
-) -> tuple[BetaMixture, npt.NDArray[np.bool_]]:
+def _mixture(pairs: Pairs, grid: HyperGrid) -> tuple[BetaMixture, npt.NDArray[np.bool_]]:
     """Return the questions under every node of the grid that counts, and which those are."""
     likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
-    m, rest = special.expit(grid.logit_mean[likely]), special.expit(-grid.logit_mean[likely])
-    s = np.exp(grid.log_strength[likely])[:, None]
     weight = grid.weight[likely]
-    n = x + y
-    # how the mean of the (x + s m) / (n + s) moves with log(m / (1 − m)) and with log s
-    with_mean = (s / (n + s)) @ times * (m * rest)
-    with_strength = (s * (m[:, None] * n - x) / (n + s) ** 2) @ times
-    sway = grid.steps[:, likely] * np.stack([with_mean, with_strength]) / times.sum()
-    a, b = x + s * m[:, None], y + s * rest[:, None]
-    return BetaMixture(a, b, times, weight / weight.sum(), sway), likely
-
-
-def _question_moments(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
-    """Return mean and sd of each distinct question's p_α over all nodes, each (D,)."""
-    total = mixture.a + mixture.b
-    at_node = mixture.a / total
-    within = at_node * (mixture.b / total) / (total + 1.0)
-    mean = mixture.weight @ at_node
-    between = mixture.weight @ (at_node - mean) ** 2
-    return mean, np.sqrt(mixture.weight @ within + between)
-
-
-def _benchmark_moments(mixture: BetaMixture) -> tuple[float, float]:
-    """Return mean and sd of (1/M) Σ p_α over all nodes."""
-    M = mixture.n_questions
-    total = mixture.a + mixture.b
-    at_node = mixture.a / total
-    within = (at_node * (mixture.b / total) / (total + 1.0)) @ mixture.times / M**2
-    score = at_node @ mixture.times / M
-    mu = float(mixture.weight @ score)
-    variance = float(mixture.weight @ (within + (score - mu) ** 2))
-    return mu, float(np.sqrt(variance))
+    mixture = BetaMixture(
+        x=pairs.first,
+        y=pairs.second,
+        times=pairs.times.astype(np.float64),
+        m=special.expit(grid.logit_mean[likely]),
+        rest=special.expit(-grid.logit_mean[likely]),
+        s=np.exp(grid.log_strength[likely]),
+        weight=weight / weight.sum(),
+        steps=grid.steps[:, likely],
+    )
+    return mixture, likely
 
 
 def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Table]:

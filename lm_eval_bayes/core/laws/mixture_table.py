@@ -9,7 +9,6 @@ the mean moves a little: that movement is added as a uniform one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.laws.beta_mixture import BetaMixture, Cumulants
 from lm_eval_bayes.core.laws.convolution import lattice_masses, raised, tabulate
 from lm_eval_bayes.core.laws.curves import Identity, beta_quantile
 from lm_eval_bayes.core.laws.tables import Table
@@ -33,34 +33,6 @@ _NARROW = 1e-5
 #: Posterior mass in the least likely nodes that the lattice leaves out.
 _LEFT_OUT = 1e-5
 _COMPLEX_BLOCK = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class BetaMixture:
-    """M questions, G nodes: p_α ~ Beta(a, b) given the node.
-
-    Parameters
-    ----------
-    a, b : array, shape (G, D)
-        Parameters of the D distinct questions at each node.
-    times : array, shape (D,)
-        How often each distinct question occurs.
-    weight : array, shape (G,)
-        Probability of each node.
-    sway : array, shape (2, G)
-        How far the mean moves over a node's cell, in each of two directions.
-    """
-
-    a: FloatArray
-    b: FloatArray
-    times: FloatArray
-    weight: FloatArray
-    sway: FloatArray
-
-    @property
-    def n_questions(self) -> float:
-        """M."""
-        return float(self.times.sum())
 
 
 def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
@@ -81,53 +53,28 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
     if sigma < _NARROW:
         # right to a few σ whatever its shape, and no lattice is that fine
         return _beta_with_moments(mu, sigma)
-    mean, variance, third, fourth = _cumulants(mixture)
-    M = mixture.n_questions
-    # sizes, not sums: a question's tail must not hide behind another's shoulder
-    skew = mixture.weight @ (third[1] / (M**3 * variance**1.5))
-    kurtosis = mixture.weight @ (fourth[1] / (M**4 * variance**2))
-    sway = np.where(mixture.sway > np.sqrt(variance), mixture.sway, 0.0)
-    if M >= _MANY and skew <= _EDGEWORTH[0] and kurtosis <= _EDGEWORTH[1]:
-        cumulants = (mean, variance, third[0] / M**3, fourth[0] / M**4)
-        return _edgeworth(mixture.weight, cumulants, sway, mu, sigma)
-    return _convolved(mixture, mean, np.sqrt(variance), sway, mu, sigma)
-
-
-def _cumulants(
-    mixture: BetaMixture,
-) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Return mean and variance of the score at each node, and of third and fourth cumulants
-    the sum over the questions and the sum of their sizes."""
-    a, b, times = mixture.a, mixture.b, mixture.times
-    M = mixture.n_questions
-    total = a + b
-    mean = (a / total) @ times / M
-    each = a * b / (total**2 * (total + 1.0))
-    third = each * (b - a) * 2.0 / (total * (total + 2.0))
-    fourth = (each / (total * (total + 2.0))) * (
-        6.0
-        * ((a - b) ** 2 * (total + 1.0) - a * b * (total + 2.0))
-        / (total * (total + 1.0) * (total + 3.0))
-    )
-    return (
-        mean,
-        each @ times / M**2,
-        (third @ times, np.abs(third) @ times),
-        (fourth @ times, np.abs(fourth) @ times),
-    )
+    at_node = mixture.cumulants()
+    spread = np.sqrt(at_node.variance)
+    skew = mixture.weight @ (at_node.third_size / spread**3)
+    kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
+    sway = mixture.sway()
+    sway = np.where(sway > spread, sway, 0.0)
+    if mixture.n_questions >= _MANY and skew <= _EDGEWORTH[0] and kurtosis <= _EDGEWORTH[1]:
+        return _edgeworth(mixture.weight, at_node, sway, mu, sigma)
+    return _convolved(mixture, at_node.mean, spread, sway, mu, sigma)
 
 
 def _edgeworth(
     weight: FloatArray,
-    cumulants: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    at_node: Cumulants,
     sway: FloatArray,
     mu: float,
     sigma: float,
 ) -> Table:
     """Mix Edgeworth's expansions on a grid of scores, then refine it."""
-    mean, variance, third, fourth = cumulants
+    mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
     # a uniform movement of width h adds h²/12 to the variance
-    variance = variance + (sway**2).sum(axis=0) / 12.0
+    variance = at_node.variance + (sway**2).sum(axis=0) / 12.0
     spread = np.sqrt(variance)
     skew, excess = third / spread**3 / 6.0, fourth / variance**2 / 24.0
     score = np.linspace(max(mu - 9.0 * sigma, 0.0), min(mu + 9.0 * sigma, 1.0), _POINTS)
@@ -182,7 +129,8 @@ def _convolved(
         for movement in sway:
             part = part * np.sinc(movement[some, None] * (M * n_cells) * frequency)
         for d, times in enumerate(mixture.times):
-            a, b = mixture.a[some, d, None], mixture.b[some, d, None]
+            a, b = mixture.parameters(d)
+            a, b = a[some], b[some]
             low = int(np.floor(lowest[here, d].min() * n_cells))
             high = int(np.ceil(highest[here, d].max() * n_cells))
             masses = lattice_masses(Identity(), a, b, (low, high), n_cells, length)
@@ -206,7 +154,8 @@ def _beta_with_moments(mu: float, sigma: float) -> Table:
 
 def _supports(mixture: BetaMixture, kept: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
     """Return the scores between which each question has all but e^-40 of its mass, (G, D)."""
-    a, b = mixture.a[kept], mixture.b[kept]
+    a, b = mixture.parameters(slice(None))
+    a, b = a[kept], b[kept]
     total = a + b
     mean = a / total
     # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)

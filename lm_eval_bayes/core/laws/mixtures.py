@@ -10,8 +10,9 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.core.laws.beta_mixture import BetaMixture
 from lm_eval_bayes.core.laws.laws import draw_beta, draw_dirichlet_scores
-from lm_eval_bayes.core.laws.mixture_table import BetaMixture, mixture_table
+from lm_eval_bayes.core.laws.mixture_table import mixture_table
 from lm_eval_bayes.core.laws.tables import Table
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -44,8 +45,6 @@ class BetaMixtureLaw:
         x_α and y_α, the trials of question α.
     logit_mean, log_strength : array, shape (G,)
         log(m / (1 − m)) and log s of each node.
-    steps : array, shape (2, G)
-        The width of a node's cell in these two coordinates.
     low, high : float
         The scores of a wrong and of a right trial (low <= high).
     mixture : BetaMixture
@@ -58,7 +57,6 @@ class BetaMixtureLaw:
     failures: FloatArray
     logit_mean: FloatArray
     log_strength: FloatArray
-    steps: FloatArray
     low: float
     high: float
     mixture: BetaMixture
@@ -77,7 +75,7 @@ class BetaMixtureLaw:
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
         node = rng.choice(self.logit_mean.size, size=n_draws, p=self.mixture.weight)
-        jitter = (rng.random((2, n_draws)) - 0.5) * self.steps[:, node]
+        jitter = (rng.random((2, n_draws)) - 0.5) * self.mixture.steps[:, node]
         y = (self.logit_mean[node] + jitter[0])[:, None]
         s = np.exp(self.log_strength[node] + jitter[1])[:, None]
         a = self.successes + s * special.expit(y)

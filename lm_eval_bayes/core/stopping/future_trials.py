@@ -64,7 +64,7 @@ class FutureTrials:
             known = np.stack([law.failures, law.successes], axis=1)
             weights = np.array([law.low, law.high])
             node = draw_particles(law.mixture.weight, draws, rng)
-            jitter = (rng.random((2, draws)) - 0.5) * law.steps[:, node]
+            jitter = (rng.random((2, draws)) - 0.5) * law.mixture.steps[:, node]
             y = law.logit_mean[node] + jitter[0]
             strength = np.exp(law.log_strength[node] + jitter[1])
             prior = strength[:, None] * special.expit(np.stack([-y, y], axis=1))
