@@ -26,7 +26,7 @@ from lm_eval_bayes.core.results import (
 )
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
-_NEGLIGIBLE = 1e-7
+_NEGLIGIBLE = 1e-8
 
 
 def hbayes_at_n(

@@ -1,6 +1,6 @@
 """Recompute every row of a finished run from its logged outcomes, and say how far off it is.
 
-    python tests/end_to_end/recompute.py OUTPUT_PATH [--interval-tolerance 1e-5]
+    python tests/end_to_end/recompute.py OUTPUT_PATH [--learned-tolerance 1e-3]
 
 Reads the harness's results_*.json and samples_*.jsonl below OUTPUT_PATH. Standard library only, and
 nothing of lm_eval_bayes: the formulas are written down a second time, from the papers. Exits with 1
@@ -14,202 +14,14 @@ import json
 import math
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import independent_interval as interval
+from independent_rows import Bank, Question, Run
 
 # What the harness itself keeps beside a task's rows.
 NOT_ROWS = {"alias", "name", "sample_len", "sample_count"}
-
-
-@dataclass
-class Run:
-    """What the command line asked for, and what was found."""
-
-    tolerance: float
-    interval_tolerance: float
-    compared: int = 0
-    complaints: list[str] = field(default_factory=list)
-    worst: dict[str, tuple[float, str]] = field(default_factory=dict)
-
-    def compare(self, kind: str, where: str, printed: Any, own: float, tolerance: float) -> None:
-        self.compared += 1
-        if not isinstance(printed, (int, float)) or isinstance(printed, bool):
-            self.complaints.append(f"{where}: {printed!r} is no number; recomputed {own!r}")
-            return
-        if math.isnan(own) and math.isnan(printed):
-            return
-        difference = abs(printed - own)
-        if not difference <= tolerance:
-            self.complaints.append(f"{where}: printed {printed!r}, recomputed {own!r}")
-        if not difference <= self.worst.get(kind, (-1.0, ""))[0]:
-            self.worst[kind] = (difference, where)
-
-
-@dataclass
-class Question:
-    """The trials of one question as they stand in the log."""
-
-    outcomes: list[int]
-    answers: list[str | None]
-    grading_errors: int
-
-
-class Bank:
-    """Questions with one set of settings: what a row is computed from."""
-
-    def __init__(self, questions: Sequence[Question], settings: dict[str, Any]) -> None:
-        self.questions = questions
-        self.settings = settings
-        self.weights = [float(w) for w in settings["weights"]]
-        self.counts = [
-            [q.outcomes.count(category) for category in range(len(self.weights))] for q in questions
-        ]
-
-    # -- Bayes@N [Hariri 2026, Alg. 1] in exact fractions, rounded once at the end ----
-
-    def posterior(self, *, as_average: bool = False) -> tuple[float, float]:
-        weights = [Fraction(w) for w in self.weights]
-        mean, variance = Fraction(0), Fraction(0)
-        for row in self.counts:
-            trials = sum(row)
-            size = trials + len(row)
-            m = sum(w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(size)
-            square = sum(w * w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(
-                size
-            )
-            v = (square - m * m) / (size + 1)
-            if as_average:
-                mean += sum(w * n for w, n in zip(weights, row, strict=True)) / Fraction(trials)
-                variance += v * Fraction(size, trials) ** 2
-            else:
-                mean += m
-                variance += v
-        count = len(self.counts)
-        return float(mean / count), math.sqrt(variance) / count
-
-    def bounds(self) -> tuple[float, float]:
-        method, level = self.settings["interval"], self.settings["level"]
-        floor, top = min(self.weights), max(self.weights)
-        mu, sigma = self.posterior()
-        if method == "normal":
-            return interval.normal(mu, sigma, level, floor, top)
-        if method == "beta":
-            return interval.moment_matched(mu, sigma, level, floor, top)
-        if len(self.weights) > 2:
-            return interval.drawn(self.counts, self.weights, level)
-        up = self.weights[1] > self.weights[0]
-        counts = [(row[1], row[0]) if up else (row[0], row[1]) for row in self.counts]
-        ends = (interval.shortest if method == "hdi" else interval.exact)(counts, level)
-        return floor + (top - floor) * ends[0], floor + (top - floor) * ends[1]
-
-    # -- the Pass@k family: a random k-subset without repetition ------------------------
-
-    def at_least(self, j: int, k: int) -> float:
-        """The chance, averaged over questions, that at least j of k trials are right."""
-        total = Fraction(0)
-        for wrong, right in self.counts:
-            ways = sum(
-                math.comb(right, i) * math.comb(wrong, k - i) for i in range(j, min(k, right) + 1)
-            )
-            total += Fraction(ways, math.comb(right + wrong, k))
-        return float(total / len(self.counts))
-
-    def g_pass(self, k: int, tau: str) -> float:
-        return self.at_least(max(1, math.ceil(Fraction(tau) * k)), k)
-
-    def mg_pass(self, k: int) -> float:
-        return 2 / k * math.fsum(self.at_least(i, k) for i in range((k + 1) // 2 + 1, k + 1))
-
-    def majority(self, k: int) -> float:
-        votes = (majority_credit(q.outcomes, q.answers, k) for q in self.questions)
-        return float(sum(votes, Fraction(0)) / len(self.questions))
-
-    def rows(self) -> Iterator[tuple[str, str, float]]:
-        """Yield (kind, name, value) of every row that a run with these settings has."""
-        n = self.settings["n"]
-        fewest = min(sum(row) for row in self.counts)
-        mu, sigma = self.posterior()
-        low, high = self.bounds()
-        yield "bayes", f"bayes@{n}", mu
-        yield "bayes sd", f"bayes@{n}_stderr", sigma
-        yield "interval", f"bayes@{n}_low", low
-        yield "interval", f"bayes@{n}_high", high
-        average, spread = self.posterior(as_average=True)
-        yield "avg", f"avg@{n}", average
-        yield "avg sd", f"avg@{n}_stderr", spread
-        if len(self.weights) == 2:
-            tau = repr(self.settings["tau"])
-            for k in self.settings["k"]:
-                there = k <= fewest  # a run that lost trials has no estimate at this k
-                yield "pass@k", f"pass@{k}", self.at_least(1, k) if there else math.nan
-                if k == 1:
-                    continue
-                yield "pass^k", f"pass^{k}", self.at_least(k, k) if there else math.nan
-                name = f"g-pass@{k}_{self.settings['tau']:g}"
-                yield "g-pass@k", name, self.g_pass(k, tau) if there else math.nan
-                yield "mg-pass@k", f"mg-pass@{k}", self.mg_pass(k) if there else math.nan
-            k = self.settings["maj_k"]
-            yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
-        yield "errors", "grading_errors", float(sum(q.grading_errors for q in self.questions))
-
-    def tolerance(self, run: Run, kind: str) -> float:
-        if kind != "interval" or self.settings["interval"] in ("normal", "beta"):
-            return run.tolerance
-        if len(self.weights) > 2:
-            return 0.15 * self.posterior()[1]  # two Monte-Carlo answers, 8000 draws and theirs
-        if self.settings["interval"] == "hdi":
-            # Near its optimum the shortest interval slides without getting longer, so its ends
-            # are known less well than its length and its mass: see `compare_shortest`.
-            return 0.01 * self.posterior()[1]
-        return run.interval_tolerance
-
-    def compare_shortest(self, where: str, low: Any, high: Any, run: Run) -> None:
-        """Compare the length and the mass of a printed highest-density interval."""
-        if self.settings["interval"] != "hdi" or len(self.weights) > 2:
-            return
-        floor, top = min(self.weights), max(self.weights)
-        own = self.bounds()
-        run.compare("hdi length", where, high - low, own[1] - own[0], run.interval_tolerance)
-        if self.weights[1] > self.weights[0]:
-            mass = interval.mean_distribution([(row[1], row[0]) for row in self.counts])
-            held = mass((high - floor) / (top - floor)) - mass((low - floor) / (top - floor))
-            run.compare("hdi mass", where, held, self.settings["level"], 1e-4)
-
-
-def majority_credit(outcomes: Sequence[int], answers: Sequence[str | None], k: int) -> Fraction:
-    """Expected credit of a plurality vote over a random k-subset of one question's trials.
-
-    All right answers say the same thing and are one candidate. A trial without an answer abstains;
-    candidates that tie for the first place share the credit. Counted, not enumerated: `ways[v, t]`
-    is the number of ways in which the wrong candidates cast v votes, none more than the right one's
-    r, and t of them exactly r.
-    """
-    right = sum(1 for c in outcomes if c)
-    wrong = Counter(a for c, a in zip(outcomes, answers, strict=True) if not c)
-    silent = wrong.pop(None, 0)
-    credit = Fraction(0)
-    for r in range(1, min(right, k) + 1):
-        ways = Counter({(0, 0): 1})
-        for size in wrong.values():
-            more: Counter[tuple[int, int]] = Counter()
-            for (votes, ties), count in ways.items():
-                for cast in range(min(size, r, k - r - votes) + 1):
-                    more[votes + cast, ties + (cast == r)] += count * math.comb(size, cast)
-            ways = more
-        for (votes, ties), count in ways.items():
-            rest = k - r - votes
-            credit += Fraction(count * math.comb(right, r) * math.comb(silent, rest), 1 + ties)
-    return credit / math.comb(len(outcomes), k)
-
-
-# -- the files of a run -----------------------------------------------------------------------
 
 
 def read_questions(path: Path) -> dict[str, list[tuple[dict[str, Any], Question]]]:
@@ -256,13 +68,19 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> d
             where = f"{task}: {row},{name}"
             value = printed.get(f"{row},{name}", "missing")
             run.compare(kind, where, value, own, bank.tolerance(run, kind))
-        ends = [printed.get(f"bayes@{settings['n']}_{end},{name}") for end in ("low", "high")]
-        if all(isinstance(end, float) for end in ends):
-            bank.compare_shortest(f"{task}: interval,{name}", *ends, run)
+        for kind, stem in {"": f"bayes@{settings['n']}", **bank.learned_names()}.items():
+            low, high = (printed.get(f"{stem}_{end},{name}") for end in ("low", "high"))
+            where = f"{task}: {stem} interval,{name}"
+            if not (isinstance(low, float) and isinstance(high, float)):
+                continue  # complained about above
+            if kind:
+                bank.compare_learned_shortest(where, kind, (low, high), run)
+            else:
+                bank.compare_shortest(where, low, high, run)
         for entry, question in entries:
             where = f"{task}: question {entry['doc_id']},{name}"
             check_log_line(entry, settings, where, run)
-            single = Bank([question], settings)
+            single = Bank([question], settings, logged=True)
             for kind, row, own in single.rows():
                 if row in entry:
                     limit = single.tolerance(run, kind)
@@ -291,11 +109,24 @@ def check_group(
         if len(banks) != len(members) or len({len(b.questions) for b in banks}) > 1:
             run.complaints.append(f"{group}: its tasks differ in size; this script cannot judge it")
             return
-        for kind, row, own in union.rows():
+        for kind, row, own in union.plain_rows():
             key = f"{row},{name}"
             if re.fullmatch(r"(bayes|avg)@\d+(_stderr)?", row) and key in printed:
                 expected.add(key)
                 run.compare(f"{kind}, group", f"{group}: {key}", printed[key], own, run.tolerance)
+        # a prior is learned task by task, and the tasks' posteriors are independent
+        scores = [bank.learned["hbayes"] for bank in banks]
+        variance = math.fsum(score.sigma**2 for score in scores)
+        values = {
+            "hbayes": math.fsum(score.mu for score in scores) / len(scores),
+            "hbayes sd": math.sqrt(variance) / len(scores),
+        }
+        for (kind, own), end in zip(values.items(), ("", "_stderr"), strict=True):
+            key = f"{banks[0].learned_names()['hbayes']}{end},{name}"
+            if key in printed:
+                expected.add(key)
+                limit = max(bank.tolerance(run, kind) for bank in banks)
+                run.compare(f"{kind}, group", f"{group}: {key}", printed[key], own, limit)
     check_unknown(group, printed, expected, run)
 
 
@@ -328,12 +159,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--interval-tolerance", type=float, default=1e-5, help="for the methods exact and hdi"
     )
+    parser.add_argument(
+        "--learned-tolerance", type=float, default=1e-3, help="for hbayes, in standard deviations"
+    )
     args = parser.parse_args(argv)
-    run = Run(args.tolerance, args.interval_tolerance)
+    run = Run(args.tolerance, args.interval_tolerance, args.learned_tolerance)
     files = sorted(args.output.rglob("results_*.json"))
     tasks = sum(check_results(path, run) for path in files)
     for kind, (difference, where) in sorted(run.worst.items()):
-        print(f"{kind:28} worst difference {difference:.1e}  ({where})")
+        print(f"{kind:36} worst difference {difference:.1e}  ({where})")
     for complaint in run.complaints:
         print(f"MISMATCH {complaint}", file=sys.stderr)
     if tasks == 0:

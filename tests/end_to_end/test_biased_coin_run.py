@@ -36,8 +36,10 @@ def test_rows_stand_in_their_order(default_run: Any) -> None:
     n = default_run.trials(TASK)
     ks = [k for k in (1, 2, 4, 8, 16) if k <= n]
     several = ks[1:]
+    posteriors = [f"hbayes@{n}", f"hbayes@{n}_population", f"bayes@{n}"]
     assert [name for name in default_run.rows(TASK) if not name.endswith("_stderr")] == (
-        [f"bayes@{n}", f"bayes@{n}_low", f"bayes@{n}_high", f"avg@{n}"]
+        [f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")]
+        + [f"avg@{n}"]
         + [f"pass@{k}" for k in ks]
         + [f"pass^{k}" for k in several]
         + [f"g-pass@{k}_0.5" for k in several]
@@ -48,7 +50,7 @@ def test_rows_stand_in_their_order(default_run: Any) -> None:
 
 def test_the_table_shows_the_posterior_sd_as_stderr(default_run: Any) -> None:
     rows, n = default_run.rows(TASK), default_run.trials(TASK)
-    for name in (f"bayes@{n}", f"avg@{n}"):
+    for name in (f"hbayes@{n}", f"bayes@{n}", f"avg@{n}"):
         cells = [[c.strip() for c in x.split("|")] for x in default_run.log.splitlines()]
         (line,) = [row for row in cells if name in row]
         assert f"{rows[name]:.4f}" in line
@@ -102,7 +104,11 @@ def nudge(rows: dict[str, Any]) -> None:
 
 
 def nudge_interval(rows: dict[str, Any]) -> None:
-    rows[next(name for name in rows if name.endswith("_low,none"))] -= 1e-4
+    rows["bayes@8_low,none"] -= 1e-4
+
+
+def nudge_learned_interval(rows: dict[str, Any]) -> None:
+    rows["hbayes@8_high,none"] += 1e-3
 
 
 def drop(rows: dict[str, Any]) -> None:
@@ -117,7 +123,8 @@ def add(rows: dict[str, Any]) -> None:
     ("change", "named"),
     [
         (nudge, "mg-pass@4,none: printed"),
-        (nudge_interval, "_low,none: printed"),
+        (nudge_interval, "bayes@8_low,none: printed"),
+        (nudge_learned_interval, "hbayes@8_high,none: printed"),
         (drop, "pass^2,none: 'missing'"),
         (add, "unknown row pass@3,none"),
     ],

@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+MODULES = (
+    "recompute",
+    "independent_rows",
+    "independent_interval",
+    "independent_scores",
+    "independent_learned_prior",
+    "independent_category_prior",
+)
 
-@pytest.fixture
-def recompute(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent))
-    for name in ("recompute", "independent_interval"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    import recompute as module
 
-    return module
+@pytest.fixture(scope="module")
+def modules() -> Iterator[dict[str, ModuleType]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).resolve().parent))
+        for name in MODULES:
+            patch.delitem(sys.modules, name, raising=False)
+        yield {name: importlib.import_module(name) for name in MODULES}
+
+
+@pytest.fixture(scope="module")
+def recompute(modules: dict[str, ModuleType]) -> ModuleType:
+    return modules["recompute"]
+
+
+@pytest.fixture(scope="module")
+def interval(modules: dict[str, ModuleType]) -> ModuleType:
+    return modules["independent_interval"]
 
 
 def test_it_knows_nothing_of_the_package() -> None:
-    for name in ("recompute.py", "independent_interval.py"):
-        source = (Path(__file__).resolve().parent / name).read_text(encoding="utf-8")
+    for name in MODULES:
+        source = (Path(__file__).resolve().parent / f"{name}.py").read_text(encoding="utf-8")
         imports = [x for x in source.splitlines() if x.startswith(("import ", "from "))]
         modules = {line.split()[1].split(".")[0] for line in imports}
-        assert modules <= set(sys.stdlib_module_names) | {"independent_interval"}
+        assert modules <= set(sys.stdlib_module_names) | set(MODULES)
 
 
 def test_published_posterior(recompute: ModuleType) -> None:
@@ -40,7 +62,7 @@ def test_published_posterior(recompute: ModuleType) -> None:
     assert (round(mu, 6), round(sigma, 6)) == (0.5625, 0.091998)  # [Hariri 2026]
 
 
-def test_majority_against_every_subset(recompute: ModuleType) -> None:
+def test_majority_against_every_subset(modules: dict[str, ModuleType]) -> None:
     rng = random.Random(3)
     for _ in range(300):
         n = rng.randint(1, 8)
@@ -58,33 +80,191 @@ def test_majority_against_every_subset(recompute: ModuleType) -> None:
             first = [a for a, v in votes.items() if v == top]
             credits.append(Fraction("right" in first, max(1, len(first))))
         expected = sum(credits) / len(credits)
-        assert recompute.majority_credit(outcomes, answers, k) == expected
+        assert modules["independent_rows"].majority_credit(outcomes, answers, k) == expected
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(0, 4), (3, 13), (80, 0), (311, 689)])
-def test_one_question_is_a_beta(recompute: ModuleType, right: int, wrong: int) -> None:
-    own = recompute.interval.exact([(right, wrong)], 0.95)
+def test_one_question_is_a_beta(interval: ModuleType, right: int, wrong: int) -> None:
+    own = interval.exact([(right, wrong)], 0.95)
     assert own == pytest.approx(stats.beta.ppf([0.025, 0.975], 1 + right, 1 + wrong), abs=1e-10)
     a, b = 0.3 + right, 0.7 + wrong
     for x in (0.01, 0.4, 0.93):
         expected = stats.beta.cdf(x, a, b)
-        assert recompute.interval.incomplete_beta(a, b, x) == pytest.approx(expected, abs=1e-12)
+        assert interval.incomplete_beta(a, b, x) == pytest.approx(expected, abs=1e-12)
 
 
-def test_two_questions_two_ways(recompute: ModuleType) -> None:
+def test_two_questions_two_ways(interval: ModuleType) -> None:
     shapes = [(3, 5), (2, 9)]
-    quadrature = recompute.interval.mean_distribution([(a - 1, b - 1) for a, b in shapes])
-    fourier = recompute.interval._distribution_by_fourier(shapes)
+    quadrature = interval.mean_distribution([(a - 1, b - 1) for a, b in shapes])
+    fourier = interval._distribution_by_fourier(shapes)
     for x in np.linspace(0.02, 0.98, 25):
         assert quadrature(x) == pytest.approx(fourier(x), abs=1e-8)
 
 
-def test_many_questions_against_draws(recompute: ModuleType) -> None:
+def test_many_questions_against_draws(interval: ModuleType) -> None:
     counts = [(right, 16 - right) for right in (0, 0, 1, 1, 2, 4, 9, 15, 16, 16)]
     rng = np.random.default_rng(5)
     draws = np.mean([rng.beta(1 + r, 1 + w, 400_000) for r, w in counts], axis=0)
-    own = recompute.interval.exact(counts, 0.95)
+    own = interval.exact(counts, 0.95)
     # the Monte-Carlo error of such a quantile is about 7e-5
     assert own == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=4e-4)
-    shortest = recompute.interval.shortest(counts, 0.95)
+    shortest = interval.shortest(counts, 0.95)
     assert shortest[1] - shortest[0] <= own[1] - own[0]
+
+
+# -- the check itself: it must notice what is wrong -------------------------------------------
+
+Rows = dict[str, Any]
+OUTCOMES = [[0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]] * 2
+
+
+def write_run(
+    recompute: ModuleType,
+    folder: Path,
+    change: Callable[[Rows], object],
+    change_line: Callable[[Rows], object] = len,
+    outcomes: Any = OUTCOMES,
+    tasks: tuple[str, ...] = ("task",),
+    **settings: Any,
+) -> None:
+    """Write the files of a run that is right but for what the changes do."""
+    settings = {
+        **{"n": 4, "k": [1, 2], "tau": 0.5, "maj_k": 1, "weights": [0.0, 1.0]},
+        **{"level": 0.95, "interval": "exact", **settings},
+    }
+    results: dict[str, Any] = {"configs": {}, "results": {}}
+    for number, task in enumerate(tasks):
+        # every task has other questions
+        rows = [[max(c - (number == i), 0) for c in row] for i, row in enumerate(outcomes)]
+        questions = [recompute.Question(row, [None] * len(row), 0) for row in rows]
+        bank = recompute.Bank(questions, settings)
+        results["configs"][task] = {"metadata": {"bayes": settings}}
+        results["results"][task] = {f"{name},none": own for _, name, own in bank.rows()}
+        with (folder / f"samples_{task}_1.jsonl").open("w", encoding="utf-8") as lines:
+            for i, question in enumerate(questions):
+                single = recompute.Bank([question], settings, logged=True)
+                line = {name: own for _, name, own in single.rows()}
+                if i == 1:
+                    change_line(line)
+                responses = ["?"] * len(question.outcomes)
+                line |= {"doc_id": i, "filter": "none", "outcomes": question.outcomes}
+                line |= {"answers": question.answers, "grading_errors": 0}
+                line |= {"resps": [responses], "lengths": [1] * len(responses)}
+                lines.write(json.dumps(line) + "\n")
+    if len(tasks) > 1:
+        results["group_subtasks"] = {"group": list(tasks)}
+        each = [results["results"][task] for task in tasks]
+        results["results"]["group"] = {
+            "hbayes@4,none": np.mean([rows["hbayes@4,none"] for rows in each]),
+            "hbayes@4_stderr,none": np.sqrt(sum(rows["hbayes@4_stderr,none"] ** 2 for rows in each))
+            / len(each),
+        }
+    change(results["results"][tasks[0] if len(tasks) == 1 else "group"])
+    (folder / "results_1.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def shifted(row: str, by: float) -> Callable[[Rows], object]:
+    """Return a change that moves a row by so many of its posterior's standard deviations."""
+    stem = row.removesuffix("_low").removesuffix("_high").removesuffix("_stderr")
+
+    def change(rows: Rows) -> None:
+        end = ",none" if f"{row},none" in rows else ""
+        rows[row + end] += by * rows[f"{stem}_stderr{end}"]
+
+    return change
+
+
+def exchange(rows: Rows) -> None:
+    one, other = "hbayes@4,none", "hbayes@4_population,none"
+    rows[one], rows[other] = rows[other], rows[one]
+
+
+@pytest.mark.parametrize("method", ["exact", "normal", "beta", "hdi"])
+def test_a_run_that_is_right_passes(
+    recompute: ModuleType, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(recompute, tmp_path, len, interval=method)
+    assert recompute.main([str(tmp_path)]) == 0
+    assert " 0 complaints" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "named"),
+    [
+        (shifted("hbayes@4", 0.002), "exact", "hbayes@4,none: printed"),
+        (shifted("hbayes@4_stderr", 0.002), "exact", "hbayes@4_stderr,none: printed"),
+        (shifted("hbayes@4_low", 0.01), "exact", "hbayes@4_low,none: printed"),
+        (shifted("hbayes@4_high", -0.01), "normal", "hbayes@4_high,none: printed"),
+        (shifted("hbayes@4_population", -0.002), "beta", "hbayes@4_population,none: printed"),
+        (shifted("hbayes@4_population_low", 0.01), "beta", "population_low,none: printed"),
+        (shifted("hbayes@4_population_high", 0.01), "exact", "population_high,none: printed"),
+        (shifted("hbayes@4_high", 0.02), "hdi", "hbayes@4 interval,none: printed"),
+        (shifted("hbayes@4_population_low", -0.02), "hdi", "population interval,none: printed"),
+        (exchange, "exact", "hbayes@4_population,none: printed"),
+        (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
+        (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
+        (
+            lambda rows: rows.update({"hbayes@4_population_median,none": 0.4}),
+            "exact",
+            "unknown row hbayes@4_population_median,none",
+        ),
+    ],
+)
+def test_a_wrong_row_of_the_learned_prior_is_noticed(
+    recompute: ModuleType,
+    tmp_path: Path,
+    change: Callable[[Rows], object],
+    method: str,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_run(recompute, tmp_path, change, interval=method)
+    assert recompute.main([str(tmp_path)]) == 1
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("row", ["hbayes@4", "hbayes@4_high", "hbayes@4_population_stderr"])
+def test_a_wrong_number_in_the_log_is_noticed(
+    recompute: ModuleType, tmp_path: Path, row: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(recompute, tmp_path, len, shifted(row, 0.01))
+    assert recompute.main([str(tmp_path)]) == 1
+    assert f"question 1,none: {row}: printed" in capsys.readouterr().err
+
+
+def test_a_run_that_lost_trials_keeps_its_posteriors(
+    recompute: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = [*OUTCOMES[:5], [], [1], [0, 1]]
+    write_run(recompute, tmp_path, shifted("hbayes@4", 0.002), outcomes=lost)
+    assert recompute.main([str(tmp_path)]) == 1
+    complaints = capsys.readouterr().err.splitlines()
+    # the wrong row, and the log's three short lines
+    assert "hbayes@4,none: printed" in complaints[0]
+    assert [line.endswith("responses, but N = 4") for line in complaints[1:]] == [True] * 3
+
+
+@pytest.mark.parametrize(("by", "code"), [(0.0, 0), (0.002, 1)])
+def test_a_group_is_the_mean_of_its_tasks(
+    recompute: ModuleType, tmp_path: Path, by: float, code: int
+) -> None:
+    write_run(recompute, tmp_path, shifted("hbayes@4", by), tasks=("one", "two"))
+    assert recompute.main([str(tmp_path)]) == code
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "code"),
+    [
+        (len, "exact", 0),
+        (len, "hdi", 0),
+        (shifted("hbayes@4", 0.2), "exact", 1),
+        (shifted("hbayes@4_population_high", 0.6), "exact", 1),
+    ],
+)
+def test_three_categories_are_checked_too(
+    recompute: ModuleType, tmp_path: Path, change: Any, method: str, code: int
+) -> None:
+    outcomes = [[0, 0, 0, 1], [2, 0, 1, 0], [2, 2, 2, 2], [0, 0, 0, 0]]
+    settings = {"weights": [0.0, 0.25, 1.0], "interval": method}
+    write_run(recompute, tmp_path, change, outcomes=outcomes, **settings)
+    assert recompute.main([str(tmp_path)]) == code

@@ -18,8 +18,8 @@ from lm_eval_bayes.core.checks import FloatArray
 #: What lies this far below the peak of a log density is left out: e^-18 of it.
 _DEPTH = 18.0
 #: Nodes of a grid: at the least, at the most, and their distance where the tails are long.
-_NODES = (28, 80)
-_SPACING = 0.6
+_NODES = (32, 100)
+_SPACING = 0.5
 #: Rising factorials of up to this many factors in all are written out.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
