@@ -24,7 +24,7 @@ def blocks(language):
 def test_a_python_block_runs(code, capsys):
     exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    told = re.findall(r"^#> (.*)$", code, flags=re.MULTILINE)
+    told = re.findall(r"^# prints: (.*)$", code, flags=re.MULTILINE)
     assert told
     assert all(line in printed for line in told), printed
 

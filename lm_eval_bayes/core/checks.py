@@ -129,13 +129,13 @@ def check_prior(prior: object) -> float:
     InvalidInputError
         If `prior` is neither a known name nor a finite number above 0.
     """
-    rule = 'be "uniform", "jeffreys" or a finite number above 0'
+    rule = 'be "uniform", "jeffreys" or a number above 0 and at most 1e9'
     if isinstance(prior, str):
         if prior not in NAMED_PRIORS:
             raise InvalidInputError.of("prior", rule, prior)
         return NAMED_PRIORS[prior]
     number = as_real(prior)
-    if number is None or not math.isfinite(number) or number <= 0.0:
+    if number is None or not 0.0 < number <= 1e9:
         raise InvalidInputError.of("prior", rule, prior)
     return number
 

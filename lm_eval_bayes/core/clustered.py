@@ -11,7 +11,7 @@ from lm_eval_bayes.core.checks import FloatArray, read_only
 from lm_eval_bayes.core.frequentist.clusters import cluster_index
 from lm_eval_bayes.core.laws.mixtures import TabulatedLaw
 from lm_eval_bayes.core.laws.tables import Table
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -74,6 +74,7 @@ def clustered_posterior(
     >>> round(posterior.mu, 3), round(interval.low, 3), round(interval.high, 3)
     (0.58, 0.274, 0.851)
     """
+    check_outcomes("outcomes", outcomes)
     weights = outcomes.weights
     low, high = float(weights.min()), float(weights.max())
     at_top = weights == high

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, check_level, check_option, check_seed, read_only
@@ -14,8 +13,8 @@ from lm_eval_bayes.core.laws.tables import Table
 from lm_eval_bayes.core.learning.beta_binomial import HyperGrid, hyper_posterior, mean_density
 from lm_eval_bayes.core.learning.category_posterior import category_posterior
 from lm_eval_bayes.core.learning.notes import note_on_trials
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pairs import Pairs, distinct_pairs
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.results import (
     SCOPES,
     IntervalMethod,
@@ -24,9 +23,6 @@ from lm_eval_bayes.core.results import (
     Posterior,
     Scope,
 )
-
-#: Nodes whose posterior probability is below this share of the largest do not count.
-_NEGLIGIBLE = 1e-8
 
 
 def hbayes_at_n(
@@ -84,6 +80,7 @@ def hbayes_at_n(
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
     """
+    check_outcomes("outcomes", outcomes)
     scope = check_option("scope", scope, SCOPES)
     level = check_level(level)
     method = check_option("interval", interval, METHODS)
@@ -117,7 +114,7 @@ def _binary(
     span = high - low
     grid = hyper_posterior(x, y)
     pairs = distinct_pairs(x, y)
-    mixture, likely = _mixture(pairs, grid)
+    mixture = BetaMixture.on_grid(pairs, grid)
     mean, sd = mixture.question_moments()
     per_question = PerQuestion(
         read_only(low + span * mean[pairs.where], np.float64),
@@ -133,8 +130,6 @@ def _binary(
         law = BetaMixtureLaw(
             successes=read_only(x, np.float64),
             failures=read_only(y, np.float64),
-            logit_mean=read_only(grid.logit_mean[likely], np.float64),
-            log_strength=read_only(grid.log_strength[likely], np.float64),
             low=low,
             high=high,
             mixture=mixture,
@@ -156,23 +151,6 @@ def _binary(
         learned=_learned(grid),
         note=note,
     )
-
-
-def _mixture(pairs: Pairs, grid: HyperGrid) -> tuple[BetaMixture, npt.NDArray[np.bool_]]:
-    """Return the questions under every node of the grid that counts, and which those are."""
-    likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
-    weight = grid.weight[likely]
-    mixture = BetaMixture(
-        x=pairs.first,
-        y=pairs.second,
-        times=pairs.times.astype(np.float64),
-        m=special.expit(grid.logit_mean[likely]),
-        rest=special.expit(-grid.logit_mean[likely]),
-        s=np.exp(grid.log_strength[likely]),
-        weight=weight / weight.sum(),
-        steps=grid.steps[:, likely],
-    )
-    return mixture, likely
 
 
 def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Table]:

@@ -19,6 +19,7 @@ from lm_eval_bayes.core.laws.curves import beta_quantile
 from lm_eval_bayes.core.laws.laws import BetaLaw, Law
 from lm_eval_bayes.core.laws.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.core.results import Interval, IntervalMethod, Posterior
+from lm_eval_bayes.errors import InvalidInputError
 
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact", "hdi")
 _BATCHES = 20
@@ -76,6 +77,9 @@ def credible_interval(
     >>> round(interval.low, 6), round(interval.high, 6)
     (0.247392, 0.641497)
     """
+    if not isinstance(posterior, Posterior):
+        rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
+        raise InvalidInputError.of("posterior", rule, type(posterior).__name__)
     level = check_level(posterior.level if level is None else level)
     method = check_option("method", posterior.method if method is None else method, METHODS)
     seed = check_seed(seed)

@@ -11,6 +11,9 @@ import numpy.typing as npt
 from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.errors import InvalidInputError
 
+#: More trials of one question than this are taken for a slip, and would lose digits.
+MOST_TRIALS = 1e12
+
 
 def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a bool, integer or real array; anything else is refused."""
@@ -84,7 +87,12 @@ def check_counts(name: str, values: npt.ArrayLike, n_categories: int) -> IntArra
     if array.shape[1] != n_categories:
         rule = f"have one column for each of the {n_categories} weights"
         raise InvalidInputError.of(name, rule, f"{array.shape[1]} columns")
-    return _check_whole(name, array, "whole counts of at least 0", "category")
+    counts = _check_whole(name, array, "whole counts of at least 0", "category")
+    most = counts.sum(axis=1, dtype=np.float64).max()
+    if most > MOST_TRIALS:
+        rule = f"hold at most {MOST_TRIALS:g} trials a question"
+        raise InvalidInputError.of(name, rule, f"{most:g}")
+    return counts
 
 
 def check_weights(values: npt.ArrayLike) -> FloatArray:

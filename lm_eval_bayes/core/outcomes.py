@@ -20,6 +20,8 @@ from lm_eval_bayes.core.outcome_checks import (
 from lm_eval_bayes.errors import InvalidInputError
 
 BINARY_WEIGHTS = (0.0, 1.0)
+#: A prior trial is worth no more than so many trials.
+MOST_STRENGTH = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Outcomes:
     prior_counts : array of int, shape (M, C+1)
         The same for earlier trials R0; all zeros when there were none.
     prior_strength : float
-        λ >= 0, the worth of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
+        λ in [0, 1e6], the worth of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
     question_ids : tuple or None
         One distinct name a question.
 
@@ -71,8 +73,8 @@ class Outcomes:
             rule = f"have one row per question ({counts.shape[0]})"
             raise InvalidInputError.of("prior_counts", rule, f"{prior_counts.shape[0]} rows")
         strength = as_real(self.prior_strength)
-        if strength is None or not 0.0 <= strength < np.inf:
-            rule = "be a finite number of at least 0"
+        if strength is None or not 0.0 <= strength <= MOST_STRENGTH:
+            rule = f"be a number from 0 to {MOST_STRENGTH:g}"
             raise InvalidInputError.of("prior_strength", rule, self.prior_strength)
         ids = check_ids(self.question_ids, counts.shape[0])
         object.__setattr__(self, "counts", read_only(counts, np.int64))
@@ -201,6 +203,19 @@ class Outcomes:
         """Trials a question on average, each prior one worth λ."""
         total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
         return float(total / self.n_questions)
+
+
+def check_outcomes(name: str, value: object) -> None:
+    """Refuse anything but an `Outcomes`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is a matrix, say, and not an `Outcomes` made of it.
+    """
+    if not isinstance(value, Outcomes):
+        rule = "be an Outcomes, as from Outcomes.from_matrix or Outcomes.from_counts"
+        raise InvalidInputError.of(name, rule, type(value).__name__)
 
 
 def _count(matrix: IntArray, n_categories: int) -> IntArray:

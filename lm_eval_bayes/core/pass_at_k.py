@@ -21,7 +21,7 @@ from lm_eval_bayes.core.checks import (
     successes_needed,
 )
 from lm_eval_bayes.core.hypergeometric import success_counts
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.posterior import require_trials
 from lm_eval_bayes.core.results import Estimate
@@ -56,6 +56,7 @@ def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_at_k(outcomes, 2).value, 6)
     0.95
     """
+    check_outcomes("outcomes", outcomes)
     return _estimate("pass@k", outcomes, k, lambda j: j >= 1)
 
 
@@ -87,6 +88,7 @@ def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_hat_k(outcomes, 2).value, 6)
     0.45
     """
+    check_outcomes("outcomes", outcomes)
     return _estimate("pass^k", outcomes, k, lambda j: j >= k)
 
 
@@ -120,6 +122,7 @@ def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     >>> round(g_pass_at_k(outcomes, 3, 0.5).value, 6)
     0.85
     """
+    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     needed = successes_needed(tau, k)
     return _estimate("g-pass@k", outcomes, k, lambda j: j >= needed, tau=float(tau))
@@ -155,6 +158,7 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(mg_pass_at_k(outcomes, 3).value, 6)
     0.166667
     """
+    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     half = (k + 1) // 2
     return _estimate("mg-pass@k", outcomes, k, lambda j: np.maximum(j - half, 0) * (2.0 / k))
@@ -188,6 +192,7 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(strict_majority_at_k(outcomes, 3).value, 6)
     0.85
     """
+    check_outcomes("outcomes", outcomes)
     return _estimate("strict-maj@k", outcomes, k, lambda j: 2 * j > k)
 
 
@@ -219,6 +224,7 @@ def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(naive_pass_at_k(outcomes, 2).value, 6)
     0.9
     """
+    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     wrong = outcomes.counts[:, 0] / require_trials(outcomes)
     return _from_rows("naive-pass@k", 1.0 - wrong**k, k)
@@ -250,6 +256,7 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(naive_pass_hat_k(outcomes, 2).value, 6)
     0.5
     """
+    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     correct = outcomes.counts[:, 1] / require_trials(outcomes)
     return _from_rows("naive-pass^k", correct**k, k)

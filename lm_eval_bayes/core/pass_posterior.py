@@ -13,7 +13,7 @@ from lm_eval_bayes.core.checks import Tau, check_k, check_prior, read_only, succ
 from lm_eval_bayes.core.laws.beta_moments import beta_moments
 from lm_eval_bayes.core.laws.curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.core.laws.laws import BetaLaw
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.core.pass_at_k import require_binary
 from lm_eval_bayes.core.results import PerQuestion, Posterior
@@ -51,6 +51,7 @@ def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifor
     >>> round(pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.7
     """
+    check_outcomes("outcomes", outcomes)
     k = check_k(k)
     return _posterior("pass@k posterior", outcomes, at_least(1, k), k, prior)
 
@@ -84,6 +85,7 @@ def pass_hat_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifo
     >>> round(pass_hat_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.3
     """
+    check_outcomes("outcomes", outcomes)
     k = check_k(k)
     return _posterior("pass^k posterior", outcomes, at_least(k, k), k, prior)
 
@@ -120,6 +122,7 @@ def g_pass_at_k_posterior(
     >>> round(g_pass_at_k_posterior(outcomes, 3, 0.5).mu, 12)
     0.5
     """
+    check_outcomes("outcomes", outcomes)
     k = check_k(k)
     curve = at_least(successes_needed(tau, k), k)
     return _posterior("g-pass@k posterior", outcomes, curve, k, prior, float(tau))
@@ -156,6 +159,7 @@ def mg_pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uni
     >>> round(mg_pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.3
     """
+    check_outcomes("outcomes", outcomes)
     k = check_k(k)
     return _posterior("mg-pass@k posterior", outcomes, MeanExcess(k), k, prior)
 
@@ -190,6 +194,7 @@ def strict_majority_at_k_posterior(
     >>> round(strict_majority_at_k_posterior(outcomes, 3).mu, 12)
     0.5
     """
+    check_outcomes("outcomes", outcomes)
     k = check_k(k)
     return _posterior("strict-maj@k posterior", outcomes, at_least(k // 2 + 1, k), k, prior)
 

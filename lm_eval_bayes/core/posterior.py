@@ -8,7 +8,7 @@ from lm_eval_bayes.core.checks import FloatArray, check_prior, read_only
 from lm_eval_bayes.core.laws.curves import Identity
 from lm_eval_bayes.core.laws.laws import BetaLaw, DirichletLaw, Law
 from lm_eval_bayes.core.learning.prior_advice import check_prior_weight
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -51,6 +51,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     >>> round(bayes_at_n(with_prior).mu, 6), round(bayes_at_n(with_prior).sigma, 6)
     (0.575, 0.084275)
     """
+    check_outcomes("outcomes", outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
     weights = outcomes.weights
@@ -100,6 +101,7 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     >>> round(estimate.value, 6), round(estimate.sigma, 6)
     (0.6, 0.147196)
     """
+    check_outcomes("outcomes", outcomes)
     n_trials = require_trials(outcomes)
     weights = outcomes.weights
     low, span = weights.min(), np.ptp(weights)

@@ -195,7 +195,12 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
         return "N/A"
     bank = _Bank([v.trials for v in values])
-    return _guarded(row, row_functions(bank.settings)[row], bank)
+    number = _guarded(row, row_functions(bank.settings)[row], bank)
+    if row == f"hbayes@{bank.settings.n}":
+        note = bank.learned("benchmark").note
+        if note is not None:
+            log.warning("%s: %s", row, note)
+    return number
 
 
 def _harness_pools() -> bool:

@@ -148,7 +148,7 @@ def test_the_bayesian_bootstrap_has_the_moments_that_are_said_of_it():
     # by hand, nothing of ours in it
     n = 400_000
     p = [rng.beta(side[:, 1] + 1, side[:, 0] + 1, (n, 9)) for side in counts]
-    shares = rng.dirichlet(np.ones(9), n)
+    shares = rng.dirichlet(np.full(9, 1 - 4 / 9), n)
     drawn = (shares * (p[0] - p[1])).sum(axis=1)
     assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / np.sqrt(n))
     assert posterior.sigma == pytest.approx(drawn.std(), rel=0.006)

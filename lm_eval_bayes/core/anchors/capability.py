@@ -11,7 +11,7 @@ from scipy import special
 
 from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
 from lm_eval_bayes.core.checks import FloatArray, as_real, check_option, read_only
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
@@ -179,6 +179,7 @@ def capability_intervals(
     >>> posterior.probability.round(3).tolist()
     [0.005, 0.124, 0.481, 0.391]
     """
+    check_outcomes("outcomes", outcomes)
     epsilon = check_epsilon(epsilon)
     between = check_option("between", between, BETWEEN)
     solved, failed = solved_and_failed(anchors, outcomes)

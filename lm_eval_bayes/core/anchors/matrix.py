@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, check_option, read_only
 from lm_eval_bayes.core.outcome_checks import as_ids, check_ids, numeric
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
 #: "ability": sorted by the mean of its row; "given": as it came, which has to be that order.
@@ -234,6 +234,7 @@ def take_queries(outcomes: Outcomes, queries: Iterable[int] | IntArray) -> Outco
     >>> take_queries(Outcomes.from_matrix([[1, 1], [0, 0], [0, 1]]), [2]).counts.tolist()
     [[1, 1]]
     """
+    check_outcomes("outcomes", outcomes)
     where = check_queries(queries, outcomes.n_questions)
     ids = outcomes.question_ids
     return Outcomes(

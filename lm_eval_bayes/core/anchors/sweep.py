@@ -25,7 +25,7 @@ from lm_eval_bayes.core.checks import (
     check_seed,
     read_only,
 )
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -100,6 +100,7 @@ def sample_size_sweep(
     >>> sweep.sizes.tolist()[-1], bool(sweep.mean[-1] > sweep.mean[0])
     (20, True)
     """
+    check_outcomes("outcomes", outcomes)
     epsilon = check_epsilon(epsilon)
     between = check_option("between", between, BETWEEN)
     solved, failed = solved_and_failed(anchors, outcomes)

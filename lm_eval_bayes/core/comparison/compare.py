@@ -160,8 +160,9 @@ def compare(
     every question's difference p_α − p'_α under a Bayesian bootstrap over the questions, so
     that what a question does to both models cancels. The draws of the two models are
     independent given the data, so with few trials a question, where the posteriors rest on
-    the learned priors, less of it cancels and the interval is on the wide side. For N = 1 see
-    `compare_paired`.
+    the learned priors, less of it cancels and the interval is on the wide side; with many
+    trials and no more than ten questions whose differences are skewed it is a little narrow
+    (simulated: 93% for 95%). For N = 1 see `compare_paired`.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class DrawnDifferenceLaw:
 
 @dataclass(frozen=True, eq=False)
 class PairedBootstrapLaw:
-    """Σ_α g_α (s_α − s'_α) with g ~ Dirichlet(1, …, 1): a Bayesian bootstrap over questions."""
+    """Σ_α g_α (s_α − s'_α) with g ~ Dirichlet(c, …, c): a Bayesian bootstrap over questions."""
 
     first: Law
     second: Law
@@ -86,7 +86,7 @@ class PairedBootstrapLaw:
             size = min(n_draws, start + block) - start
             scores = self.first.draw_questions(size, rng)
             scores = scores - self.second.draw_questions(size, rng)
-            share = rng.standard_exponential(scores.shape)
+            share = rng.standard_gamma(bootstrap_weight(self.n_questions), scores.shape)
             drawn[start : start + size] = (share * scores).sum(axis=1) / share.sum(axis=1)
         return drawn
 
@@ -162,9 +162,11 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     """Return the posterior of A − B over questions like these, paired by question.
 
     Draws of s_α − s'_α from two posteriors of scope "benchmark", averaged with weights
-    Dirichlet(1, …, 1) over the questions [Rubin 1981]. Its mean is the mean of the questions'
-    differences δ_α and its variance V + (mean(δ_α² + σ_α²) − δ̄² − V)/(M + 1) with V the
-    variance of the benchmark's difference and σ_α² that of question α's; both are exact.
+    Dirichlet(c, …, c) over the questions. c = 1 is the Bayesian bootstrap as published [Rubin
+    1981], whose variance is (M − 1)/(M + 1) times s²/M, too small where questions are few; see
+    `bootstrap_weight`. Its mean is the mean of the questions' differences δ_α and its variance
+    V + (mean(δ_α² + σ_α²) − δ̄² − V)/(Mc + 1) with V the variance of the benchmark's difference
+    and σ_α² that of question α's; both are exact.
 
     Parameters
     ----------
@@ -190,9 +192,25 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     inner = a.sigma**2 + b.sigma**2
     centre = float(mean.mean())
     between = float(((mean - centre) ** 2 + spread).mean()) - inner
-    sigma = float(np.sqrt(inner + max(between, 0.0) / (n_questions + 1.0)))
+    sigma = float(
+        np.sqrt(inner + max(between, 0.0) / (n_questions * bootstrap_weight(n_questions) + 1.0))
+    )
     law = PairedBootstrapLaw(a.law, b.law, n_questions)
     return _posterior(a, b, centre, sigma, law, population=True)
+
+
+def bootstrap_weight(n_questions: int) -> float:
+    """Return c, the Dirichlet parameter of each question's weight in the bootstrap.
+
+    c = 1 − 4/M gives a mean of independent values the variance s²/M · (M − 1)/(M − 3) that
+    Student's t gives it, and not the bootstrap's own (M − 1)/(M + 1); for M below 8 it is ½.
+
+    Examples
+    --------
+    >>> bootstrap_weight(100), bootstrap_weight(4)
+    (0.96, 0.5)
+    """
+    return max(1.0 - 4.0 / n_questions, 0.5)
 
 
 def p_above(difference: Posterior, threshold: float, sample: FloatArray | None = None) -> float:

@@ -19,7 +19,7 @@ from lm_eval_bayes.core.frequentist.interval import (
     mean_interval,
     t_quantile,
 )
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.posterior import avg_at_n
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -55,6 +55,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
     >>> interval.estimate, round(interval.standard_error, 4)
     (0.75, 0.1443)
     """
+    check_outcomes("outcomes", outcomes)
     level = check_level(level)
     n_trials = outcomes.n_trials
     if n_trials.min() < 2:

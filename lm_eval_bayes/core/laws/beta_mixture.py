@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.learning.beta_binomial import HyperGrid
+from lm_eval_bayes.core.pairs import Pairs
 
+#: Nodes whose posterior probability is below this share of the largest do not count.
+_NEGLIGIBLE = 1e-8
 #: Numbers held at a time, nodes times distinct questions.
 _BLOCK = 2_000_000
 
@@ -57,6 +62,22 @@ class BetaMixture:
     s: FloatArray
     weight: FloatArray
     steps: FloatArray
+
+    @classmethod
+    def on_grid(cls, pairs: Pairs, grid: HyperGrid) -> BetaMixture:
+        """Put questions with successes and failures `pairs` on the nodes that count."""
+        likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
+        y, weight = grid.logit_mean[likely], grid.weight[likely]
+        return cls(
+            x=pairs.first,
+            y=pairs.second,
+            times=pairs.times.astype(np.float64),
+            m=special.expit(y),
+            rest=special.expit(-y),
+            s=np.exp(grid.log_strength[likely]),
+            weight=weight / weight.sum(),
+            steps=grid.steps[:, likely],
+        )
 
     @property
     def n_questions(self) -> float:

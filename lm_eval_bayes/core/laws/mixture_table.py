@@ -115,8 +115,8 @@ def _convolved(
     n_cells = int(np.ceil(max(32.0, 96.0 / M) / (sigma * M)))
     lowest, highest = _supports(mixture, kept)
     widest = (highest - lowest).max(axis=1)
-    # By Bernstein's inequality no more than 1e-14 of any node's mass lies outside.
-    half = np.minimum(12.0 * M * spread[kept] + 24.0 * widest, M * widest)
+    # By Bernstein's inequality no more than 1e-8 of any node's mass lies outside.
+    half = np.minimum(8.0 * M * spread[kept] + 14.0 * widest, M * widest)
     reach = half + 0.5 * M * sway[:, kept].sum(axis=0)
     first = int(np.floor(float((M * mean[kept] - reach).min()) * n_cells))
     last = int(np.ceil(float((M * mean[kept] + reach).max()) * n_cells))
@@ -155,11 +155,11 @@ def _beta_with_moments(mu: float, sigma: float) -> Table:
 
 
 def _supports(mixture: BetaMixture, kept: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-    """Return the scores between which each question has all but e^-40 of its mass, (G, D)."""
+    """Return the scores between which each question has all but e^-20 of its mass, (G, D)."""
     a, b = mixture.parameters(slice(None))
     a, b = a[kept], b[kept]
     total = a + b
     mean = a / total
     # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)
-    reach = 12.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 40.0 / total
+    reach = 8.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 20.0 / total
     return np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)

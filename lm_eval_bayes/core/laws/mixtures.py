@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
-from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.core.laws.beta_mixture import BetaMixture
 from lm_eval_bayes.core.laws.laws import draw_beta, draw_dirichlet_scores
 from lm_eval_bayes.core.laws.mixture_table import mixture_table
 from lm_eval_bayes.core.laws.tables import Table
+from lm_eval_bayes.core.learning.beta_binomial import hyper_posterior
+from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.errors import InvalidInputError
 
 # Numbers drawn at a time: few enough to stay near the processor.
@@ -43,20 +44,16 @@ class BetaMixtureLaw:
     ----------
     successes, failures : array, shape (M,)
         x_α and y_α, the trials of question α.
-    logit_mean, log_strength : array, shape (G,)
-        log(m / (1 − m)) and log s of each node.
     low, high : float
         The scores of a wrong and of a right trial (low <= high).
     mixture : BetaMixture
-        The distinct questions at every node.
+        The distinct questions at every node of a fine grid.
     mu, sigma : float
         Mean and standard deviation of (1/M) Σ p_α.
     """
 
     successes: FloatArray
     failures: FloatArray
-    logit_mean: FloatArray
-    log_strength: FloatArray
     low: float
     high: float
     mixture: BetaMixture
@@ -66,7 +63,10 @@ class BetaMixtureLaw:
     @cached_property
     def table(self) -> Table:
         """The distribution function of the benchmark's score, computed when first asked for."""
-        return mixture_table(self.mixture, self.mu, self.sigma).scaled(self.low, self.high)
+        grid = hyper_posterior(self.successes, self.failures, rough=True)
+        pairs = distinct_pairs(self.successes, self.failures)
+        rough = BetaMixture.on_grid(pairs, grid)
+        return mixture_table(rough, self.mu, self.sigma).scaled(self.low, self.high)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
@@ -74,12 +74,11 @@ class BetaMixtureLaw:
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        node = rng.choice(self.logit_mean.size, size=n_draws, p=self.mixture.weight)
-        jitter = (rng.random((2, n_draws)) - 0.5) * self.mixture.steps[:, node]
-        y = (self.logit_mean[node] + jitter[0])[:, None]
-        s = np.exp(self.log_strength[node] + jitter[1])[:, None]
-        a = self.successes + s * special.expit(y)
-        b = self.failures + s * special.expit(-y)
+        # A sum over even nodes is exact as it is: spreading them over their cells would widen it.
+        node = rng.choice(self.mixture.weight.size, size=n_draws, p=self.mixture.weight)
+        s = self.mixture.s[node]
+        a = self.successes + (s * self.mixture.m[node])[:, None]
+        b = self.failures + (s * self.mixture.rest[node])[:, None]
         p, _ = draw_beta(a, b, a.shape, rng)
         return np.asarray(self.low + (self.high - self.low) * p)
 

@@ -18,11 +18,14 @@ from lm_eval_bayes.core.checks import FloatArray
 #: What lies this far below the peak of a log density is left out: e^-18 of it.
 _DEPTH = 18.0
 #: Nodes of a grid: at the least, at the most, and their distance where the tails are long.
-_NODES = (32, 100)
-_SPACING = 0.5
+#: Moments take the fine grid; a table, whose every node costs, has enough of the rough one.
+_FINE = (36, 110, 0.45)
+_ROUGH = (24, 70, 0.7)
 #: Rising factorials of up to this many factors in all are written out.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
+#: Points of the axis of m, at the most.
+_MOST_POINTS = 60_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,19 +112,22 @@ def _stirling_tail(a: FloatArray) -> FloatArray:
     return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
 
 
-def hyper_posterior(x: FloatArray, y: FloatArray) -> HyperGrid:
+def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperGrid:
     """Put the posterior of (m, s) on a grid that fits it.
 
     Parameters
     ----------
     x, y : array, shape (M,)
         Successes and failures of each question, at least 0, not necessarily whole.
+    rough : bool
+        Whether to take about half as many nodes in either direction.
 
     Returns
     -------
     HyperGrid
     """
     density = _LogDensity(x, y)
+    nodes_like = _ROUGH if rough else _FINE
     # The whole range of l, roughly; then again and again what of it matters.
     log_s = np.linspace(-25.0, 60.0, 35)
     low, high = density.first_bracket(log_s)
@@ -132,7 +138,7 @@ def hyper_posterior(x: FloatArray, y: FloatArray) -> HyperGrid:
         marginal = special.logsumexp(value, axis=1) + np.log(high - low)
         first, last = _reach(marginal)
         settled = last - first > 8
-        n_rows = _n_nodes(log_s[last] - log_s[first]) if settled else 17
+        n_rows = _n_nodes(log_s[last] - log_s[first], nodes_like) if settled else 17
         # the brackets move steadily with l; a margin covers what lies between two rows
         margin = 0.1 * (high - low)
         closer = np.linspace(log_s[first], log_s[last], n_rows)
@@ -140,7 +146,7 @@ def hyper_posterior(x: FloatArray, y: FloatArray) -> HyperGrid:
         high = np.interp(closer, log_s, high + margin)
         log_s = closer
         low, high = density.fitted(log_s, low, high)
-    nodes, value = density.rows(log_s, low, high, _n_nodes(float((high - low).max())))
+    nodes, value = density.rows(log_s, low, high, _n_nodes(float((high - low).max()), nodes_like))
     step_y = np.broadcast_to(((high - low) / (nodes.shape[1] - 1))[:, None], nodes.shape)
     step_l = np.full(nodes.shape, log_s[1] - log_s[0])
     mass = np.exp(value - value.max()) * step_y
@@ -171,7 +177,7 @@ def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatAr
     matters = row > np.exp(-_DEPTH) * row.max()
     low, high = nodes[matters, 0].min(), nodes[matters, -1].max()
     narrowest = float(grid.steps[0, matters, 0].min())
-    n_points = int(np.clip(2.0 * (high - low) / narrowest, 200, 2000))
+    n_points = int(np.clip(2.0 * (high - low) / narrowest, 200, _MOST_POINTS))
     axis = np.linspace(low, high, n_points)
     log_s = grid.log_strength[matters, 0]
     value = _LogDensity(x, y)(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
@@ -179,9 +185,10 @@ def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatAr
     return axis, density / (density.sum() * (axis[1] - axis[0]))
 
 
-def _n_nodes(reach: float) -> int:
+def _n_nodes(reach: float, like: tuple[int, int, float]) -> int:
     """Return how many nodes an interval takes: enough for its tails, and for its peak."""
-    return int(np.clip(np.ceil(reach / _SPACING), *_NODES)) + 1
+    least, most, spacing = like
+    return int(np.clip(np.ceil(reach / spacing), least, most)) + 1
 
 
 class _LogDensity:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_eval_bayes.core.checks import as_real
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -86,6 +86,7 @@ prior_strength to at most 0.25.
     >>> check_prior_weight(Outcomes.from_matrix([[0, 1]], R0=[[1, 1]])) is None
     True
     """
+    check_outcomes("outcomes", outcomes)
     return _advise(outcomes, _check_learned(learned_strength)).note
 
 
@@ -120,6 +121,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     >>> advice.prior_trials, advice.n_trials, round(advice.learned_strength, 1)
     (3.0, 4, 1.1)
     """
+    check_outcomes("outcomes", outcomes)
     new = Outcomes(
         outcomes.counts, outcomes.weights, np.zeros_like(outcomes.counts), outcomes.prior_strength
     )

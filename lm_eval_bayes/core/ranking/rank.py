@@ -31,6 +31,11 @@ from lm_eval_bayes.core.ranking.tie_rules import (
 from lm_eval_bayes.core.results import Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
+#: What a ranking of populations must say.
+UNPAIRED = (
+    "The models are ranked as if each had answered questions of its own. If they answered the "
+    'same ones, they differ more surely than this says: compare pairs with scope "population".'
+)
 #: Two means nearer than this share of the range of scores differ by rounding only.
 _ROUNDING = 1e-12
 
@@ -69,6 +74,8 @@ class Ranking:
         The joint draws behind the probabilities.
     mc_error : float
         The largest Monte-Carlo standard error among them.
+    note : str or None
+        What a reader must know before using the ranking.
     """
 
     models: tuple[str, ...]
@@ -91,6 +98,7 @@ class Ranking:
     draws: int
     seed: int
     mc_error: float
+    note: str | None = None
 
     def rank_of(self, model: str) -> float:
         """Return the rank of one model.
@@ -128,6 +136,7 @@ class Ranking:
             "draws": self.draws,
             "seed": self.seed,
             "mc_error": self.mc_error,
+            "note": self.note,
         }
 
 
@@ -147,7 +156,10 @@ def rank(
     models, each barely below the last, can all share a first rank though the tenth is
     certainly worse than the first. So two stricter rules stand beside it, and no rule
     hides the posterior itself: the probability of every rank and of every A > B comes along,
-    from joint draws in which the models' scores are independent given their trials.
+    from joint draws in which the models' scores are independent given their trials. In scope
+    "population" they are not where all models answered the same questions: a sample of hard
+    questions lowers them all. There the ranking keeps more ties than it must, and its
+    `note` says so; `compare` with scope "population" pairs the questions.
 
     Parameters
     ----------
@@ -223,6 +235,7 @@ def rank(
         ties=ties,
         numbering=numbering,
         confidence=confidence,
+        note=UNPAIRED if first.scope == "population" else None,
         threshold=threshold,
         quantity=first.quantity,
         scope=first.scope,

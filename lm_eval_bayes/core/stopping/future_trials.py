@@ -64,10 +64,9 @@ class FutureTrials:
             known = np.stack([law.failures, law.successes], axis=1)
             weights = np.array([law.low, law.high])
             node = draw_particles(law.mixture.weight, draws, rng)
-            jitter = (rng.random((2, draws)) - 0.5) * law.mixture.steps[:, node]
-            y = law.logit_mean[node] + jitter[0]
-            strength = np.exp(law.log_strength[node] + jitter[1])
-            prior = strength[:, None] * special.expit(np.stack([-y, y], axis=1))
+            strength = law.mixture.s[node]
+            shares = np.stack([law.mixture.rest[node], law.mixture.m[node]], axis=1)
+            prior = strength[:, None] * shares
         elif isinstance(law, DirichletMixtureLaw):
             known, weights = law.counts, law.weights
             prior = law.alpha[draw_particles(law.weight, draws, rng)]
