@@ -35,7 +35,9 @@ def test_right_and_wrong_are_mirror_images(rows, scope):
     one = hbayes_at_n(Outcomes.from_counts(rows), scope)
     other = hbayes_at_n(Outcomes.from_counts([row[::-1] for row in rows]), scope)
     mu, sigma, low, high = ends(other)
-    assert [1 - mu, sigma, 1 - high, 1 - low] == pytest.approx(ends(one), abs=3e-4)
+    assert [1 - mu, sigma, 1 - high, 1 - low] == pytest.approx(
+        ends(one), abs=1e-3
+    )  # what is promised of ends
     assert (1 - mu, sigma) == pytest.approx((one.mu, one.sigma), abs=1e-6)
 
 
