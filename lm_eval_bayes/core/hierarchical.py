@@ -114,7 +114,7 @@ def _binary(
     span = high - low
     grid = hyper_posterior(x, y)
     pairs = distinct_pairs(x, y)
-    mixture = BetaMixture.on_grid(pairs, grid)
+    mixture = BetaMixture.on_grid(pairs.first, pairs.second, pairs.times.astype(np.float64), grid)
     mean, sd = mixture.question_moments()
     per_question = PerQuestion(
         read_only(low + span * mean[pairs.where], np.float64),

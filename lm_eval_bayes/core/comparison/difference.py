@@ -16,6 +16,7 @@ from scipy import fft
 
 from lm_eval_bayes.core.checks import FloatArray, read_only
 from lm_eval_bayes.core.intervals import quantile_function
+from lm_eval_bayes.core.laws.convolution import tabulate
 from lm_eval_bayes.core.laws.laws import BLOCK, Law
 from lm_eval_bayes.core.laws.mixtures import TabulatedLaw, refuse_questions
 from lm_eval_bayes.core.laws.tables import Table
@@ -260,12 +261,9 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
     transform = fft.rfft(mass_a, length) * fft.rfft(mass_b[::-1], length)
     total = np.maximum(fft.irfft(transform, n=length)[:size], 0.0)
     total /= total.sum()
-    points = (start_a - (start_b + mass_b.size - 1) + np.arange(size)) * step
-    mean = float((total * points).sum())
-    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + step**2 / 12.0)
-    edges = np.append(points - 0.5 * step, points[-1] + 0.5 * step)
-    probability = np.concatenate([[0.0], np.cumsum(total)])
-    return Table(probability / probability[-1], mu + (edges - mean) * (sigma / deviation))
+    first_point = start_a - (start_b + mass_b.size - 1)
+    points = np.arange(first_point, first_point + size, dtype=np.float64) * step
+    return tabulate(total, points, mu, sigma)
 
 
 def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:

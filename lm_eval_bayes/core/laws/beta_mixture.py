@@ -11,7 +11,6 @@ from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.core.learning.beta_binomial import HyperGrid
-from lm_eval_bayes.core.pairs import Pairs
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
 _NEGLIGIBLE = 1e-8
@@ -64,16 +63,18 @@ class BetaMixture:
     steps: FloatArray
 
     @classmethod
-    def on_grid(cls, pairs: Pairs, grid: HyperGrid) -> BetaMixture:
-        """Put questions with successes and failures `pairs` on the nodes that count."""
+    def on_grid(
+        cls, x: FloatArray, y: FloatArray, times: FloatArray, grid: HyperGrid
+    ) -> BetaMixture:
+        """Put distinct questions on the nodes that count."""
         likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
-        y, weight = grid.logit_mean[likely], grid.weight[likely]
+        logit, weight = grid.logit_mean[likely], grid.weight[likely]
         return cls(
-            x=pairs.first,
-            y=pairs.second,
-            times=pairs.times.astype(np.float64),
-            m=special.expit(y),
-            rest=special.expit(-y),
+            x=x,
+            y=y,
+            times=times,
+            m=special.expit(logit),
+            rest=special.expit(-logit),
             s=np.exp(grid.log_strength[likely]),
             weight=weight / weight.sum(),
             steps=grid.steps[:, likely],

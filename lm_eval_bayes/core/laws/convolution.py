@@ -89,18 +89,17 @@ def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
     # The transform lives on a circle; cut it open where the window begins.
     total = np.roll(total, -(first % length))
     total /= total.sum()
-    return tabulate(total, (first + np.arange(length)) * step / n_questions, top, mu, sigma)
+    points = (first + np.arange(length)) * step / n_questions
+    return tabulate(total, points, mu, sigma).clipped(0.0, top)
 
 
-def tabulate(total: FloatArray, points: FloatArray, top: float, mu: float, sigma: float) -> Table:
+def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> Table:
     """Spread each lattice mass over its cell and match mean and standard deviation.
 
     Parameters
     ----------
     total, points : array, shape (L,)
         Masses that sum to 1 and the evenly spaced scores they lie on.
-    top : float
-        The largest possible score; the smallest is 0.
     mu, sigma : float
         The true mean and standard deviation.
     """
@@ -112,7 +111,7 @@ def tabulate(total: FloatArray, points: FloatArray, top: float, mu: float, sigma
     edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
     score = mu + (edges - mean) * (sigma / deviation)
     probability = np.concatenate([[0.0], np.cumsum(total)])
-    return Table(probability / probability[-1], np.clip(score, 0.0, top))
+    return Table(probability / probability[-1], score)
 
 
 def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:

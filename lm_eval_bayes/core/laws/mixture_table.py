@@ -142,7 +142,7 @@ def _convolved(
     # The transform lives on a circle; cut it open where the window begins.
     total = np.roll(total, -(first % length))
     points = (first + np.arange(length)) / (n_cells * M)
-    return tabulate(total / total.sum(), points, 1.0, mu, sigma)
+    return tabulate(total / total.sum(), points, mu, sigma).clipped(0.0, 1.0)
 
 
 def _beta_with_moments(mu: float, sigma: float) -> Table:

@@ -14,7 +14,6 @@ from lm_eval_bayes.core.laws.laws import draw_beta, draw_dirichlet_scores
 from lm_eval_bayes.core.laws.mixture_table import mixture_table
 from lm_eval_bayes.core.laws.tables import Table
 from lm_eval_bayes.core.learning.beta_binomial import hyper_posterior
-from lm_eval_bayes.core.pairs import distinct_pairs
 from lm_eval_bayes.errors import InvalidInputError
 
 # Numbers drawn at a time: few enough to stay near the processor.
@@ -64,8 +63,8 @@ class BetaMixtureLaw:
     def table(self) -> Table:
         """The distribution function of the benchmark's score, computed when first asked for."""
         grid = hyper_posterior(self.successes, self.failures, rough=True)
-        pairs = distinct_pairs(self.successes, self.failures)
-        rough = BetaMixture.on_grid(pairs, grid)
+        fine = self.mixture
+        rough = BetaMixture.on_grid(fine.x, fine.y, fine.times, grid)
         return mixture_table(rough, self.mu, self.sigma).scaled(self.low, self.high)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:

@@ -30,6 +30,10 @@ class Table:
         """Return the mass at or below the scores `x`."""
         return np.interp(x, self.score, self.probability, left=0.0, right=1.0)
 
+    def clipped(self, low: float, high: float) -> Table:
+        """Return the table with every score beyond `low` or `high` put there."""
+        return Table(self.probability, np.clip(self.score, low, high))
+
     def scaled(self, low: float, high: float) -> Table:
         """Return the table of low + (high − low)·score."""
         return Table(self.probability, low + (high - low) * self.score)
