@@ -2,9 +2,11 @@
 
 Given (m, s) the questions are independent Betas, and their mean is close to normal where
 they are many or none of them is far from normal itself: then its distribution function is
-Edgeworth's expansion to the fourth cumulant. Elsewhere (few questions, or questions that are all
-but certain) it is convolved on a lattice. Either way a node stands for its cell, over which
-the mean moves a little: that movement is added as a uniform one.
+Edgeworth's expansion to the fourth cumulant. Where the questions are all alike (one question;
+a benchmark that is all right or all wrong), or all close to one end, it is Pearson's curve.
+Elsewhere (few questions, or questions that are all but certain one way and the other) it is
+convolved on a lattice. A node stands for its cell, over which the mean moves a little: that
+movement is added as a uniform one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.core.laws.beta_mixture import BetaMixture, Cumulants
 from lm_eval_bayes.core.laws.convolution import lattice_masses, raised, tabulate
 from lm_eval_bayes.core.laws.curves import Identity, beta_quantile
+from lm_eval_bayes.core.laws.pearson import PearsonNodes, pearson_table
 from lm_eval_bayes.core.laws.tables import Table
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
@@ -29,8 +32,12 @@ ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 _MANY = 8
 _EDGEWORTH = (0.45, 0.2, 2.8e-3)
 _POINTS = 160
-#: A posterior narrower than this is given by its mean and standard deviation.
-_NARROW = 1e-5
+#: Pearson's curves serve where the mean of 1/r, r the sum of their parameters, is no larger
+#: than the first number and, times σ, than the second: they are wrong by up to 0.8 σ / r. For
+#: questions that are all alike they are closer still, whatever r.
+_PEARSON = (0.025, 6e-4)
+#: A lattice longer than this is not convolved: the posterior is given by its first moments.
+_LONGEST = 1 << 19
 #: Posterior mass in the least likely nodes that the lattice leaves out.
 _LEFT_OUT = 1e-5
 _COMPLEX_BLOCK = 1 << 20
@@ -51,9 +58,6 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
     Table
         Scores within [0, 1].
     """
-    if sigma < _NARROW:
-        # right to a few σ whatever its shape, and no lattice is that fine
-        return _beta_with_moments(mu, sigma)
     at_node = mixture.cumulants()
     spread = np.sqrt(at_node.variance)
     skew = mixture.weight @ (at_node.third_size / spread**3)
@@ -63,6 +67,11 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
     sizes = np.array([skew, kurtosis, kurtosis * sigma])
     if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
         return _edgeworth(mixture.weight, at_node, sway, mu, sigma)
+    nodes = PearsonNodes.of(at_node)
+    if nodes.exist():
+        off = mixture.weight @ (1.0 / nodes.total)
+        if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
+            return pearson_table(mixture, at_node, mu, sigma)
     return _convolved(mixture, at_node.mean, spread, sway, mu, sigma)
 
 
@@ -121,6 +130,8 @@ def _convolved(
     first = int(np.floor(float((M * mean[kept] - reach).min()) * n_cells))
     last = int(np.ceil(float((M * mean[kept] + reach).max()) * n_cells))
     length = fft.next_fast_len(last - first + 1, real=True)
+    if length > _LONGEST:
+        return _beta_with_moments(mu, sigma)
     frequency = np.arange(length // 2 + 1) / length
     transform = np.zeros(frequency.size, dtype=np.complex128)
     block = max(1, _COMPLEX_BLOCK // length)

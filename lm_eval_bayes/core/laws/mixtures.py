@@ -62,10 +62,12 @@ class BetaMixtureLaw:
     @cached_property
     def table(self) -> Table:
         """The distribution function of the benchmark's score, computed when first asked for."""
-        grid = hyper_posterior(self.successes, self.failures, rough=True)
-        fine = self.mixture
-        rough = BetaMixture.on_grid(fine.x, fine.y, fine.times, grid)
-        return mixture_table(rough, self.mu, self.sigma).scaled(self.low, self.high)
+        mixture = self.mixture
+        if mixture.x.size > 1:
+            # one node costs as much as it has questions: a rough grid has to do
+            grid = hyper_posterior(self.successes, self.failures, rough=True)
+            mixture = BetaMixture.on_grid(mixture.x, mixture.y, mixture.times, grid)
+        return mixture_table(mixture, self.mu, self.sigma).scaled(self.low, self.high)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
