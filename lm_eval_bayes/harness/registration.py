@@ -58,6 +58,9 @@ COMPONENTS = (
     Component(
         "model", "biased_coin", f"{OURS}.models.biased_coin", "BiasedCoinLM", "lm_eval.models"
     ),
+    Component("model", "trials", f"{OURS}.models.trials", "TrialsLM", "lm_eval.models"),
+    Component("model", "vllm-signals", f"{OURS}.models.trials", "VLLMSignalsLM", "lm_eval.models"),
+    Component("model", "hf-signals", f"{OURS}.models.trials", "HFSignalsLM", "lm_eval.models"),
 )
 HOOKS = ("lm_eval.api.metrics", "lm_eval.filters", "lm_eval.models", "lm_eval.tasks")
 

@@ -14,6 +14,7 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import api_seeds
 from lm_eval_bayes.harness.context_window import fit_generation
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.completion import Completion, signals_of
 from lm_eval_bayes.harness.sampling import checked_generation_kwargs, one_length_key
 
 log = get_logger(__name__)
@@ -116,10 +117,14 @@ def _tidy(instances: Sequence[Any], n: int) -> None:
     would make the harness drop the whole log of samples; it becomes a question mark.
     """
     for instance in instances:
-        instance.resps = [
-            r.encode("utf-8", "replace").decode("utf-8") if isinstance(r, str) else r
-            for r in instance.resps[:n]
-        ]
+        instance.resps = [_loggable(response) for response in instance.resps[:n]]
+
+
+def _loggable(response: Any) -> Any:
+    if not isinstance(response, str):
+        return response
+    text = response.encode("utf-8", "replace").decode("utf-8")
+    return response if text == response else Completion(text, signals_of(response))
 
 
 def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:

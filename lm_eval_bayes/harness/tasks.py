@@ -20,6 +20,7 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import pipelines, plain_errors, questions, rows
 from lm_eval_bayes.harness.grading import final_part
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.completion import signal_columns
 from lm_eval_bayes.harness.requests import (
     check_request_cache,
     receive_responses,
@@ -212,7 +213,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         -------
         LoggedResult
             Every row's number for this question, and for the log: outcomes, answers and
-            lengths of the N trials.
+            lengths of the N trials, and their signals where the model recorded some.
         """
         responses = results[0]
         if not isinstance(responses, (list, tuple)):
@@ -220,9 +221,9 @@ class RepeatedSamplingTask(ConfigurableTask):
         responses = responses if isinstance(responses, list) else list(responses)
         raw = getattr(responses, "raw", responses)
         doc_id = getattr(responses, "doc_id", None)
-        lengths = {"lengths": [len(str(r)) for r in raw]}
+        measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
-            return LoggedResult({"bypass": None}, lengths)
+            return LoggedResult({"bypass": None}, measured)
         graded = [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)]
         trials = rows.QuestionTrials(
             outcomes=tuple(category for category, _, _ in graded),
@@ -230,7 +231,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             grading_errors=sum(error is not None for _, _, error in graded),
             settings=self.settings,
         )
-        logged = {"outcomes": list(trials.outcomes), "answers": list(trials.answers), **lengths}
+        logged = {"outcomes": list(trials.outcomes), "answers": list(trials.answers), **measured}
         notes = {i: error for i, (_, _, error) in enumerate(graded) if error is not None}
         if notes:
             logged["grading_error_notes"] = notes

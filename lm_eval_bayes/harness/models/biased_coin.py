@@ -164,15 +164,8 @@ class BiasedCoinLM(LM):
         ModelConfigError
             If a question has no final answer or no probability. Raised before the first response.
         """
-        prepared: dict[Question, tuple[str, tuple[str, ...], float]] = {}
-        questions = [Question(str(r.task_name), r.doc_id, str(r.args[0])) for r in requests]
-        for question, request in zip(questions, requests, strict=True):
-            if question not in prepared:
-                gold = self._gold(question, request.doc)
-                key = ("mistakes", self.seed, question.task, question.prompt)
-                mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
-                prepared[question] = gold, mistakes, self.law.probability(question)
-        self._record({question: p for question, (_, _, p) in prepared.items()})
+        questions = [question_of(request) for request in requests]
+        prepared = self.prepared(requests)
 
         # Trials are counted by prompt, so that a question which stands twice in a
         # task is not answered twice with the same draws.
@@ -180,13 +173,35 @@ class BiasedCoinLM(LM):
         responses = []
         for question in questions:
             asked = question.task, question.prompt
-            responses.append(self._respond(asked, trials[asked], *prepared[question]))
+            responses.append(self.respond(asked, trials[asked], *prepared[question]))
             trials[asked] += 1
         return responses
 
-    def _respond(
+    def prepared(
+        self, requests: Sequence[Instance]
+    ) -> dict[Question, tuple[str, tuple[str, ...], float]]:
+        """Return each question's right answer, its wrong ones and its success probability.
+
+        Raises
+        ------
+        ModelConfigError
+            If a question has no final answer or no probability.
+        """
+        prepared: dict[Question, tuple[str, tuple[str, ...], float]] = {}
+        for request in requests:
+            question = question_of(request)
+            if question not in prepared:
+                gold = self._gold(question, request.doc)
+                key = ("mistakes", self.seed, question.task, question.prompt)
+                mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
+                prepared[question] = gold, mistakes, self.law.probability(question)
+        self._record({question: p for question, (_, _, p) in prepared.items()})
+        return prepared
+
+    def respond(
         self, asked: tuple[str, str], trial: int, gold: str, mistakes: tuple[str, ...], p: float
     ) -> str:
+        """Write one trial of a question, of which `asked` is task and prompt."""
         coin, mistake, box, words = uniforms("trial", self.seed, *asked, trial)
         answer = gold if coin < p else pick(mistakes, mistake)
         which = int(words * len(_OPENINGS) * len(_STEPS))
@@ -272,6 +287,11 @@ class BiasedCoinLM(LM):
     ) -> Any:
         """Refuse: a coin has no likelihoods."""
         raise _only_generates(requests)
+
+
+def question_of(request: Instance) -> Question:
+    """Return which question a request asks."""
+    return Question(str(request.task_name), request.doc_id, str(request.args[0]))
 
 
 def _only_generates(requests: Sequence[Instance]) -> ModelConfigError:

@@ -1,0 +1,1 @@
+"""What outlives a process: every sampled trial, in an SQLite file that survives kills."""

@@ -1,0 +1,124 @@
+"""What can be wrong with a trial store, each as one sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+
+from lm_eval_bayes.errors import LmEvalBayesError
+
+# SQLite's primary result codes (https://www.sqlite.org/rescode.html); Python names them from 3.11.
+BUSY, LOCKED, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 11, 13, 15, 26
+_WAITING = (BUSY, LOCKED, PROTOCOL)
+_DAMAGE = (CORRUPT, NOT_A_DATABASE)
+
+
+class StoreError(LmEvalBayesError):
+    """Base class of everything that a trial store refuses."""
+
+
+class StoreFileError(StoreError, OSError):
+    """The file of a store cannot be created, opened, read or written."""
+
+
+class StoreBusyError(StoreFileError):
+    """Another process kept the store locked for longer than we wait."""
+
+
+class StoreFullError(StoreFileError):
+    """There is no room left to write; what was committed before is safe."""
+
+
+class NotAStoreError(StoreError, ValueError):
+    """The path leads to something that is not a trial store."""
+
+
+class StoreDamagedError(StoreError):
+    """The file is a trial store whose content is broken."""
+
+
+class NewerSchemaError(StoreError):
+    """The store was written by a later release of this package."""
+
+
+class OtherWeightsError(StoreError, ValueError):
+    """The store holds trials of other weights under the same name."""
+
+
+class TrialConflictError(StoreError, ValueError):
+    """A trial is already stored, with another text or another seed.
+
+    Attributes
+    ----------
+    conflicts : tuple
+        What collided, one record each.
+    """
+
+    def __init__(self, message: str, conflicts: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code of an error, 0 on Python 3.10, which hides it."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_wait(error: sqlite3.Error) -> bool:
+    """Whether trying again later may help, because somebody else holds a lock."""
+    return primary_code(error) in _WAITING
+
+
+def plain_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> StoreError:
+    """Turn an error of SQLite into one of ours.
+
+    Parameters
+    ----------
+    error : sqlite3.Error
+        What SQLite raised.
+    path : path
+        The store.
+    doing : str
+        What was tried, as the words after "cannot be".
+    """
+    code = primary_code(error)
+    if code in _WAITING:
+        return StoreBusyError(f"{path} cannot be {doing}: another process keeps it locked")
+    if code == FULL:
+        return StoreFullError(
+            f"{path} cannot be {doing}: the disk is full ({error}); what was committed is safe"
+        )
+    # Python 3.10 tells damage by the class alone: SQLite's own DatabaseError, no subclass of it.
+    if code in _DAMAGE or (not code and type(error) is sqlite3.DatabaseError):
+        return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
+    return StoreFileError(f"{path} cannot be {doing}: {error}")
+
+
+@contextmanager
+def plain_errors(path: str | PathLike[str], doing: str) -> Iterator[None]:
+    """Raise errors of SQLite as errors of this package, see :func:`plain_error`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise plain_error(error, path, doing) from error
+
+
+@contextmanager
+def readable(path: str | PathLike[str], what: str) -> Iterator[None]:
+    """Raise a :class:`StoreDamagedError` where what was read is not what we write.
+
+    Parameters
+    ----------
+    path : path
+        The store.
+    what : str
+        What is being read, as the words before "cannot be read".
+    """
+    try:
+        yield
+    except LmEvalBayesError:
+        raise
+    except (TypeError, ValueError, LookupError) as error:
+        raise StoreDamagedError(f"{path} is damaged: {what} cannot be read: {error}") from error

@@ -1,0 +1,149 @@
+"""What a store holds, counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from lm_eval_bayes.store.errors import readable
+from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.locations import log_bytes
+from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.records import TrialKey
+
+
+@dataclass(frozen=True)
+class SeriesInfo:
+    """The trials of one model under one sampling.
+
+    Attributes
+    ----------
+    model, sampling : str
+        Their hashes.
+    prompts : int
+        Questions with at least one trial.
+    trials : int
+        Trials in all.
+    fewest, most : int
+        The smallest and the largest number of trials of a question.
+    completion_tokens : int
+        Tokens of all completions that were counted.
+    first, last : float
+        When the first and the last was made, in seconds since 1970 UTC.
+    """
+
+    model: str
+    sampling: str
+    prompts: int
+    trials: int
+    fewest: int
+    most: int
+    completion_tokens: int
+    first: float
+    last: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """What a store holds.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    schema : int
+        Its schema.
+    file_bytes, log_bytes : int
+        Size of the file and of the write-ahead log beside it.
+    trials, prompts, prompt_signals : int
+        How many trials, described prompts, and prompts with signals there are.
+    models, samplings : dict
+        Fingerprints and generation settings, by hash.
+    series : tuple of SeriesInfo
+        One for each pair of model and sampling that has trials.
+    counts : dict
+        The number of trials of every key.
+    """
+
+    path: str
+    schema: int
+    file_bytes: int
+    log_bytes: int
+    trials: int
+    prompts: int
+    prompt_signals: int
+    models: dict[str, dict[str, Any]]
+    samplings: dict[str, dict[str, Any]]
+    series: tuple[SeriesInfo, ...]
+    counts: dict[TrialKey, int] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["series"] = [series.to_dict() for series in self.series]
+        fields["counts"] = [{**key.to_dict(), "trials": n} for key, n in self.counts.items()]
+        return fields
+
+
+def store_info(file: StoreFile) -> StoreInfo:
+    """Count what is stored, by model, sampling and prompt."""
+    with file.reading() as connection, readable(file.path, "a description"):
+        described = {
+            table: {
+                digest: dict(json.loads(text))
+                for digest, text in connection.execute(f"SELECT hash, description FROM {table}")
+            }
+            for table in ("models", "samplings")
+        }
+        counts = {
+            TrialKey(model=model, prompt=prompt, sampling=sampling): int(n)
+            for model, sampling, prompt, n in connection.execute(
+                "SELECT m.hash, s.hash, p.hash, n FROM "
+                "(SELECT model, sampling, prompt, count(*) AS n FROM trials GROUP BY 1, 2, 3) "
+                "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
+                "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
+            )
+        }
+        measured = connection.execute(
+            "SELECT m.hash, s.hash, total(completion_tokens), min(created), max(created) "
+            "FROM trials JOIN models AS m ON m.id = model "
+            "JOIN samplings AS s ON s.id = sampling GROUP BY model, sampling ORDER BY 1, 2"
+        ).fetchall()
+        prompts = connection.execute("SELECT count(*) FROM prompts").fetchone()[0]
+        signals = 0
+        if file.schema >= PROMPT_SIGNALS_SCHEMA:
+            signals = connection.execute("SELECT count(*) FROM prompt_signals").fetchone()[0]
+    series = []
+    for model, sampling, tokens, first, last in measured:
+        sizes = [n for key, n in counts.items() if (key.model, key.sampling) == (model, sampling)]
+        series.append(
+            SeriesInfo(
+                model=model,
+                sampling=sampling,
+                prompts=len(sizes),
+                trials=sum(sizes),
+                fewest=min(sizes),
+                most=max(sizes),
+                completion_tokens=int(tokens),
+                first=first,
+                last=last,
+            )
+        )
+    return StoreInfo(
+        path=str(file.path),
+        schema=file.schema,
+        file_bytes=file.path.stat().st_size,
+        log_bytes=log_bytes(file.path),
+        trials=sum(counts.values()),
+        prompts=prompts,
+        prompt_signals=signals,
+        models=described["models"],
+        samplings=described["samplings"],
+        series=tuple(series),
+        counts=counts,
+    )

@@ -1,0 +1,381 @@
+"""`--model trials`: numbering, seeds, what is generated and what is taken from the store."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM, CacheHook
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.completion import Completion, signals_of
+from lm_eval_bayes.harness.models.explicit import explicit_kwargs, sampling_key
+from lm_eval_bayes.harness.models.keeping import rank_path, rank_paths
+from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
+from lm_eval_bayes.harness.models.orders import Sampled
+from lm_eval_bayes.harness.models.recording import RecordingMixin
+from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
+from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
+from lm_eval_bayes.store.trials import TrialStore
+
+KWARGS = {"temperature": 1.0, "until": ["STOP"], "max_gen_toks": 16}
+
+
+class ToyLM(LM):
+    """A backend that must never be asked itself."""
+
+    def __init__(self, pretrained="toy", weights="sha:1", rank=0, die_after=None, **kwargs):
+        super().__init__()
+        self.pretrained, self.weights, self.die_after = pretrained, weights, die_after
+        self._rank, self.kwargs = rank, kwargs
+
+    def loglikelihood(self, requests):
+        raise AssertionError
+
+    loglikelihood_rolling = generate_until = loglikelihood
+
+
+class ToySampling:
+    """Draws a number from the trial's seed, as a model draws its tokens from it."""
+
+    cannot_record = ()
+
+    def sample(self, orders, measure):
+        self.asked = [(order.trial, order.prompt) for order in orders]
+        measured = set()
+        for i, order in enumerate(orders):
+            if i == self.die_after:
+                raise KeyboardInterrupt
+            u = np.random.default_rng(order.seed).random()
+            prompt = None
+            if order.prompt in measure and order.prompt not in measured:
+                measured.add(order.prompt)
+                prompt = {"prompt_bpt": float(len(order.prompt))}
+            text = f" {u:.6f} STOP and more"
+            yield (
+                order,
+                Sampled(text, {"completion_bpt": u}, finish_reason="stop", prompt_signals=prompt),
+            )
+
+    def finished_text(self, raw, kwargs, signals):
+        return raw.split(kwargs["until"][0])[0].strip()
+
+    def stops_sent(self, kwargs):
+        return []
+
+    def fingerprint(self):
+        return {"backend": "toy", "pretrained": self.pretrained, "weights": self.weights}
+
+    def versions(self):
+        return {"toy": "1"}
+
+
+Toy = type("Toy", (RecordingMixin, ToySampling, ToyLM), {"backend_name": "toy"})
+
+
+def requests_for(prompts, n, kwargs=KWARGS, task="demo"):
+    made = [
+        Instance("generate_until", {}, (prompt, kwargs), i, (task, i, n))
+        for i, prompt in enumerate(prompts)
+    ]
+    return [request for request in made for _ in range(n)]
+
+
+def ask(lm, prompts, n, **more):
+    return lm.generate_until(requests_for(prompts, n, **more), disable_tqdm=True)
+
+
+def closed(lm):
+    lm.keeper.store.close()
+    return lm
+
+
+@pytest.fixture
+def store(tmp_path):
+    return str(tmp_path / "toy.sqlite")
+
+
+def test_every_trial_is_asked_lowest_numbers_first(store):
+    lm = Toy(store=store)
+    ask(lm, ["a", "b", "c"], 2)
+    assert lm.asked == [(0, "a"), (0, "b"), (0, "c"), (1, "a"), (1, "b"), (1, "c")]
+
+
+def test_stored_trials_are_not_asked_again_and_stay_byte_for_byte(store):
+    first = ask(closed_after := Toy(store=store), ["a", "b"], 8)
+    closed(closed_after)
+    lm = Toy(store=store)
+    more = ask(lm, ["a", "b"], 16)
+    assert [more[i] for i in (*range(8), *range(16, 24))] == first
+    assert lm.asked == [(t, p) for t in range(8, 16) for p in ("a", "b")]
+    assert lm.get_model_info()["trials"]["from_store"] == 16
+    again = Toy(store=store)
+    assert ask(again, ["a", "b"], 16) == more
+    assert not hasattr(again, "asked"), "nothing was missing, so the backend was not asked"
+
+
+@pytest.mark.parametrize("die_after", [0, 1, 7, 30, 47])
+def test_a_run_that_dies_is_resumed_to_the_same_results(tmp_path, die_after):
+    whole = ask(Toy(store=str(tmp_path / "whole.sqlite")), ["a", "b", "c"], 16)
+    broken = Toy(store=str(tmp_path / "b.sqlite"), die_after=die_after)
+    with pytest.raises(KeyboardInterrupt):
+        ask(broken, ["a", "b", "c"], 16)
+    closed(broken)
+    resumed = Toy(store=str(tmp_path / "b.sqlite"))
+    texts = ask(resumed, ["a", "b", "c"], 16)
+    assert texts == whole
+    assert [t.signals for t in texts] == [t.signals for t in whole]
+    assert len(resumed.asked) == 48 - die_after
+
+
+def test_signals_come_with_every_response(store):
+    text = ask(Toy(store=store), ["ab"], 2)[1]
+    assert text == f"{text.signals['completion_bpt']:.6f}"
+    assert text.signals["trial"] == 1
+    assert text.signals["prompt_bpt"] == 2.0
+    assert text.signals["finish_reason"] == "stop"
+
+
+def test_the_store_holds_the_raw_text(store):
+    lm = Toy(store=store)
+    ask(lm, ["a"], 1)
+    info = lm.keeper.store.info()
+    assert info.trials == 1
+    key = lm._orders(requests_for(["a"], 1))[1][0]
+    assert lm.keeper.store.trials(key)[0].text.endswith("STOP and more")
+
+
+def test_stop_strings_that_the_engine_never_gets_can_change_without_sampling_again(store):
+    closed(lm := Toy(store=store))
+    lm = Toy(store=store)
+    before = ask(lm, ["a"], 2)
+    after = ask(lm, ["a"], 2, kwargs={**KWARGS, "until": ["."]})
+    assert [b.split(".")[0] for b in before] == after
+    assert lm.get_model_info()["trials"]["generated"] == 2
+
+
+def test_another_temperature_is_another_question(store):
+    lm = Toy(store=store)
+    ask(lm, ["a"], 2)
+    ask(lm, ["a"], 2, kwargs={**KWARGS, "temperature": 0.5})
+    assert lm.get_model_info()["trials"]["generated"] == 4
+
+
+def test_clones_beyond_the_repeats_share_their_trial(store):
+    # with several ranks the harness pads the short rank with its last question again
+    requests = requests_for(["a"], 2)
+    assert trial_numbers([*requests, *requests]) == [0, 1, 0, 1]
+    lm = Toy(store=store)
+    texts = lm.generate_until([*requests, *requests], disable_tqdm=True)
+    assert texts[:2] == texts[2:]
+    assert len(lm.asked) == 2
+
+
+def test_a_question_that_stands_twice_is_sampled_once(store):
+    lm = Toy(store=store)
+    texts = ask(lm, ["a", "a"], 2)
+    assert texts[:2] == texts[2:]
+    assert len(lm.asked) == 2
+
+
+# -- seeds ---------------------------------------------------------------------------------
+
+
+def variance_ratio(scheme, store):
+    """Variance of per-trial means over that of independent questions, 24 x 64 trials."""
+    lm = Toy(store=store, seed_scheme=scheme)
+    prompts = [f"What is 17 plus {i}?" for i in range(24)]
+    right = np.array([float(t) < 0.5 for t in ask(lm, prompts, 64)], float).reshape(24, 64)
+    p = right.mean(axis=1)
+    return right.mean(axis=0).var(ddof=1) / (p * (1 - p)).mean() * 24
+
+
+def test_hashed_seeds_keep_questions_independent(tmp_path):
+    # 24 times the variance in theory where all questions draw alike; 1 where they do not
+    assert variance_ratio("plain", str(tmp_path / "p.sqlite")) > 15
+    assert 0.6 < variance_ratio("hash", str(tmp_path / "h.sqlite")) < 1.5
+
+
+def test_plain_seeds_are_the_papers(store, caplog):
+    with caplog.at_level("WARNING"):
+        lm = Toy(store=store, seed_scheme="plain")
+    assert "too narrow" in caplog.text
+    texts = ask(lm, ["a", "b"], 3)
+    assert [t.signals["seed"] for t in texts] == [1234, 1235, 1236] * 2
+
+
+def test_trials_of_other_seeds_are_kept_and_said(store, caplog):
+    ask(closed_after := Toy(store=store), ["a"], 2)
+    closed(closed_after)
+    with caplog.at_level("WARNING"):
+        texts = ask(Toy(store=store, seed=1), ["a"], 2)
+    assert "2 of the stored trials were drawn with other seeds" in caplog.text
+    assert signals_of(texts[0])["seed"] != 1
+
+
+# -- slices and ranks ------------------------------------------------------------------------
+
+
+def test_jobs_of_an_array_make_the_trials_of_one_run(tmp_path):
+    whole = ask(Toy(store=str(tmp_path / "w.sqlite")), ["a", "b"], 4)
+    jobs = [
+        ask(Toy(store=str(tmp_path / f"{s[0]}.sqlite"), trials=s), ["a", "b"], 2)
+        for s in ("0:2", "2:4")
+    ]
+    assert [*jobs[0][:2], *jobs[1][:2], *jobs[0][2:], *jobs[1][2:]] == whole
+
+
+def test_a_slice_must_be_as_long_as_n(store):
+    with pytest.raises(ModelConfigError, match=r"trials=8:16` is 8 trials.*asks for N = 4"):
+        ask(Toy(store=store, trials="8:16"), ["a"], 4)
+
+
+@pytest.mark.parametrize("text", ["8", "8-16", "16:8", "3:3", 8, "-1:2", "a:b"])
+def test_a_slice_is_two_numbers(text):
+    with pytest.raises(ModelConfigError, match=r"`trials` must be a:b"):
+        Slice.parse(text)
+
+
+def test_every_rank_writes_its_own_file_and_reads_all(tmp_path, store):
+    ask(closed_after := Toy(store=store, rank=1), ["a"], 2)
+    closed(closed_after)
+    assert rank_paths(tmp_path / "toy.sqlite") == [rank_path(tmp_path / "toy.sqlite", 1)]
+    lm = Toy(store=store, rank=0)
+    ask(lm, ["a", "b"], 2)
+    assert lm.asked == [(0, "b"), (1, "b")]
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+def test_other_weights_under_one_name_are_refused(store):
+    closed(Toy(store=store))
+    with pytest.raises(OtherWeightsError, match="other weights under the name toy"):
+        Toy(store=store, weights="sha:2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"store": "no/such/folder/a.sqlite"}, "folder that exists"),
+        ({"store": ""}, "path of a file"),
+        ({"store": 3}, "path of a file"),
+        ({"seed": "x"}, "whole number"),
+        ({"seed": 2**40}, "32 bits"),
+        ({"seed_scheme": "fixed"}, "hash or plain"),
+    ],
+)
+def test_bad_arguments_are_named_before_anything_is_loaded(store, arguments, message):
+    with pytest.raises(ModelConfigError, match=message):
+        Toy(**{"store": store, **arguments})
+
+
+def test_a_foreign_file_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(NotAStoreError, match=r"notes\.txt"):
+        Toy(store=str(path))
+    assert path.read_text() == "hello"
+
+
+def test_use_cache_is_refused(store):
+    lm = Toy(store=store)
+    lm.set_cache_hook(CacheHook(None))
+    hook = CacheHook(None)
+    hook.dbdict = {}
+    with pytest.raises(ModelConfigError, match="--use_cache"):
+        lm.set_cache_hook(hook)
+
+
+def test_trials_needs_a_backend_and_a_store(store):
+    with pytest.raises(ModelConfigError, match="needs a backend"):
+        TrialsLM.create_from_arg_string(f"store={store}")
+    with pytest.raises(ModelConfigError, match="needs a store"):
+        TrialsLM.create_from_arg_string("backend=dummy")
+    with pytest.raises(ModelConfigError, match="must be a model of the harness"):
+        TrialsLM(backend="nothing", store=store)
+    with pytest.raises(ModelConfigError, match="must be a model of the harness"):
+        TrialsLM(backend="trials", store=store)
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def test_greedy_is_never_guessed():
+    with pytest.raises(ModelConfigError, match="neither `temperature` nor `do_sample`"):
+        explicit_kwargs({"until": ["x"]}, 256, "t")
+
+
+def test_everything_is_said():
+    said = explicit_kwargs({"do_sample": True, "top_k": -1, "until": "x"}, 256, "t")
+    assert said == {
+        "do_sample": True,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "until": ["x"],
+        "max_gen_toks": 256,
+    }
+    greedy = explicit_kwargs({"temperature": 0, "top_p": 0.9}, 256, "t")
+    assert (greedy["top_p"], greedy["do_sample"]) == (1.0, False)
+
+
+def test_a_seed_among_the_settings_is_refused():
+    with pytest.raises(ModelConfigError, match="`seed` must not be a generation setting"):
+        explicit_kwargs({"temperature": 1.0, "seed": 3}, 256, "t")
+
+
+def test_equal_settings_have_one_key():
+    one = explicit_kwargs({"temperature": 1, "max_tokens": 9}, 256, "t")
+    two = explicit_kwargs({"max_gen_toks": 9, "temperature": 1.0, "do_sample": True}, 256, "t")
+    assert sampling_key(one, ["b", "a"]) == sampling_key(two, ["a", "b", "a"])
+
+
+# -- completions -----------------------------------------------------------------------------------
+
+
+def test_parts_of_a_completion_keep_its_signals():
+    whole = Completion("  a b\nc  ", {"seed": 7})
+    parts = [
+        whole.strip(),
+        whole[2:],
+        whole.split("b")[0],
+        whole.rsplit(None, 1)[1],
+        whole.splitlines()[0],
+        whole.partition("b")[2],
+        whole.replace("a", "x"),
+        whole.removeprefix("  "),
+        whole + "!",
+        whole.lower(),
+        copy.copy(whole),
+        copy.deepcopy(whole),
+        pickle.loads(pickle.dumps(whole)),
+    ]
+    assert [signals_of(p) for p in parts] == [{"seed": 7}] * len(parts)
+    plain = str("  a b\nc  ")
+    assert [str(p) for p in parts[:4]] == [plain.strip(), plain[2:], "  a ", "c"]
+    assert json.dumps(whole) == json.dumps(plain)
+    assert hash(whole) == hash(plain)
+    assert {whole: 1}[plain] == 1
+
+
+# -- plain backends ---------------------------------------------------------------------------------
+
+
+def test_a_plain_backend_is_stored_too(tmp_path):
+    path = tmp_path / "d.sqlite"
+    lm = TrialsLM(backend="dummy", store=str(path))
+    texts = ask(lm, ["a", "b"], 2)
+    closed(lm)
+    assert texts[0].signals["seed"] is None
+    with TrialStore.open(path, mode="read") as stored:
+        assert stored.info().trials == 4
+
+
+def test_a_recording_model_is_the_backends_own_class():
+    made = recording_class("dummy")
+    assert made.__mro__[1] is RecordingMixin
+    assert made.__mro__[3].__name__ == "DummyLM"

@@ -1,0 +1,105 @@
+"""Stores for the tests, and a way to read them that does not go through the package."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+PROMPT = "What is 6 times 7?"
+FINGERPRINT = {"backend": "vllm", "pretrained": "some/model", "weights": "sha256:aa"}
+SAMPLING = {"temperature": 0.6, "top_p": 0.95, "until": ["\n\n"]}
+
+
+def describe_key(store, prompt=PROMPT, fingerprint=FINGERPRINT, sampling=SAMPLING):
+    return TrialKey(
+        model=store.describe_model(fingerprint),
+        prompt=store.describe_prompt(prompt),
+        sampling=store.describe_sampling(sampling),
+    )
+
+
+def full_trial(key, trial=0, text="It is 42.", **changes):
+    fields = {
+        "seed": 7,
+        "signals": {"bits": 1.25, "closed": True, "tokens": [1, 2]},
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "finish_reason": "stop",
+        "stop_reason": "\n\n",
+        "queued_s": 0.5,
+        "generated_s": 2.25,
+        "concurrency": 64,
+        "versions": {"vllm": "0.32.0", "torch": "2.13.0"},
+        "created": 1_790_000_000.5,
+    }
+    return StoredTrial(key, trial, text, **{**fields, **changes})
+
+
+def read_plainly(path):
+    """Return {(model, prompt, sampling, trial): (seed, text)} by SQL of our own."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT models.hash, prompts.hash, samplings.hash, trial, seed, text FROM trials "
+            "JOIN models ON models.id = model JOIN prompts ON prompts.id = prompt "
+            "JOIN samplings ON samplings.id = sampling"
+        ).fetchall()
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    found = {tuple(row[:4]): (row[4], row[5].decode("utf-8", "surrogatepass")) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trials.sqlite"
+
+
+@pytest.fixture
+def store(path):
+    with TrialStore.open(path) as store:
+        yield store
+
+
+@pytest.fixture
+def key(store):
+    return describe_key(store)
+
+
+@pytest.fixture
+def describe():
+    return describe_key
+
+
+@pytest.fixture
+def make_trial():
+    return full_trial
+
+
+@pytest.fixture
+def plainly():
+    return read_plainly
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """Return a function that makes a closed store of the given trials and returns its path."""
+
+    def make(
+        name="trials.sqlite", trials=(0, 1, 2), prompts=("one", "two"), text="{q} {i}", **more
+    ):
+        path = tmp_path / name
+        with TrialStore.open(path) as store:
+            for prompt in prompts:
+                key = describe_key(store, prompt)
+                store.add(
+                    [full_trial(key, i, text.format(q=prompt, i=i), seed=i, **more) for i in trials]
+                )
+                store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
+        return path
+
+    return make

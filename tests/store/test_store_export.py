@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
+from lm_eval_bayes.store.merge import merge
+
+ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
+
+
+def refuse_constant(name):
+    raise AssertionError(f"{name} is no strict JSON")
+
+
+def read_lines(path):
+    data = path.read_bytes()
+    assert data.endswith(b"\n")
+    return [json.loads(line, parse_constant=refuse_constant) for line in data.split(b"\n")[:-1]]
+
+
+def test_everything_is_there(store, describe, make_trial, tmp_path):
+    key = describe(store, ODD)
+    trial = make_trial(key, 1, ODD)
+    store.add([make_trial(key, 0, signals={"bits": float("nan")}), trial])
+    store.add_prompt_signals(key.model, key.prompt, {"bits": float("inf"), "n": 1})
+    report = export_jsonl(store, tmp_path / "a.jsonl")
+    lines = read_lines(tmp_path / "a.jsonl")
+    assert [line["kind"] for line in lines] == [
+        "model",
+        "sampling",
+        "prompt",
+        "prompt_signals",
+        "trial",
+        "trial",
+    ]
+    assert (report.trials, report.lines) == (2, 6)
+    assert report.size == (tmp_path / "a.jsonl").stat().st_size
+    model, sampling, prompt, signals, first, second = lines
+    assert model["hash"] == model_hash(model["description"]) == key.model
+    assert sampling["hash"] == sampling_hash(sampling["description"]) == key.sampling
+    assert prompt["hash"] == prompt_hash(prompt["text"]) == key.prompt
+    assert signals["signals"] == {"bits": None, "n": 1}
+    assert first["signals"] == {"bits": None}
+    assert second == {
+        "kind": "trial",
+        **key.to_dict(),
+        "trial": 1,
+        "text": ODD,
+        "seed": 7,
+        "signals": {"bits": 1.25, "closed": True, "tokens": [1, 2]},
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "finish_reason": "stop",
+        "stop_reason": "\n\n",
+        "queued_s": 0.5,
+        "generated_s": 2.25,
+        "concurrency": 64,
+        "versions": {"vllm": "0.32.0", "torch": "2.13.0"},
+        "created": 1_790_000_000.5,
+    }
+
+
+def test_the_order_comes_from_the_content(filled, tmp_path):
+    parts = [filled("a.sqlite", trials=(0, 1)), filled("b.sqlite", trials=(2,), prompts=("two",))]
+    for name, sources in (("one", parts), ("other", parts[::-1])):
+        merge(sources, tmp_path / f"{name}.sqlite")
+        export_jsonl(tmp_path / f"{name}.sqlite", tmp_path / f"{name}.jsonl")
+    one, other = read_lines(tmp_path / "one.jsonl"), read_lines(tmp_path / "other.jsonl")
+    assert [x for x in one if x["kind"] == "trial"] == [x for x in other if x["kind"] == "trial"]
+    assert [x["trial"] for x in one if x["kind"] == "trial"] in ([0, 1, 0, 1, 2], [0, 1, 2, 0, 1])
+
+
+def test_what_is_there_is_not_overwritten_unasked(filled, tmp_path):
+    store, target = filled(), tmp_path / "a.jsonl"
+    target.write_text("precious")
+    with pytest.raises(StoreFileError, match=r"a\.jsonl exists already; nothing was exported"):
+        export_jsonl(store, target)
+    assert target.read_text() == "precious"
+    assert export_jsonl(store, target, overwrite=True).trials == 6
+    assert len(read_lines(target)) == 1 + 1 + 2 + 2 + 6
+
+
+def test_a_store_is_never_overwritten(filled):
+    store = filled()
+    other = filled("other.sqlite")
+    before = other.read_bytes()
+    with pytest.raises(StoreFileError, match="is the store itself"):
+        export_jsonl(store, store, overwrite=True)
+    with pytest.raises(StoreFileError, match=r"other\.sqlite is a trial store"):
+        export_jsonl(store, other, overwrite=True)
+    assert other.read_bytes() == before
+
+
+def test_places_that_cannot_be_written(filled, tmp_path):
+    store = filled()
+    with pytest.raises(StoreFileError, match=r"a\.jsonl cannot be written: No such file"):
+        export_jsonl(store, tmp_path / "absent" / "a.jsonl")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreFileError, match=r"folder cannot be written: .*directory"):
+        export_jsonl(store, tmp_path / "folder", overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["folder", "trials.sqlite"]
+
+
+def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
+    store = filled()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreFileError, match=r"a\.jsonl cannot be written: No space left"):
+        export_jsonl(store, tmp_path / "a.jsonl")
+    assert os.listdir(tmp_path) == ["trials.sqlite"]
+
+
+def test_a_store_in_use_is_exported_as_it_is(store, key, make_trial, tmp_path):
+    store.add([make_trial(key, i) for i in range(5)])
+    assert export_jsonl(store, tmp_path / "a.jsonl").trials == 5
+    assert store.add([make_trial(key, 5)]) == 1

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.hashing import (
+    agrees,
+    canonical_json,
+    hash_bytes,
+    hash_text,
+    model_hash,
+    prompt_hash,
+    sampling_hash,
+)
+
+
+def test_the_digits_are_those_of_blake2b_in_the_standard_library():
+    data = "Wie viel ist 6·7?".encode()
+    digits = hashlib.blake2b(data, digest_size=16).hexdigest()
+    assert hash_text("Wie viel ist 6·7?") == f"blake2b-128:{digits}"
+
+
+@pytest.mark.skipif(shutil.which("b2sum") is None, reason="b2sum is not installed")
+def test_the_digits_are_those_of_b2sum():
+    printed = subprocess.run(
+        ["b2sum", "--length", "128"], input=b"What is 2 + 2?", capture_output=True, check=True
+    )
+    assert prompt_hash("What is 2 + 2?") == f"blake2b-128:{printed.stdout.split()[0].decode()}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"temperature": 1}, {"temperature": 1.0}),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"until": ("a", "b")}, {"until": ["a", "b"]}),
+        ({"x": 0.0}, {"x": -0.0}),
+        ({"x": 10**22}, {"x": 1e22}),
+        ({"x": np.float64(0.6)}, {"x": 0.6}),
+        ({"x": np.int64(3)}, {"x": 3}),
+        ({"x": enum.IntEnum("E", {"A": 3}).A}, {"x": 3}),
+    ],
+)
+def test_equal_settings_hash_equal(one, other):
+    assert sampling_hash(one) == sampling_hash(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"temperature": 1}, {"temperature": True}),
+        ({"temperature": 0}, {"temperature": None}),
+        ({"top_p": None}, {}),
+        ({"temperature": 0.3}, {"temperature": 0.1 + 0.2}),
+        ({"until": "a"}, {"until": ["a"]}),
+        ({"until": ["a", "b"]}, {"until": ["b", "a"]}),
+        ({"n": 1}, {"n": "1"}),
+        ({"a": "\ud800"}, {"a": "\ud801"}),
+    ],
+)
+def test_other_settings_hash_otherwise(one, other):
+    assert sampling_hash(one) != sampling_hash(other)
+
+
+def test_canonical_json_is_json_that_gives_the_value_back():
+    value = {"b": [1, 2.5, None, True], "a": {"ü\ud800\x00": "…"}, "c": 1e300}
+    text = canonical_json(value)
+    assert json.loads(text) == value
+    assert text.isascii()
+    assert text.index('"a"') < text.index('"b"') < text.index('"c"')
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ({"a": {1, 2}}, r'`fingerprint\["a"\]` must be a JSON value'),
+        ({"a": [0, Path("x")]}, r'`fingerprint\["a"\]\[1\]` must be a JSON value'),
+        ({"a": b"x"}, r'`fingerprint\["a"\]` must be a JSON value'),
+        ({"a": Fraction(1, 2)}, r'`fingerprint\["a"\]` must be a JSON value'),
+        ({"a": float("nan")}, r'`fingerprint\["a"\]` must be a finite number'),
+        ({"a": float("inf")}, r'`fingerprint\["a"\]` must be a finite number'),
+        ({1: 2}, "`fingerprint` must have strings as keys; got 1"),
+        ([1], "`fingerprint` must be a mapping"),
+        (None, "`fingerprint` must be a mapping"),
+    ],
+)
+def test_what_json_cannot_hold_is_named(value, where):
+    with pytest.raises(InvalidInputError, match=where):
+        model_hash(value)
+
+
+def test_a_value_that_holds_itself_is_refused():
+    endless = {}
+    endless["a"] = endless
+    with pytest.raises(InvalidInputError, match="must not be nested without end"):
+        model_hash(endless)
+
+
+@pytest.mark.parametrize("name", ["seed", "Seed"])
+def test_a_seed_is_no_sampling_setting(name):
+    with pytest.raises(InvalidInputError, match="must leave out the seed of each trial; got 5"):
+        sampling_hash({"temperature": 1, name: 5})
+
+
+def test_a_prompt_is_a_string():
+    with pytest.raises(InvalidInputError, match="`prompt` must be a string; got b'x'"):
+        prompt_hash(b"x")
+
+
+def test_a_recorded_hash_is_checked_by_the_algorithm_it_names():
+    assert agrees(hash_bytes(b"abc"), b"abc")
+    assert not agrees(hash_bytes(b"abc"), b"abcd")
+    digits = hash_bytes(b"abc").partition(":")[2]
+    assert not agrees(f"sha256:{digits}", b"abc")
+    assert not agrees(digits, b"abc")
+    assert not agrees(None, b"abc")

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError, TrialConflictError
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+
+@pytest.fixture
+def shards(filled):
+    """Three slices of one job array; the second overlaps the first, which is the same there."""
+    return [
+        filled("a.sqlite", trials=range(0, 4)),
+        filled("b.sqlite", trials=range(3, 8), created=5.0, generated_s=9.0),
+        filled("c.sqlite", trials=range(0, 2), prompts=("three",)),
+    ]
+
+
+def test_shards_become_one_store(shards, path, plainly):
+    report = merge(shards, path)
+    assert (report.added, report.known, report.n_conflicts) == (8 + 8 + 2, 2, 0)
+    assert (report.target, report.sources) == (str(path), tuple(map(str, shards)))
+    wanted = {}
+    for shard in reversed(shards):
+        wanted.update(plainly(shard))
+    assert plainly(path) == wanted
+    assert verify(path).ok
+    with TrialStore.open(path, mode="read") as store:
+        info = store.info()
+        assert sorted(info.counts.values()) == [2, 8, 8]
+        assert (info.prompts, info.prompt_signals, len(info.models)) == (3, 3, 1)
+        # Of a trial that two shards hold the first one's measurements are kept.
+        key = next(key for key in info.counts if store.prompt(key.prompt) == "one")
+        assert store.trials(key)[3].generated_s == 2.25
+        assert store.trials(key)[4].generated_s == 9.0
+    assert json.loads(json.dumps(report.to_dict()))["conflicts"] == []
+
+
+def test_merging_again_adds_nothing(shards, path, plainly):
+    merge(shards, path)
+    before = plainly(path)
+    # As a shell writes `merge *.sqlite trials.sqlite`: the target is among the sources.
+    report = merge([*shards, path, shards[0]], path)
+    assert (report.added, report.known) == (0, 4 * 2 + 5 * 2 + 2)
+    assert report.sources == tuple(map(str, shards))
+    assert plainly(path) == before
+
+
+def test_the_order_does_not_matter_for_what_was_sampled(shards, path, plainly):
+    merge(shards, path)
+    merge(shards[::-1], path.with_name("other.sqlite"))
+    assert plainly(path) == plainly(path.with_name("other.sqlite"))
+
+
+def test_into_a_store_that_is_in_use(shards, store, key, make_trial, path):
+    store.add([make_trial(key)])
+    assert merge(shards, path).added == 18
+    assert store.add([make_trial(key, 1)]) == 1
+    assert store.info().trials == 20
+
+
+def test_conflicts_are_named_and_nothing_is_merged(shards, filled, path, plainly):
+    other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
+    with pytest.raises(
+        TrialConflictError, match="2 trials differ, so nothing was merged: trial 2 of"
+    ) as caught:
+        merge([shards[2], *shards[:2], other], path)
+    assert not path.exists()
+    assert sorted(os.listdir(path.parent)) == ["a.sqlite", "b.sqlite", "c.sqlite", "d.sqlite"]
+    assert {(c.trial, c.what, c.first, c.second) for c in caught.value.conflicts} == {
+        (2, "text", str(shards[0]), str(other))
+    }
+    assert len({c.key for c in caught.value.conflicts}) == 2
+    assert str(shards[0]) in str(caught.value)
+    assert str(other) in str(caught.value)
+
+
+def test_conflicts_with_the_target_leave_it_as_it_was(shards, filled, plainly):
+    target = filled("target.sqlite", trials=(1,), text="{q} {i} otherwise")
+    before = plainly(target)
+    with pytest.raises(
+        TrialConflictError, match=r"has one text in .*target\.sqlite and another in"
+    ):
+        merge(shards, target)
+    assert plainly(target) == before
+    with TrialStore.open(target, mode="read") as store:
+        assert store.info().prompts == 2
+    assert verify(target).ok
+
+
+def test_keeping_the_first(shards, filled, path, plainly):
+    other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
+    report = merge([*shards, other], path, conflicts="keep-first")
+    assert (report.added, report.known, report.n_conflicts) == (20, 2, 2)
+    assert [conflict.trial for conflict in report.conflicts] == [2, 2]
+    texts = {text for _, text in plainly(path).values()}
+    assert {"one 2", "two 2", "one 9 otherwise"} <= texts
+    assert "one 2 otherwise" not in texts
+
+
+def test_a_seed_that_differs_is_a_conflict(filled, path, make_trial):
+    first = filled("a.sqlite", trials=(0,), prompts=("one",))
+    with TrialStore.open(path.with_name("b.sqlite")) as store, TrialStore.open(first) as other:
+        (key,) = other.info().counts
+        store.describe_model(other.model(key.model))
+        store.describe_prompt(other.prompt(key.prompt))
+        store.describe_sampling(other.sampling(key.sampling))
+        store.add([make_trial(key, 0, "one 0", seed=99)])
+    with pytest.raises(TrialConflictError, match=r"trial 0 of .* has one seed in"):
+        merge([first, path.with_name("b.sqlite")], path)
+
+
+def test_a_damaged_source_is_named_and_nothing_is_merged(shards, path):
+    with closing(sqlite3.connect(shards[1])) as connection:
+        connection.execute("UPDATE trials SET text = x'00' WHERE trial = 5 AND prompt = 1")
+        connection.commit()
+    with pytest.raises(StoreDamagedError, match=r"b\.sqlite is damaged, so nothing .*: trial 5 of"):
+        merge(shards, path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("table", ["prompts", "versions", "prompt_signals"])
+def test_a_source_whose_descriptions_are_damaged(shards, path, table):
+    with closing(sqlite3.connect(shards[1])) as connection:
+        if table == "prompt_signals":
+            connection.execute("UPDATE prompt_signals SET signals = '{}'")
+        else:
+            connection.execute(f"DELETE FROM {table} WHERE id = 1")
+        connection.commit()
+    with pytest.raises(StoreDamagedError, match=r"b\.sqlite is damaged, so nothing was merged"):
+        merge(shards, path)
+
+
+def test_two_weights_under_one_name_are_noted(path, tmp_path, describe, make_trial):
+    for name in "abc":
+        with TrialStore.open(tmp_path / f"{name}.sqlite") as store:
+            model = {"pretrained": "m", "weights": f"sha256:{name}"}
+            store.add([make_trial(describe(store, fingerprint=model))])
+    report = merge([tmp_path / f"{name}.sqlite" for name in "abc"], path)
+    assert report.added == 3
+    assert len(report.notes) == 1
+    assert "the model m stands for more than one set of weights" in report.notes[0]
+
+
+def test_a_source_that_is_missing(shards, path):
+    with pytest.raises(StoreFileError, match=r"absent\.sqlite cannot be opened"):
+        merge([*shards, path.with_name("absent.sqlite")], path)
+    assert not path.exists()
+
+
+def test_arguments(shards, path):
+    with pytest.raises(InvalidInputError, match="`sources` must be a list of paths"):
+        merge(shards[0], path)
+    with pytest.raises(InvalidInputError, match="`sources` must be a list of paths"):
+        merge(str(shards[0]), path)
+    with pytest.raises(
+        InvalidInputError, match="`sources` must name a store other than the target"
+    ):
+        merge([], path)
+    with pytest.raises(InvalidInputError, match='`conflicts` must be "refuse" or "keep-first"'):
+        merge(shards, path, conflicts="last")
+
+
+def test_a_target_that_appears_meanwhile_is_not_replaced(
+    shards, path, monkeypatch, filled, plainly
+):
+    from lm_eval_bayes.store import file, locations
+
+    publish = locations.publish
+
+    def slow(temporary, target):
+        monkeypatch.setattr(locations, "publish", publish)
+        filled("trials.sqlite", trials=(50,))
+        return publish(temporary, target)
+
+    monkeypatch.setattr(locations, "publish", slow)
+    with pytest.raises(StoreFileError, match="was created by another process meanwhile"):
+        merge(shards, path)
+    assert len(plainly(path)) == 2
+    assert file.create_whole is locations.create_whole

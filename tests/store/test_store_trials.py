@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.store.errors import OtherWeightsError, StoreError, TrialConflictError
+from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+ODD = "NUL \x00, a lone surrogate \ud83d, a pair kept apart \ud83d\ude00, 😀, \r\n, \ufeff"
+
+
+def test_a_trial_comes_back_as_it_went_in(store, key, make_trial):
+    trial = make_trial(key)
+    assert store.add([trial]) == 1
+    assert store.trials(key) == {0: trial}
+
+
+def test_a_bare_trial_comes_back(store, key):
+    trial = StoredTrial(key, 3, "")
+    store.add([trial])
+    assert store.trials(key) == {3: trial}
+    assert trial.created > 1.7e9
+
+
+def test_texts_of_any_kind_come_back(store, key, make_trial, path, plainly):
+    store.add([make_trial(key, 0, ODD, stop_reason="\x00\ud800", signals={"\ud800": "\x00"})])
+    found = store.trials(key)[0]
+    assert (found.text, found.stop_reason) == (ODD, "\x00\ud800")
+    assert found.signals == {"\ud800": "\x00"}
+    assert plainly(path) == {(key.model, key.prompt, key.sampling, 0): (7, ODD)}
+
+
+def test_a_subclass_of_str_is_stored_as_its_text(store, key, make_trial):
+    class Completion(str):
+        pass
+
+    store.add([make_trial(key, 0, Completion("42"))])
+    assert type(store.trials(key)[0].text) is str
+
+
+def test_numbers_that_json_lacks_are_kept_in_signals(store, key, make_trial):
+    store.add([make_trial(key, signals={"bits": float("-inf"), "nan": [float("nan")]})])
+    found = store.trials(key)[0]
+    assert found.signals["bits"] == float("-inf")
+    assert found.signals["nan"][0] != found.signals["nan"][0]
+    assert found.to_dict()["signals"] == {"bits": None, "nan": [None]}
+
+
+@pytest.mark.parametrize("stop", [None, 0, 128_009, "128009", "</s>"])
+def test_a_stop_is_a_string_or_a_token(store, key, make_trial, stop):
+    store.add([make_trial(key, stop_reason=stop)])
+    found = store.trials(key)[0].stop_reason
+    assert found == stop
+    assert type(found) is type(stop)
+
+
+@pytest.mark.parametrize("seed", [None, 0, -(2**63), 2**63 - 1])
+def test_seeds_of_64_bits(store, key, make_trial, seed):
+    store.add([make_trial(key, seed=seed)])
+    assert store.trials(key)[0].seed == seed
+
+
+def test_a_slice_of_trials(store, key, make_trial):
+    store.add([make_trial(key, i, str(i)) for i in (5, 1, 0, 3)])
+    assert list(store.trials(key)) == [0, 1, 3, 5]
+    assert list(store.trials(key, 1, 5)) == [1, 3]
+    assert list(store.trials(key, first=2)) == [3, 5]
+    assert store.trials(key, 2, 2) == {}
+    with pytest.raises(InvalidInputError, match="`first` must be an integer of at least 0; got -1"):
+        store.trials(key, -1)
+
+
+def test_many_keys_at_once(store, describe, make_trial):
+    # More prompts than one statement binds, in two series.
+    keys = [
+        describe(store, f"question {q}", sampling={"temperature": t})
+        for q in range(600)
+        for t in (0.5, 1)
+    ]
+    store.add([make_trial(key, i, f"{key.prompt} {i}") for key in keys[::2] for i in range(2)])
+    unknown = TrialKey(model="blake2b-128:00", prompt=keys[0].prompt, sampling=keys[0].sampling)
+    found = store.trials_of([*keys, unknown], n=1)
+    assert list(found) == [*keys, unknown]
+    assert all(found[key][0].text == f"{key.prompt} 0" for key in keys[::2])
+    assert all(list(found[key]) == [0] for key in keys[::2])
+    assert all(found[key] == {} for key in [*keys[1::2], unknown])
+    numbers = store.numbers_of([*keys, unknown])
+    assert all(numbers[key] == {0, 1} for key in keys[::2])
+    assert all(numbers[key] == set() for key in [*keys[1::2], unknown])
+    assert store.numbers_of(keys[:1], n=1) == {keys[0]: {0}}
+
+
+def test_what_is_added_is_there_for_another_connection_at_once(store, key, make_trial, path):
+    store.add([make_trial(key)])
+    with TrialStore.open(path, mode="read") as other:
+        assert other.trials(key)[0].text == "It is 42."
+
+
+def test_adding_again_changes_nothing(store, key, make_trial):
+    first = make_trial(key)
+    assert store.add([first]) == 1
+    again = make_trial(key, generated_s=99.0, signals=None, created=1.0, versions={"vllm": "1"})
+    assert store.add([again, again]) == 0
+    assert store.trials(key) == {0: first}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"text": "41"}, "text"),
+        ({"seed": 8}, "seed"),
+        ({"seed": None}, "seed"),
+        ({"text": "41", "seed": 8}, "text and seed"),
+    ],
+)
+def test_another_text_or_seed_is_refused_and_named(store, key, make_trial, changes, what):
+    first = make_trial(key, 4)
+    store.add([first])
+    with pytest.raises(
+        TrialConflictError, match=f"trial 4 of prompt {key.prompt} .* has one {what} in"
+    ) as caught:
+        store.add([make_trial(key, 5), make_trial(key, 4, **changes)])
+    assert [(c.trial, c.what, c.key) for c in caught.value.conflicts] == [(4, what, key)]
+    assert store.trials(key) == {4: first}
+    assert store.add([make_trial(key, 5), make_trial(key, 4, **changes)], "keep-first") == 1
+    assert store.trials(key)[4] == first
+    assert store.trials(key)[5].text == "It is 42."
+
+
+def test_two_texts_for_one_trial_in_one_call(store, key, make_trial):
+    with pytest.raises(TrialConflictError, match="nothing was stored: trial 0 of"):
+        store.add([make_trial(key, text="a"), make_trial(key, text="b")])
+    assert store.trials(key) == {}
+
+
+def test_many_conflicts_are_counted(store, key, make_trial):
+    store.add([make_trial(key, i) for i in range(9)])
+    with pytest.raises(TrialConflictError, match="; and 6 more") as caught:
+        store.add([make_trial(key, i, "other") for i in range(9)])
+    assert len(caught.value.conflicts) == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"trial": -1}, "`trial` must be an integer of at least 0; got -1"),
+        ({"trial": True}, "`trial` must be an integer"),
+        ({"trial": 2**63}, "`trial` must be at most"),
+        ({"text": b"42"}, "`text` must be a string; got b'42'"),
+        ({"text": None}, "`text` must be a string; got None"),
+        ({"seed": 2**63}, "`seed` must be at most"),
+        ({"seed": 1.5}, "`seed` must be an integer"),
+        ({"signals": [1]}, "`signals` must be a mapping"),
+        ({"signals": {"a": object()}}, "`signals` must hold JSON values"),
+        ({"prompt_tokens": -3}, "`prompt_tokens` must be an integer of at least 0"),
+        ({"finish_reason": 3}, "`finish_reason` must be a string"),
+        ({"finish_reason": "\ud800"}, "`finish_reason` must be a string that UTF-8 can hold"),
+        ({"stop_reason": 1.5}, "`stop_reason` must be an integer"),
+        ({"queued_s": float("nan")}, "`queued_s` must be a finite number of seconds"),
+        ({"generated_s": "3"}, "`generated_s` must be a finite number of seconds"),
+        ({"created": None}, "`created` must be a finite number of seconds"),
+        ({"versions": {"a": {1}}}, r'`versions\["a"\]` must be a JSON value'),
+        ({"versions": None}, "`versions` must be a mapping"),
+        ({"key": "k"}, "`key` must be a TrialKey; got 'k'"),
+    ],
+)
+def test_a_field_that_breaks_its_rule_stores_nothing(store, key, make_trial, changes, sentence):
+    fields = {"key": key, "trial": 0, "text": "42", **changes}
+    with pytest.raises(InvalidInputError, match=sentence):
+        store.add([make_trial(key, 1), make_trial(**fields)])
+    assert store.trials(key) == {}
+
+
+def test_what_is_no_record_is_refused(store):
+    with pytest.raises(InvalidInputError, match="`trials` must hold StoredTrial records"):
+        store.add([{"trial": 0}])
+
+
+@pytest.mark.parametrize("part", ["model", "prompt", "sampling"])
+def test_hashes_must_be_described_first(store, key, make_trial, part):
+    fields = {**key.to_dict(), part: "blake2b-128:00"}
+    with pytest.raises(InvalidInputError, match=f"`{part}` must be a hash that describe_{part}"):
+        store.add([make_trial(key), make_trial(TrialKey(**fields))])
+    assert store.trials(key) == {}
+
+
+def test_hashes_are_explained(store, describe):
+    key = describe(store, ODD, {"pretrained": "m\ud800", "x": 1.0}, {"temperature": 1.0})
+    assert key.model == model_hash({"x": 1, "pretrained": "m\ud800"})
+    assert key.prompt == prompt_hash(ODD)
+    assert key.sampling == sampling_hash({"temperature": 1})
+    assert store.model(key.model) == {"pretrained": "m\ud800", "x": 1}
+    assert store.prompt(key.prompt) == ODD
+    assert store.sampling(key.sampling) == {"temperature": 1}
+    with pytest.raises(InvalidInputError, match="`digest` must be the hash of a prompt in"):
+        store.prompt(key.model)
+
+
+def test_prompts_are_kept_once(store, path):
+    first, second, third = store.describe_prompts(["a", "b", "a"])
+    assert first == third != second
+    assert store.describe_prompt("a") == first
+    assert store.info().prompts == 2
+
+
+def test_signals_of_prompts(store, key):
+    assert store.prompt_signals(key.model, [key.prompt]) == {}
+    assert store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5, "x": float("inf")})
+    assert not store.add_prompt_signals(key.model, key.prompt, {"bits": 0.75})
+    wanted = {key.prompt: {"bits": 0.5, "x": float("inf")}}
+    assert store.prompt_signals(key.model, [key.prompt, "blake2b-128:00"]) == wanted
+    assert store.prompt_signals("blake2b-128:00", [key.prompt]) == {}
+    with pytest.raises(InvalidInputError, match="`model` must be a hash that describe_model gave"):
+        store.add_prompt_signals(key.prompt, key.prompt, {})
+
+
+def test_other_weights_under_one_name_are_refused(store):
+    store.describe_model({"pretrained": "m", "weights": "sha256:aa", "dtype": "bfloat16"})
+    store.check_model({"pretrained": "m", "weights": "sha256:aa", "dtype": "float32"})
+    store.check_model({"pretrained": "n", "weights": "sha256:bb"})
+    store.check_model({"pretrained": "m"})
+    store.check_model({"weights": "sha256:bb"})
+    # Asking for another revision is a choice, not an accident.
+    store.check_model({"pretrained": "m", "revision": "v2", "weights": "sha256:bb"})
+    with pytest.raises(OtherWeightsError, match="under the name m: sha256:aa there, sha256:bb now"):
+        store.check_model({"pretrained": "m", "weights": "sha256:bb"})
+
+
+def test_a_store_opened_for_reading_is_not_written(store, key, make_trial, path):
+    store.add([make_trial(key)])
+    with TrialStore.open(path, mode="read") as reader:
+        assert reader.describe_prompt(store.prompt(key.prompt)) == key.prompt
+        for write in (
+            lambda: reader.add([make_trial(key, 1)]),
+            lambda: reader.describe_prompt("new"),
+            lambda: reader.add_prompt_signals(key.model, key.prompt, {}),
+            lambda: reader.prune(trials_from=0, dry_run=False),
+        ):
+            with pytest.raises(StoreError, match="was opened for reading"):
+                write()
+
+
+def test_a_view_does_not_change_while_another_writes(store, key, make_trial, path):
+    store.add([make_trial(key)])
+    with TrialStore.open(path, mode="read") as reader, reader.file.reading() as view:
+        count = "SELECT count(*) FROM trials"
+        assert view.execute(count).fetchone() == (1,)
+        store.add([make_trial(key, 1)])
+        assert view.execute(count).fetchone() == (1,)
+
+
+def test_reading_leaves_nothing_behind(filled, tmp_path):
+    path = filled()
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with TrialStore.open(path, mode="read") as reader:
+        assert reader.info().trials == 6
+    assert os.listdir(tmp_path) == [path.name]
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_a_closed_store_says_so(store, key):
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match=r"trials\.sqlite is closed"):
+        store.trials(key)
+
+
+def test_options_are_checked(path):
+    with pytest.raises(InvalidInputError, match='`mode` must be "write" or "read"; got \'w\''):
+        TrialStore.open(path, mode="w")
+    with pytest.raises(InvalidInputError, match='`synchronous` must be "NORMAL" or "FULL"'):
+        TrialStore.open(path, synchronous="OFF")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("synchronous", "level"), [("NORMAL", 1), ("FULL", 2)])
+def test_journal_and_flushing(path, synchronous, level):
+    with TrialStore.open(path, synchronous=synchronous) as store, store.file.reading() as view:
+        assert view.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert view.execute("PRAGMA synchronous").fetchone() == (level,)
+
+
+def test_names_with_odd_characters(tmp_path, describe, make_trial):
+    for name in ("a b?mode=memory#%00&é😀.sqlite", ":memory:", "-x'\"; DROP.sqlite", "a\udcff"):
+        path = tmp_path / name
+        with TrialStore.open(path) as store:
+            key = describe(store)
+            store.add([make_trial(key)])
+        assert path.stat().st_size > 0
+        with TrialStore.open(path, mode="read") as store:
+            assert list(store.trials(key)) == [0]
+
+
+def test_a_relative_path_and_a_link_lead_to_the_same_store(tmp_path, monkeypatch, filled):
+    path = filled()
+    (tmp_path / "link").symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    for way in ("link", "trials.sqlite", b"trials.sqlite"):
+        with TrialStore.open(way) as store:
+            assert store.path == path.resolve()
+            assert store.info().trials == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "got"), [("", "''"), ("a\0b", r"'a\\x00b'"), (None, "None"), (3, "3")]
+)
+def test_what_is_no_path_is_refused(path, got):
+    with pytest.raises(InvalidInputError, match=f"`path` must be a path; got {got}"):
+        TrialStore.open(path)
+
+
+def test_threads_may_share_a_store(store, key, make_trial):
+    def write(start):
+        for i in range(start, 200, 4):
+            store.add([make_trial(key, i, str(i))])
+
+    threads = [threading.Thread(target=write, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {i: trial.text for i, trial in store.trials(key).items()} == {
+        i: str(i) for i in range(200)
+    }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_must_open_the_store_again(store, key, make_trial):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store.add([make_trial(key)])
+        except StoreError as error:
+            os.write(writer, str(error).encode())
+        store.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert b"was opened before this process was forked" in pipe.read()
+    assert store.add([make_trial(key)]) == 1
+
+
+def test_records_travel_between_processes(key, make_trial):
+    trial = make_trial(key)
+    assert pickle.loads(pickle.dumps(trial)) == trial
+
+
+def test_every_error_is_one_of_ours(store, key):
+    assert issubclass(StoreError, LmEvalBayesError)
+    assert issubclass(TrialConflictError, StoreError)
+    assert issubclass(OtherWeightsError, StoreError)
+
+
+def test_a_local_disk_gives_no_warning_and_a_network_one_does(path, monkeypatch, caplog, tmp_path):
+    with caplog.at_level(logging.WARNING, "lm_eval.bayes.store"):
+        TrialStore.open(tmp_path / "local.sqlite").close()
+    table = tmp_path / "mounts"
+    table.write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr("lm_eval_bayes.store.filesystems.MOUNTS", str(table))
+    with caplog.at_level(logging.WARNING, "lm_eval.bayes.store"):
+        TrialStore.open(path).close()
+        TrialStore.open(path, mode="read").close()
+    assert [record.name for record in caplog.records] == ["lm_eval.bayes.store"]
+    assert f"{path} is on a network file system (nfs4)" in caplog.text

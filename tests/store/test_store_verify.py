@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
+
+
+def change(path, *statements):
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount != 0
+        connection.commit()
+
+
+def test_a_sound_store(path, filled):
+    filled()
+    report = verify(path)
+    assert report.ok
+    assert (report.trials, report.prompt_signals, report.schema) == (6, 2, 2)
+    # one model, one sampling, two prompts, one set of versions
+    assert report.descriptions == 5
+    assert json.loads(json.dumps(report.to_dict()))["problems"] == []
+
+
+def test_a_store_in_use(store, key, make_trial, path):
+    store.add([make_trial(key, i) for i in range(50)])
+    assert verify(path).ok
+    assert verify(path).trials == 50
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE trials SET text = x'34' WHERE trial = 1", "trial 1 of prompt .* not what was"),
+        ("UPDATE trials SET text = CAST(text AS TEXT) WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET seed = 8 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET seed = NULL WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET trial = 9 WHERE trial = 1", "trial 9 of prompt"),
+        ("UPDATE trials SET signals = '{}' WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET signals = x'ff' WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET finish_reason = CAST(x'ff' AS TEXT) WHERE trial = 1", "trial 1 of"),
+        ("UPDATE trials SET stop_reason = '5' WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET completion_tokens = 5 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET prompt_tokens = 5 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET generated_s = 2.5 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET queued_s = 2.5 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET concurrency = 1 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET created = created + 1 WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET hash = 'md5:00' WHERE trial = 1", "trial 1 of prompt"),
+        ("UPDATE trials SET versions = 9 WHERE trial = 1", "trials refers to nothing in versions"),
+        ("UPDATE prompts SET description = x'34' WHERE id = 2", "the prompt blake2b.* is not what"),
+        ("UPDATE prompts SET description = 7 WHERE id = 2", "the prompt blake2b.* is not what"),
+        ("UPDATE models SET description = '{}'", "the model blake2b.* is not what"),
+        ("UPDATE models SET hash = 'x'", "the model x is not what was written"),
+        ("UPDATE samplings SET description = '{}'", "the sampling blake2b.* is not what"),
+        ("UPDATE versions SET description = '{}'", "the versions blake2b.* is not what"),
+        ("DELETE FROM prompts WHERE id = 2", "refers to nothing in prompts"),
+        ("UPDATE prompt_signals SET signals = '{}'", "the signals of prompt blake2b.* are not"),
+        ("UPDATE prompt_signals SET created = x'00'", "the signals of prompt blake2b.* are not"),
+        ("CREATE INDEX i ON trials (seed)", "the tables are not those of schema 2"),
+        ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "the tables are"),
+    ],
+)
+def test_every_change_by_hand_is_found(path, filled, statement, problem):
+    filled()
+    change(path, statement)
+    report = verify(path)
+    assert not report.ok
+    with pytest.raises(AssertionError, match=problem):
+        raise AssertionError("; ".join(report.problems))
+
+
+def test_two_prompts_that_were_exchanged(path, filled):
+    filled()
+    change(
+        path,
+        "UPDATE trials SET prompt = 9 WHERE prompt = 1",
+        "UPDATE trials SET prompt = 1 WHERE prompt = 2",
+        "UPDATE trials SET prompt = 2 WHERE prompt = 9",
+    )
+    assert verify(path).n_problems == 6
+
+
+def test_problems_are_counted_beyond_those_that_are_named(path, filled):
+    filled(trials=range(200), prompts=("one",))
+    change(path, "UPDATE trials SET seed = 1000")
+    report = verify(path)
+    assert (report.n_problems, len(report.problems)) == (200, MAX_PROBLEMS)
+
+
+def test_statistics_of_sqlite_are_no_damage(path, filled):
+    filled()
+    change(path, "ANALYZE")
+    assert verify(path).ok
+
+
+def test_nothing_to_verify(path):
+    with pytest.raises(StoreFileError, match="there is no such file"):
+        verify(path)
+
+
+def test_a_flipped_byte_in_a_text_names_the_trial(path, filled):
+    filled(text="{q} {i} unmistakable " + "x" * 9000, prompts=("one",))
+    data = bytearray(path.read_bytes())
+    place = data.index(b"one 2 unmistakable") + 8
+    data[place] ^= 0x20
+    path.write_bytes(data)
+    report = verify(path)
+    assert report.n_problems == 1
+    assert report.problems[0].startswith("trial 2 of prompt ")
+
+
+def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
+    """Whatever byte flips: the store is refused, or a problem named, or the content the same."""
+    filled(trials=range(16), text="{q} {i} " + "x" * 3000)
+    target = tmp_path / "a.jsonl"
+    export_jsonl(path, target)
+    wanted, whole = target.read_bytes(), path.read_bytes()
+    rng = random.Random(4)
+    found = 0
+    for _ in range(100):
+        data = bytearray(whole)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            if not verify(path).ok:
+                found += 1
+                continue
+        except LmEvalBayesError:
+            found += 1
+            continue
+        export_jsonl(path, target, overwrite=True)
+        assert target.read_bytes() == wanted
+    assert found > 50
+
+
+def test_damage_does_not_stop_the_rest_from_being_read(path, filled):
+    filled(prompts=("one", "two"))
+    change(path, "UPDATE trials SET text = x'ff' WHERE prompt = 1")
+    with TrialStore.open(path, mode="read") as store:
+        other = [key for key in store.info().counts if store.prompt(key.prompt) == "two"]
+        assert list(store.trials_of(other)[other[0]]) == [0, 1, 2]

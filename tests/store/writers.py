@@ -1,0 +1,128 @@
+"""Processes that write stores and are killed: the scenes of test_store_processes.py.
+
+Run as a script, `python writers.py SCENE ARGUMENTS`. It imports the package once and forks its
+writers, so that a kill costs milliseconds. What a writer saw committed it appends to a file,
+one line a commit, which outlives it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+PROMPT = "How many?"
+
+
+def text_of(number):
+    """A text that tells which trial it is, of a length that tells too."""
+    return f"{number} " + chr(97 + number % 26) * (number * 7919 % 6000)
+
+
+def key_in(store):
+    return TrialKey(
+        model=store.describe_model({"pretrained": "some/model"}),
+        prompt=store.describe_prompt(PROMPT),
+        sampling=store.describe_sampling({"temperature": 1}),
+    )
+
+
+def trial(key, number, **changes):
+    return StoredTrial(key, number, text_of(number), seed=number, signals={"n": number}, **changes)
+
+
+def fork(work):
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+        os._exit(0)
+    except BaseException as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def wait_for(children):
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def write_forever(path, record, seed):
+    rng = random.Random(seed)
+    with TrialStore.open(path) as store:
+        key = key_in(store)
+        number = max(store.numbers_of([key])[key], default=-1) + 1
+        while True:
+            batch = range(number, number + rng.randint(1, 3))
+            store.add([trial(key, i) for i in batch])
+            os.write(record, "".join(f"{i}\n" for i in batch).encode())
+            number = batch.stop
+
+
+def killed(path, record, kills, seed):
+    """One writer after the other, each killed at a random moment, opening included."""
+    rng = random.Random(int(seed))
+    descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    codes = []
+    for i in range(int(kills)):
+        size = os.fstat(descriptor).st_size
+        child = fork(lambda i=i: write_forever(path, descriptor, i))
+        # Every other one gets as far as a commit, however slow the computer is.
+        while i % 2 and os.fstat(descriptor).st_size == size:
+            time.sleep(0.001)
+        time.sleep(rng.choice([0.002, 0.02, 0.1]) * rng.random())
+        os.kill(child, signal.SIGKILL)
+        codes += wait_for([child])
+    print(json.dumps(codes))
+
+
+def created(folder, kills, seed):
+    """Writers that are killed while the store comes into being."""
+    rng = random.Random(int(seed))
+    outcome = []
+    for i in range(int(kills)):
+        path = Path(folder) / f"{i}.sqlite"
+        child = fork(lambda path=path: TrialStore.open(path).close())
+        time.sleep(0.012 * rng.random())
+        os.kill(child, signal.SIGKILL)
+        wait_for([child])
+        there = path.exists()
+        sound = verify(path).ok if there else None
+        with TrialStore.open(path) as store:
+            store.add([trial(key_in(store), 0)])
+        outcome.append([there, sound, verify(path).trials])
+    print(json.dumps(outcome))
+
+
+def together(path, writers, trials, shared):
+    """Writers that begin at one moment, with no store yet; each has trials of its own and some
+    that all of them write.
+    """
+    n, k, own = int(writers), int(shared), int(trials)
+    begin = time.time() + 0.3
+
+    def write(who):
+        time.sleep(max(0.0, begin - time.time()))
+        with TrialStore.open(path) as store:
+            key = key_in(store)
+            new = 0
+            for i in range(k):
+                new += store.add([trial(key, i)])
+            for i in range(k + who, k + n * own, n):
+                new += store.add([trial(key, i, concurrency=who)])
+        assert own <= new <= own + k
+
+    print(json.dumps(wait_for([fork(lambda who=who: write(who)) for who in range(n)])))
+
+
+if __name__ == "__main__":
+    {"killed": killed, "created": created, "together": together}[sys.argv[1]](*sys.argv[2:])
