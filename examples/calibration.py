@@ -15,8 +15,11 @@ import csv
 import functools
 import json
 import os
+import signal
+import threading
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +235,29 @@ def draw_picture(cells, path):
     print(f"wrote {path}")
 
 
+@contextmanager
+def worker_processes(jobs):
+    """Give a pool of processes that end when this one is told to, by SIGTERM or Ctrl-C."""
+
+    def leave(number, frame):
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        try:
+            yield pool
+        except BaseException:
+            workers = active_children()
+            # the pool's own thread may stumble over cancelled work, and would say so at length
+            threading.excepthook = lambda args: None
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=40, help="benchmarks simulated a cell")
@@ -257,7 +283,7 @@ def main():
         for n in ((2, 4, 8, 16) if whole else (4,))
         for replace in (False, True)
     ]
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with worker_processes(args.jobs) as pool:
         results = {
             "binary": list(pool.map(binary_cell, binary)),
             "rubrics": list(pool.map(rubric_cell, rubrics)),

@@ -76,6 +76,7 @@ from lm_eval_bayes.core.simulation.mimics import (
     update_mimics,
 )
 from lm_eval_bayes.core.simulation.prior_study import PriorStudy, prior_study
+from lm_eval_bayes.core.stopping.allocation import allocate_trials
 from lm_eval_bayes.core.stopping.decision import DecisionReached
 from lm_eval_bayes.core.stopping.rules import (
     AnyOf,
@@ -134,6 +135,7 @@ __all__ = [
     "Violation",
     "WidthReached",
     "__version__",
+    "allocate_trials",
     "avg_at_n",
     "bayes_at_n",
     "beta_mimics",

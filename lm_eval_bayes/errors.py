@@ -36,11 +36,21 @@ class InvalidInputError(LmEvalBayesError, ValueError):
         >>> str(InvalidInputError.of("k", "satisfy 1 <= k <= N (N=5)", 9))
         '`k` must satisfy 1 <= k <= N (N=5); got 9'
         """
-        shown = got if isinstance(got, str) and " " in got else repr(got)
-        shown = " ".join(str(shown).split())
+        shown = " ".join(_shown(got).split())
         if len(shown) > 120:
             shown = shown[:117] + "..."
         return cls(f"`{argument}` must {rule}; got {shown}")
+
+
+def _shown(got: object) -> str:
+    """Return a value as text; its kind where it cannot be shown."""
+    if isinstance(got, str) and " " in got:
+        return got
+    try:
+        return repr(got)
+    except Exception:
+        # an integer of more than 4,300 digits, or whatever a stranger's repr raises
+        return f"a value of type {type(got).__name__} that cannot be shown"
 
 
 class TaskConfigError(LmEvalBayesError, ValueError):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _Option = TypeVar("_Option", bound=str)
 
@@ -24,6 +29,18 @@ Tau: TypeAlias = float | Fraction | Decimal
 #: Pseudo-counts that a named prior adds to every category.
 NAMED_PRIORS = {"uniform": 1.0, "jeffreys": 0.5}
 
+#: More trials than this are taken for a slip, and would lose digits.
+MOST_TRIALS = 10**12
+#: The largest k of a posterior: with it the moments take seconds and half a gigabyte.
+MOST_K = 10**7
+#: So many draws, replicates or simulated things at the most; with so many, the Monte-Carlo
+#: error of a probability is below 0.0002.
+MOST_DRAWS = 10**7
+#: So many numbers are held at a time at the most, 1.6 GB of them.
+MOST_HELD = 2 * 10**8
+#: Seeds are below this.
+_SEEDS = 2**128
+
 
 def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Copy `values` into an array that nobody can write to."""
@@ -32,13 +49,27 @@ def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return array
 
 
-def check_integer(name: str, value: object, minimum: int) -> int:
+def protect(record: DataclassInstance) -> None:
+    """Put read-only views in place of all arrays of a frozen dataclass.
+
+    Unlike `read_only` it copies nothing: it is meant for arrays that we made ourselves.
+    """
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            view = value.view()
+            view.setflags(write=False)
+            object.__setattr__(record, each.name, view)
+
+
+def check_integer(name: str, value: object, minimum: int, maximum: int | None = None) -> int:
     """Return `value` as an int of at least `minimum`; bools and floats are refused.
 
     Raises
     ------
     InvalidInputError
-        If `value` is not an integer or is below `minimum`.
+        If `value` is not an integer, is below `minimum`, or above `maximum` where there is
+        one.
     """
     rule = f"be an integer of at least {minimum}"
     if isinstance(value, (bool, np.bool_)):
@@ -49,7 +80,104 @@ def check_integer(name: str, value: object, minimum: int) -> int:
         raise InvalidInputError.of(name, rule, value) from None
     if number < minimum:
         raise InvalidInputError.of(name, rule, value)
+    if maximum is not None and number > maximum:
+        raise InvalidInputError.of(name, f"{rule} and at most {maximum:,}", value)
     return number
+
+
+def check_count(name: str, value: object, minimum: int) -> int:
+    """Return a number of trials, successes or the like: from `minimum` to 10¹².
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such integer.
+    """
+    return check_integer(name, value, minimum, MOST_TRIALS)
+
+
+def check_size(name: str, value: object, minimum: int, each: int = 1) -> int:
+    """Return how many draws, replicates or simulated things are asked for.
+
+    Parameters
+    ----------
+    name, value, minimum
+        As in `check_integer`.
+    each : int
+        How many numbers are held for each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no integer of at least `minimum`, or more than 10 million, or more than
+        make 200 million numbers at a time.
+
+    Examples
+    --------
+    >>> check_size("draws", 20_000, 1000)
+    20000
+    >>> check_size("draws", 10**8, 1000)
+    Traceback (most recent call last):
+    lm_eval_bayes.errors.InvalidInputError: `draws` must be an integer of at least 1000 and at \
+most 10,000,000; got 100000000
+    """
+    maximum = max(minimum, min(MOST_DRAWS, MOST_HELD // max(each, 1)))
+    return check_integer(name, value, minimum, maximum)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return a bool; nothing else counts as True or False here, "no" least of all.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is neither True nor False.
+
+    Examples
+    --------
+    >>> check_flag("paired", np.bool_(False))
+    False
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError.of(name, "be True or False", value)
+    return bool(value)
+
+
+def check_sequence(name: str, value: object, rule: str, most: int = MOST_DRAWS) -> list[Any]:
+    """Return the entries of a sequence, or of anything else that gives them in an order.
+
+    Parameters
+    ----------
+    name : str
+        The argument.
+    value : object
+        A list, a range, an array, a generator, …; text, bytes, sets and mappings are none.
+    rule : str
+        What the argument must be, for the error.
+    most : int
+        More entries than this are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such sequence.
+
+    Examples
+    --------
+    >>> check_sequence("looks", range(2, 5), "be numbers of trials")
+    [2, 3, 4]
+    """
+    if isinstance(value, (str, bytes, bytearray, set, frozenset, dict)):
+        raise InvalidInputError.of(name, rule, value)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError.of(name, rule, "a masked array")
+    try:
+        entries = list(islice(value, most + 1))  # type: ignore[call-overload]
+    except TypeError:
+        raise InvalidInputError.of(name, rule, value) from None
+    if len(entries) > most:
+        raise InvalidInputError.of(name, f"{rule}, at most {most:,} of them", value)
+    return entries
 
 
 def check_k(k: object, n_trials: IntArray | None = None) -> int:
@@ -58,10 +186,10 @@ def check_k(k: object, n_trials: IntArray | None = None) -> int:
     Raises
     ------
     InvalidInputError
-        If k is not an integer, k < 1, or k exceeds the smallest number of trials.
+        If k is not an integer, k < 1, or k exceeds the smallest number of trials (10⁷ without).
     """
     if n_trials is None:
-        return check_integer("k", k, 1)
+        return check_integer("k", k, 1, MOST_K)
     smallest = int(n_trials.min())
     rule = f"satisfy 1 <= k <= N (N={smallest})"
     if n_trials.max() != smallest:
@@ -90,14 +218,14 @@ def check_level(level: object) -> float:
 
 
 def check_seed(seed: object) -> int:
-    """Return the seed as a non-negative int.
+    """Return the seed as a non-negative int of at most 128 bits.
 
     Raises
     ------
     InvalidInputError
-        If `seed` is not a non-negative integer.
+        If `seed` is no such integer.
     """
-    return check_integer("seed", seed, 0)
+    return check_integer("seed", seed, 0, _SEEDS - 1)
 
 
 def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Option:

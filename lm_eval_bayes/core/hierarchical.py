@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import special
 
@@ -61,7 +63,8 @@ def hbayes_at_n(
     -------
     Posterior
         With `learned` set, and a `note` where no question has two trials and the scope
-        is "benchmark". `ess` and `seed` are set where μ and σ were drawn.
+        is "benchmark". `ess` and `seed` are set where μ and σ were drawn. One of scope
+        "population" carries that of scope "benchmark" as its `benchmark`.
 
     Raises
     ------
@@ -96,18 +99,17 @@ def hbayes_at_n(
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     x, y = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
-    note = note_on_trials(outcomes, scope)
-    return _binary(x, y, scope, (low, high), level, method, note)
+    return _binary(outcomes, x, y, scope, (low, high), level, method)
 
 
 def _binary(
+    outcomes: Outcomes,
     x: FloatArray,
     y: FloatArray,
     scope: Scope,
     bounds: tuple[float, float],
     level: float,
     method: IntervalMethod,
-    note: str | None,
 ) -> Posterior:
     """Return the posterior for two distinct weights, from successes x and failures y."""
     low, high = bounds
@@ -120,14 +122,15 @@ def _binary(
         read_only(low + span * mean[pairs.where], np.float64),
         read_only(span * sd[pairs.where], np.float64),
     )
-    law: BetaMixtureLaw | TabulatedLaw
-    if scope == "population":
-        axis, density = mean_density(x, y, grid)
-        mu, sigma, table = _mean_table(axis, density)
-        law = TabulatedLaw(table.scaled(low, high))
-    else:
-        mu, sigma = mixture.score_moments()
-        law = BetaMixtureLaw(
+    mu, sigma = mixture.score_moments()
+    benchmark = Posterior(
+        quantity="hbayes@N",
+        mu=float(np.clip(low + span * mu, low, high)),
+        sigma=span * sigma,
+        per_question=per_question,
+        bounds=bounds,
+        prior=None,
+        law=BetaMixtureLaw(
             successes=read_only(x, np.float64),
             failures=read_only(y, np.float64),
             low=low,
@@ -135,21 +138,27 @@ def _binary(
             mixture=mixture,
             mu=mu,
             sigma=sigma,
-        )
-    return Posterior(
-        quantity="hbayes@N",
-        mu=float(np.clip(low + span * mu, low, high)),
-        sigma=span * sigma,
-        per_question=per_question,
-        bounds=bounds,
-        prior=None,
-        law=law,
-        scope=scope,
+        ),
         level=level,
         method=method,
         n_trials=float((x + y).mean()),
+        trials_range=outcomes.trials_range,
         learned=_learned(grid),
-        note=note,
+        note=note_on_trials(outcomes, "benchmark"),
+        question_ids=outcomes.question_ids,
+    )
+    if scope == "benchmark":
+        return benchmark
+    axis, density = mean_density(x, y, grid)
+    mu, sigma, table = _mean_table(axis, density)
+    return replace(
+        benchmark,
+        mu=float(np.clip(low + span * mu, low, high)),
+        sigma=span * sigma,
+        law=TabulatedLaw(table.scaled(low, high)),
+        scope=scope,
+        note=note_on_trials(outcomes, scope),
+        benchmark=benchmark,
     )
 
 

@@ -9,10 +9,10 @@ from scipy import special
 
 from lm_eval_bayes.core.checks import (
     FloatArray,
-    check_integer,
     check_level,
     check_option,
     check_seed,
+    check_size,
 )
 from lm_eval_bayes.core.laws.convolution import SingleQuantiles, mean_table
 from lm_eval_bayes.core.laws.curves import beta_quantile
@@ -51,7 +51,7 @@ def credible_interval(
     seed : int
         Seed of the draws, where there are any.
     draws : int, optional
-        Their number, at least 1,000; left out, between 4,000 and 200,000 by the size of the
+        Their number, 1,000 to 10⁷; left out, between 4,000 and 200,000 by the size of the
         problem.
 
     Returns
@@ -84,7 +84,7 @@ def credible_interval(
     method = check_option("method", posterior.method if method is None else method, METHODS)
     seed = check_seed(seed)
     if draws is not None:
-        draws = check_integer("draws", draws, 1000)
+        draws = check_size("draws", draws, 1000)
     mc_error = None
     if posterior.sigma == 0.0:
         low, high = posterior.mu, posterior.mu

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import FloatArray, check_integer, check_k, check_seed, read_only
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    check_k,
+    check_seed,
+    check_sequence,
+    check_size,
+    read_only,
+)
 from lm_eval_bayes.core.results import Estimate
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -44,7 +52,7 @@ def maj_at_k(
     seed : int
         Seed of the draws, where there are any.
     draws : int
-        Their number per question, at least 100.
+        Their number per question, 100 to 10⁷.
 
     Returns
     -------
@@ -67,7 +75,7 @@ def maj_at_k(
     votes = _ballots(answers, correct)
     k = check_k(k, np.array([abstained + sum(n for n, _ in sides) for sides, abstained in votes]))
     seed = check_seed(seed)
-    draws = check_integer("draws", draws, 100)
+    draws = check_size("draws", draws, 100)
     streams = np.random.SeedSequence(seed).spawn(len(votes))
     scores, errors = np.zeros(len(votes)), np.zeros(len(votes))
     known: dict[tuple[tuple[tuple[int, float], ...], int], float] = {}
@@ -95,20 +103,20 @@ def _ballots(
     answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
 ) -> list[tuple[tuple[tuple[int, float], ...], int]]:
     """Return, per question, the (votes, credit) of each answer and the number of abstentions."""
-    rule = "be a sequence of sequences, one a question"
-    for name, rows in (("answers", answers), ("correct", correct)):
-        if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__") or len(rows) == 0:
-            raise InvalidInputError.of(name, f"{rule}, not empty", rows)
-        for row in rows:
-            if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
-                raise InvalidInputError.of(name, rule, row)
-    if len(answers) != len(correct):
-        got = f"{len(correct)} for {len(answers)}"
+    given, marks = _table("answers", answers), _table("correct", correct)
+    if len(given) != len(marks):
+        got = f"{len(marks)} for {len(given)}"
         raise InvalidInputError.of("correct", "have as many questions as `answers`", got)
-    return [
-        _ballot(index, given, marks)
-        for index, (given, marks) in enumerate(zip(answers, correct, strict=True))
-    ]
+    return [_ballot(index, *rows) for index, rows in enumerate(zip(given, marks, strict=True))]
+
+
+def _table(name: str, rows: object) -> list[list[Any]]:
+    """Return the entries question by question."""
+    rule = "be a sequence of sequences, one a question"
+    table = [check_sequence(name, row, rule) for row in check_sequence(name, rows, rule)]
+    if not table:
+        raise InvalidInputError.of(name, f"{rule}, not empty", rows)
+    return table
 
 
 def _ballot(

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.core.checks import MOST_TRIALS, FloatArray, IntArray
 from lm_eval_bayes.errors import InvalidInputError
-
-#: More trials of one question than this are taken for a slip, and would lose digits.
-MOST_TRIALS = 1e12
 
 
 def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -22,7 +19,7 @@ def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         raise InvalidInputError.of(name, f"{rule} without masked entries", "a masked array")
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError.of(name, rule, str(error)) from None
     if array.dtype.kind not in "biuf":
         raise InvalidInputError.of(name, rule, f"dtype {array.dtype}")
@@ -113,8 +110,8 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
 
 
 def as_ids(values: object) -> tuple[Hashable, ...]:
-    """Return the ids as a tuple; a bare string is one id, not many."""
-    if isinstance(values, (str, bytes)):
+    """Return the ids as a tuple; a bare string is one id, not many, and a set has no order."""
+    if isinstance(values, (str, bytes, set, frozenset)):
         raise InvalidInputError.of("question_ids", "be a sequence of ids, one a question", values)
     try:
         return tuple(values)  # type: ignore[arg-type]

@@ -180,8 +180,14 @@ class Outcomes:
         if prior_counts is None:
             prior_counts = np.zeros(array.shape, dtype=np.int64)
         ids = None if question_ids is None else as_ids(question_ids)
-        # The constructor checks and converts both arrays of counts.
-        return cls(array, np.asarray(weights), np.asarray(prior_counts), prior_strength, ids)
+        # The constructor checks the rest and converts the arrays.
+        return cls(
+            array,
+            numeric("weights", weights),
+            numeric("prior_counts", prior_counts),
+            prior_strength,
+            ids,
+        )
 
     @property
     def n_questions(self) -> int:
@@ -197,6 +203,12 @@ class Outcomes:
     def n_trials(self) -> IntArray:
         """N_α, shape (M,): the trials of each question, without the prior ones."""
         return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def trials_range(self) -> tuple[int, int]:
+        """The smallest and the largest N_α."""
+        n_trials = self.n_trials
+        return int(n_trials.min()), int(n_trials.max())
 
     @property
     def mean_trials(self) -> float:

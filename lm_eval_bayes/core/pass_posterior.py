@@ -30,7 +30,7 @@ def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifor
     outcomes : Outcomes
         Binary outcomes of M questions; N_α may differ.
     k : int
-        At least 1.
+        From 1 to 10⁷.
     prior : "uniform", "jeffreys" or float
         The pseudo-count of both categories.
 
@@ -66,7 +66,7 @@ def pass_hat_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifo
     outcomes : Outcomes
         Binary outcomes of M questions; N_α may differ.
     k : int
-        At least 1.
+        From 1 to 10⁷.
     prior : "uniform", "jeffreys" or float
         The pseudo-count of both categories.
 
@@ -100,7 +100,7 @@ def g_pass_at_k_posterior(
     outcomes : Outcomes
         Binary outcomes of M questions; N_α may differ.
     k : int
-        At least 1.
+        From 1 to 10⁷.
     tau : float, Fraction or Decimal
         In [0, 1], with an exact ceiling, see `successes_needed`.
     prior : "uniform", "jeffreys" or float
@@ -174,7 +174,7 @@ def strict_majority_at_k_posterior(
     outcomes : Outcomes
         Binary outcomes of M questions; N_α may differ.
     k : int
-        At least 1.
+        From 1 to 10⁷.
     prior : "uniform", "jeffreys" or float
         The pseudo-count of both categories.
 
@@ -225,4 +225,5 @@ def _posterior(
         law=BetaLaw(nu[:, 1], nu[:, 0], curve, 0.0, 1.0),
         k=k,
         tau=tau,
+        trials_range=outcomes.trials_range,
     )

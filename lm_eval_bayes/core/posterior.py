@@ -66,6 +66,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
         prior=pseudo,
         law=_law(nu, weights),
         n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
         note=check_prior_weight(outcomes),
     )
 

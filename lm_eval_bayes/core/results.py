@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -123,6 +124,9 @@ class Posterior:
     n_trials : float or None
         Trials a question behind it, on average, prior ones at their worth; None where it
         does not rest on trials of questions.
+    trials_range : tuple of int or None
+        The fewest and the most trials that a question had, prior ones left out; None where it
+        does not rest on trials of questions.
     learned : LearnedPrior or None
         What the questions taught about their common prior, where it was learned.
     ess : float or None
@@ -131,6 +135,11 @@ class Posterior:
         The seed of those draws.
     note : str or None
         What a reader must know before using the numbers.
+    benchmark : Posterior or None
+        In scope "population" the posterior of scope "benchmark" from the same trials, by which
+        models that answered the same questions are paired; None where there is none.
+    question_ids : tuple or None
+        The names of the questions, where they are known.
     """
 
     quantity: str
@@ -150,6 +159,9 @@ class Posterior:
     ess: float | None = None
     seed: int | None = None
     note: str | None = None
+    benchmark: Posterior | None = field(default=None, repr=False)
+    question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+    trials_range: tuple[int, int] | None = field(default=None, repr=False)
 
     def interval(
         self,
@@ -175,18 +187,36 @@ class Posterior:
 
         return credible_interval(self, level, method, seed=seed, draws=draws)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, without the law."""
+    def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
+        """Return plain JSON types, without the law.
+
+        Parameters
+        ----------
+        interval : Interval, optional
+            The credible interval to go with it; left out, :meth:`interval` with the posterior's
+            own level and method, and seed 0 where it is drawn.
+
+        Examples
+        --------
+        >>> from lm_eval_bayes.core.outcomes import Outcomes
+        >>> from lm_eval_bayes.core.posterior import bayes_at_n
+        >>> plain = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]])).to_dict()
+        >>> {end: round(plain["interval"][end], 3) for end in ("low", "high", "level")}
+        {'low': 0.478, 'high': 0.995, 'level': 0.95}
+        """
+        interval = self.interval() if interval is None else interval
         return {
             "quantity": self.quantity,
             "mu": self.mu,
             "sigma": self.sigma,
+            "interval": interval.to_dict(),
             "scope": self.scope,
             "prior": self.prior,
             "bounds": list(self.bounds),
             "k": self.k,
             "tau": self.tau,
             "n_trials": self.n_trials,
+            "trials_range": None if self.trials_range is None else list(self.trials_range),
             "learned": None if self.learned is None else self.learned.to_dict(),
             "ess": self.ess,
             "seed": self.seed,

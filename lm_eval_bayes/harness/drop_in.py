@@ -96,10 +96,10 @@ def _prepare(task: Any) -> None:
     def build(**kwargs: Any) -> None:
         check_request_cache(bool(kwargs.get("cache_requests")), kwargs.get("samples"), name)
         build_all_requests(**kwargs)
-        repeat_requests(task, settings.n, yaml_kwargs)
+        repeat_requests(task, settings, yaml_kwargs)
 
     def filters() -> None:
-        receive_responses(task._instances, settings.n, name)
+        receive_responses(task._instances, settings, name)
         apply_filters()
 
     task.build_all_requests, task.apply_filters = build, filters

@@ -20,12 +20,22 @@ HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check
 
 
 class Responses(list[Any]):
-    """A question's filtered responses, with the raw ones they came from."""
+    """A question's filtered responses, with the raw ones they came from, and the question's
+    request and the filter's name.
+    """
 
-    def __init__(self, filtered: Iterable[Any], raw: Sequence[Any], doc_id: int | None) -> None:
+    def __init__(
+        self, filtered: Iterable[Any], raw: Sequence[Any], instance: Any, pipeline: str
+    ) -> None:
         super().__init__([filtered] if isinstance(filtered, str) else filtered)
         self.raw = raw
-        self.doc_id = doc_id
+        self.instance = instance
+        self.pipeline = pipeline
+
+    @property
+    def doc_id(self) -> int | None:
+        """The question's number."""
+        return self.instance.doc_id
 
 
 def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:

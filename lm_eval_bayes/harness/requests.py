@@ -14,8 +14,9 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import api_seeds
 from lm_eval_bayes.harness.context_window import fit_generation
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.completion import Completion, signals_of
+from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.sampling import checked_generation_kwargs, one_length_key
+from lm_eval_bayes.harness.settings import Settings
 
 log = get_logger(__name__)
 
@@ -25,7 +26,7 @@ class RepeatedInstance(Instance):
     """A request that the harness sends N times and whose answers are N trials."""
 
 
-def repeat_requests(task: Any, n: int, original_kwargs: Mapping[str, Any]) -> None:
+def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
     """Make every request of a task an N-fold one, after the harness built or cached it.
 
     Cached requests (`--cache_requests`) carry the N and the generation settings of the
@@ -35,12 +36,12 @@ def repeat_requests(task: Any, n: int, original_kwargs: Mapping[str, Any]) -> No
     ----------
     task : ConfigurableTask
         The task whose requests were just built.
-    n : int
-        Trials a question.
+    settings : Settings
+        How many trials each question gets.
     original_kwargs : mapping
         The generation settings of the task's YAML, before `--gen_kwargs`.
     """
-    name = task.config.task
+    name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
     prompts = [_prompt_text(instance.args[0]) for instance in task._instances]
@@ -52,7 +53,7 @@ def repeat_requests(task: Any, n: int, original_kwargs: Mapping[str, Any]) -> No
             doc=old.doc,
             arguments=(old.args[0], copy.deepcopy(kwargs), *old.args[2:]),
             idx=old.idx,
-            metadata=(name, old.doc_id, n),
+            metadata=(name, old.doc_id, settings.trials_of(old.doc_id)),
         )
         for old in task._instances
     ]
@@ -93,30 +94,31 @@ def _warn_about_response_cache() -> None:
         )
 
 
-def receive_responses(instances: Sequence[Any], n: int, task: str) -> None:
-    """Take the responses over from the harness: N of each question, fit to be logged.
+def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:
+    """Take the responses over from the harness: each question's, fit to be logged.
 
     Parameters
     ----------
     instances : sequence of Instance
         A task's requests, answered.
-    n : int
-        Trials a question.
+    settings : Settings
+        How many trials each question has.
     task : str
         The task's name, for messages.
     """
-    _tidy(instances, n)
-    _warn_if_identical(instances, n, task)
+    _tidy(instances, settings)
+    _warn_if_identical(instances, settings.n, task)
 
 
-def _tidy(instances: Sequence[Any], n: int) -> None:
-    """Keep the N responses of each question, as text that a file can hold.
+def _tidy(instances: Sequence[Any], settings: Settings) -> None:
+    """Keep the responses of each question, as text that a file can hold.
 
     With several ranks the harness pads the short rank with its last question again, so
-    that question has more than N. A lone surrogate, which the JSON of an API may carry,
+    that question has too many. A lone surrogate, which the JSON of an API may carry,
     would make the harness drop the whole log of samples; it becomes a question mark.
     """
     for instance in instances:
+        n = settings.trials_of(instance.doc_id)
         instance.resps = [_loggable(response) for response in instance.resps[:n]]
 
 
@@ -124,7 +126,9 @@ def _loggable(response: Any) -> Any:
     if not isinstance(response, str):
         return response
     text = response.encode("utf-8", "replace").decode("utf-8")
-    return response if text == response else Completion(text, signals_of(response))
+    if text == response:
+        return response
+    return response.with_text(text) if isinstance(response, Completion) else text
 
 
 def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:

@@ -29,6 +29,7 @@ KEYS = {
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
     "bayes_check": "try the first question's own answer on filters and grader (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
+    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
 }
 
 
@@ -58,6 +59,9 @@ class Settings:
         The task's metric that is the outcome; None for the first one.
     check : bool
         Whether filters and grader are tried out before sampling.
+    extra_trials : tuple of (int, int)
+        (question, further trials) of the questions that have more than N. Rows of a mean
+        and its posterior use them all; N is then the fewest.
     """
 
     n: int
@@ -70,6 +74,11 @@ class Settings:
     seed: int
     metric: str | None = None
     check: bool = True
+    extra_trials: tuple[tuple[int, int], ...] = ()
+
+    def trials_of(self, doc_id: int) -> int:
+        """Return the number of trials of a question: N, and what it gets beyond."""
+        return self.n + dict(self.extra_trials).get(doc_id, 0)
 
     @property
     def binary(self) -> bool:
@@ -82,7 +91,12 @@ class Settings:
 
     @classmethod
     def from_metadata(
-        cls, metadata: Mapping[str, Any], repeats: object, categories: int | None = None
+        cls,
+        metadata: Mapping[str, Any],
+        repeats: object,
+        categories: int | None = None,
+        *,
+        certain: bool = True,
     ) -> Settings:
         """Read and check the `bayes_*` keys of a task's metadata.
 
@@ -94,6 +108,9 @@ class Settings:
             The task's `repeats`, which is N where ``bayes_n`` is absent.
         categories : int, optional
             How many categories the outcome metric is known to have.
+        certain : bool
+            Whether nothing else can be true, so that another `bayes_categories` is an error;
+            otherwise the task's word counts for more.
 
         Raises
         ------
@@ -110,7 +127,7 @@ class Settings:
         name = "bayes_n" if "bayes_n" in metadata else "repeats"
         n = _integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
         weights = _weights(
-            metadata.get("bayes_weights"), metadata.get("bayes_categories"), categories
+            metadata.get("bayes_weights"), metadata.get("bayes_categories"), categories, certain
         )
         interval = metadata.get("bayes_interval", "exact")
         if interval not in INTERVAL_METHODS:
@@ -134,7 +151,25 @@ class Settings:
             seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
             check=check,
+            extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
         )
+
+
+def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        rule = 'be a mapping from a question\'s number to its further trials, as in {"3": 8}'
+        raise InvalidInputError.of("bayes_extra_trials", rule, value)
+    extra = {}
+    for key, trials in value.items():
+        digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
+        if not str(digits).isdigit():
+            raise InvalidInputError.of(
+                "bayes_extra_trials", "name questions by their numbers, from 0", key
+            )
+        extra[int(digits)] = _integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
+    return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
 def _meant_for_us(key: object) -> bool:
@@ -167,9 +202,15 @@ def _ks(value: object, n: int) -> tuple[int, ...]:
     return tuple(sorted({_integer("bayes_k", k, 1, n, "N") for k in ks}))
 
 
-def _weights(value: object, declared: object, known: int | None) -> tuple[float, ...]:
+def _weights(
+    value: object, declared: object, known: int | None, certain: bool
+) -> tuple[float, ...]:
     if declared is not None:
-        known = _integer("bayes_categories", declared, 2, 1000)
+        count = _integer("bayes_categories", declared, 2, 1000)
+        if certain and known is not None and count != known:
+            rule = f"be {known} or left out, as the outcome metric tells {known} categories apart"
+            raise InvalidInputError.of("bayes_categories", rule, count)
+        known = count
     if value is None:
         count = known or 2
         return tuple(i / (count - 1) for i in range(count))

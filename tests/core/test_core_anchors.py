@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from lm_eval_bayes.core.anchors.capability import capability_intervals
 from lm_eval_bayes.core.anchors.checks import (
@@ -17,6 +17,7 @@ from lm_eval_bayes.core.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.core.anchors.shared_position import shared_position_log
 from lm_eval_bayes.core.anchors.sweep import sample_size_sweep
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
@@ -345,3 +346,62 @@ def test_bad_input_is_named(name):
     call, message = BAD[name]
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):
+    """log ∫₀¹ of the likelihood by Simpson's rule on a million cells: 50 in the narrowest sd."""
+    u = np.linspace(0, 1, cells + 1)
+    logs = np.zeros_like(u)
+    for a, b, c, f in zip(weaker, stronger, solved, failed, strict=True):
+        p = (1 - u) * a + u * b
+        logs += c * np.log(p) + f * np.log1p(-p)
+    weights = np.ones(cells + 1)
+    weights[1:-1:2], weights[2:-1:2] = 4, 2
+    return special.logsumexp(logs, b=weights / (3 * cells))
+
+
+@pytest.mark.parametrize("trials", [3, 1000, 100_000, 10_000_000])
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.9999])
+def test_a_shared_position_against_a_very_fine_grid(trials, place):
+    rng = np.random.default_rng(trials)
+    weaker, stronger = np.sort(rng.uniform(0.02, 0.98, (2, 5)), axis=0)
+    stronger[4], weaker[4] = weaker[4], stronger[4]  # an anchor that is weaker on one query
+    each = max(1, trials // 5)
+    solved = rng.binomial(each, (1 - place) * weaker + place * stronger).astype(float)
+    ours = shared_position_log(weaker, stronger, solved, each - solved, np.ones((1, 5)))
+    brute = fine_grid_log(weaker, stronger, solved, each - solved)
+    # of ten million logarithms the sum itself is known to some 1e-9
+    assert ours[0] == pytest.approx(brute, abs=1e-10 + 1e-9 * (trials > 1e6))
+
+
+def test_ten_million_trials_are_placed_as_by_a_very_fine_grid():
+    # the last two anchors are close and the model is just above them
+    table = [[0.2, 0.3, 0.4], [0.6, 0.5, 0.7], [0.6002, 0.5003, 0.7001]]
+    anchors = AnchorMatrix.from_probabilities(table)
+    right = np.array([2_002_333, 1_669_333, 2_335_333])
+    outcomes = Outcomes.from_counts(np.stack([3_333_333 - right, right], axis=1))
+    posterior = capability_intervals(anchors, outcomes, between="shared")
+    edges = [[0.01] * 3, *table, [0.99] * 3]
+    logs = np.array(
+        [fine_grid_log(*pair, right, 3_333_333 - right) for pair in itertools.pairwise(edges)]
+    )
+    assert posterior.probability == pytest.approx(special.softmax(logs), abs=1e-7)
+    assert posterior.probability.max() < 0.999
+
+
+def test_subsets_with_hills_of_their_own():
+    # a hundred thousand trials a query, each query with a position of its own
+    rng = np.random.default_rng(8)
+    weaker, stronger = np.full(40, 0.2), np.full(40, 0.8)
+    solved = rng.binomial(100_000, rng.uniform(0.3, 0.7, 40)).astype(float)
+    failed = 100_000 - solved
+    subsets = (rng.random((60, 40)) < 0.2).astype(float)
+    together = shared_position_log(weaker, stronger, solved, failed, subsets)
+    for row in (0, 1, 2):
+        held = subsets[row] > 0
+        brute = fine_grid_log(weaker[held], stronger[held], solved[held], failed[held])
+        assert together[row] == pytest.approx(brute, abs=1e-8)
+    alone = [shared_position_log(weaker, stronger, solved, failed, s[None])[0] for s in subsets]
+    assert together == pytest.approx(np.array(alone), abs=1e-8)
+    nothing = shared_position_log(weaker, stronger, solved, failed, np.zeros((1, 40)))
+    assert nothing[0] == pytest.approx(0.0, abs=1e-14)

@@ -106,7 +106,8 @@ def test_no_decision_between_equals():
 def test_a_planned_rule_looks_when_planned():
     rule = DecisionReached(0.95, correction="pocock", looks=range(4, 20, 4))
     assert rule.looks == (4, 8, 12, 16)
-    assert rule.look(7, TWO).reason == "7 trials are not one of the planned looks"
+    early = {"hard": binary([1, 2, 0, 3, 1, 2], 7), "easy": binary([6, 6, 7, 5, 6, 6], 7)}
+    assert rule.look(7, early).reason == "7 trials are not one of the planned looks"
     verdict = rule.look(8, TWO)
     assert verdict.stop
     assert verdict.note == (
@@ -130,7 +131,8 @@ def test_rates_of_rules():
 
 
 def test_a_long_naive_run_is_given_as_at_least():
-    assert "at least 0." in DecisionReached(0.95).look(1000, TWO).note
+    late = {"hard": binary([100] * 6, 1000), "easy": binary([900] * 6, 1000)}
+    assert "at least 0." in DecisionReached(0.95).look(1000, late).note
 
 
 def test_widths():
@@ -156,9 +158,10 @@ def test_budgets_and_any_of():
     assert not going_on.stop
     assert going_on.reason.count(";") == 2
     assert "8 of 64 trials a question are spent" in going_on.reason
-    spent_all = both.look(64, SAME)
+    later = binary([8, 16, 0, 24, 8, 16], 64)
+    spent_all = both.look(64, {"one": later, "two": later})
     assert (spent_all.stop, spent_all.rule) == (True, "budget spent")
-    assert AnyOf(iter([BudgetSpent(3)])).look(3, TWO).stop
+    assert AnyOf(iter([BudgetSpent(8)])).look(8, TWO).stop
 
 
 @pytest.mark.parametrize(

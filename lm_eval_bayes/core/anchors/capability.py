@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.core.anchors.shared_position import shared_position_log
 from lm_eval_bayes.core.checks import FloatArray, as_real, check_option, read_only
 from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
@@ -17,9 +18,6 @@ from lm_eval_bayes.errors import InvalidInputError
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["query", "shared"]
 BETWEEN: tuple[Between, ...] = ("query", "shared")
-
-#: Nodes of the quadrature over the shared position between two anchors.
-_NODES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +83,7 @@ class CapabilityPosterior:
         >>> round(posterior.p_above("S"), 3), round(posterior.p_above("L"), 3)
         (0.994, 0.791)
         """
-        if anchor not in self.anchors:
+        if not isinstance(anchor, str) or anchor not in self.anchors:
             raise InvalidInputError.of("anchor", f"be one of {list(self.anchors)}", anchor)
         return float(self.probability[self.anchors.index(anchor) + 1 :].sum())
 
@@ -155,7 +153,7 @@ def capability_intervals(
         question ids on both sides they have to be the same in the same order. Prior trials
         do not enter.
     epsilon : float
-        In (0, ½).
+        From 1e-12 to ½, the latter left out.
     between : {"query", "shared"}
         See above.
 
@@ -179,6 +177,7 @@ def capability_intervals(
     >>> posterior.probability.round(3).tolist()
     [0.005, 0.124, 0.481, 0.391]
     """
+    check_anchors("anchors", anchors)
     check_outcomes("outcomes", outcomes)
     epsilon = check_epsilon(epsilon)
     between = check_option("between", between, BETWEEN)
@@ -196,7 +195,7 @@ def capability_intervals(
 
 
 def check_epsilon(epsilon: object) -> float:
-    """Return ε as a float in (0, ½).
+    """Return ε as a float in [1e-12, ½), so that 1 − ε is not 1.
 
     Raises
     ------
@@ -204,8 +203,8 @@ def check_epsilon(epsilon: object) -> float:
         If it is no such number.
     """
     number = as_real(epsilon)
-    if number is None or not 0.0 < number < 0.5:
-        raise InvalidInputError.of("epsilon", "be a number in (0, 0.5)", epsilon)
+    if number is None or not 1e-12 <= number < 0.5:
+        raise InvalidInputError.of("epsilon", "be a number in [1e-12, 0.5)", epsilon)
     return number
 
 
@@ -271,21 +270,11 @@ def interval_logs(
         logs = solved * np.log(edges) + failed * np.log1p(-edges)
         each = np.logaddexp(logs[:-1], logs[1:]) - np.log(2.0)
         return np.asarray(each @ subsets.T)
-    nodes, weights = _gauss_legendre()
-    u = 0.5 * (nodes + 1.0)[:, None]
-    out = np.empty((edges.shape[0] - 1, subsets.shape[0]))
-    for i in range(out.shape[0]):
-        p = (1.0 - u) * edges[i] + u * edges[i + 1]
-        along = (solved * np.log(p) + failed * np.log1p(-p)) @ subsets.T
-        out[i] = special.logsumexp(along, axis=0, b=0.5 * weights[:, None])
-    return out
-
-
-@cache
-def _gauss_legendre() -> tuple[FloatArray, FloatArray]:
-    """Return the nodes and weights on [−1, 1], which take longer to find than to use."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return read_only(nodes, np.float64), read_only(weights, np.float64)
+    out = [
+        shared_position_log(weaker, stronger, solved, failed, subsets)
+        for weaker, stronger in pairwise(edges)
+    ]
+    return np.stack(out)
 
 
 def with_virtual_ends(probabilities: FloatArray, epsilon: float) -> FloatArray:

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.core.checks import (
     FloatArray,
     IntArray,
     as_real,
-    check_integer,
     check_seed,
+    check_size,
     read_only,
 )
+from lm_eval_bayes.core.outcome_checks import numeric
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -99,6 +100,7 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
     >>> report.share, report.violations[0].query, round(report.violations[0].gap, 3)
     (0.5, 0, 0.3)
     """
+    check_anchors("anchors", anchors)
     number = as_real(tolerance)
     if number is None or not 0.0 <= number < 1.0:
         raise InvalidInputError.of("tolerance", "be a number in [0, 1)", tolerance)
@@ -182,6 +184,7 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
     >>> filter_queries(references).kept.tolist()
     [1]
     """
+    check_anchors("references", references)
     ends = as_real(low), as_real(high)
     if ends[0] is None or ends[1] is None or not 0.0 <= ends[0] <= ends[1] <= 1.0:
         raise InvalidInputError.of("low, high", "satisfy 0 <= low <= high <= 1", (low, high))
@@ -245,7 +248,7 @@ def query_independence(
     R : array, shape (M, N) or (L, M, N)
         0/1 outcomes of one or several models; column i is what was sampled together.
     permutations : int
-        At least 100.
+        100 to 10⁷.
     seed : int
         Of the permutations.
 
@@ -267,16 +270,15 @@ def query_independence(
     >>> round(check.variance_ratio, 6), round(check.mean_correlation, 6), check.p_value < 0.05
     (2.0, 1.0, True)
     """
-    array = np.asarray(R)
+    array = numeric("R", R)
     rule = "be 0/1 of shape (M, N) or (L, M, N) with M >= 2 and N >= 2"
     if array.ndim == 2:
         array = array[None]
-    if array.ndim != 3 or array.dtype.kind not in "biuf" or min(array.shape[1:]) < 2:
-        got = f"shape {np.shape(R)}, dtype {array.dtype}"
-        raise InvalidInputError.of("R", rule, got)
+    if array.ndim != 3 or min(array.shape[1:]) < 2:
+        raise InvalidInputError.of("R", rule, f"shape {np.shape(R)}")
     if array.shape[0] == 0 or not np.isin(array, (0, 1)).all():
         raise InvalidInputError.of("R", rule, "other entries or none")
-    permutations = check_integer("permutations", permutations, 100)
+    permutations = check_size("permutations", permutations, 100)
     seed = check_seed(seed)
     trials = array.astype(np.float64)
     single = trials.var(axis=2, ddof=1)

@@ -9,7 +9,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, check_option, read_only
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_option,
+    check_sequence,
+    read_only,
+)
 from lm_eval_bayes.core.outcome_checks import as_ids, check_ids, numeric
 from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.errors import InvalidInputError
@@ -68,7 +75,9 @@ class AnchorMatrix:
         falls = np.flatnonzero(np.diff(ability) < -1e-12)
         if falls.size:
             i = int(falls[0])
-            rule = 'stand weakest first (order="ability" sorts them)'
+            rule = (
+                'stand weakest first; AnchorMatrix.from_probabilities(..., order="ability") sorts'
+            )
             got = (
                 f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
             )
@@ -255,15 +264,25 @@ def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray
         If they are none.
     """
     rule = f"be distinct positions in 0..{n_queries - 1}, at least one"
-    try:
-        where = np.asarray(list(queries))
-    except TypeError:
-        raise InvalidInputError.of("queries", rule, queries) from None
+    where = numeric("queries", check_sequence("queries", queries, rule))
     if where.ndim != 1 or where.size == 0 or where.dtype.kind not in "iu":
         raise InvalidInputError.of("queries", rule, where.tolist())
     if where.min() < 0 or where.max() >= n_queries or np.unique(where).size != where.size:
         raise InvalidInputError.of("queries", rule, where.tolist())
     return where.astype(np.int64)
+
+
+def check_anchors(name: str, value: object) -> None:
+    """Refuse anything but an `AnchorMatrix`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is a table, say, and not an `AnchorMatrix` made of it.
+    """
+    if not isinstance(value, AnchorMatrix):
+        rule = "be an AnchorMatrix, as from AnchorMatrix.from_outcomes or .from_probabilities"
+        raise InvalidInputError.of(name, rule, type(value).__name__)
 
 
 def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
@@ -285,9 +304,10 @@ def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
 def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
     """Return L distinct names."""
     rule = f"be {n_anchors} distinct names, one an anchor"
-    if isinstance(names, str) or not isinstance(names, Sequence):
+    given = check_sequence("names", names, rule)
+    if not all(isinstance(name, str) for name in given):
         raise InvalidInputError.of("names", rule, names)
-    checked = tuple(str(name) for name in names)
+    checked = tuple(str(name) for name in given)
     if len(checked) != n_anchors or len(set(checked)) != n_anchors:
         raise InvalidInputError.of("names", rule, list(checked))
     return checked

@@ -16,13 +16,15 @@ from lm_eval_bayes.core.anchors.capability import (
     normalised,
     solved_and_failed,
 )
-from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.core.checks import (
     FloatArray,
     IntArray,
     check_integer,
     check_option,
     check_seed,
+    check_sequence,
+    check_size,
     read_only,
 )
 from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
@@ -79,7 +81,7 @@ def sample_size_sweep(
     sizes : sequence of int, optional
         Numbers of queries in 1..M; left out, up to ten even steps from 1 to M.
     replicates : int
-        Random subsets without replacement a size, at least 1.
+        Random subsets without replacement a size, 1 to 10⁷ (fewer for many queries).
     seed : int
         Of the subsets.
 
@@ -100,17 +102,20 @@ def sample_size_sweep(
     >>> sweep.sizes.tolist()[-1], bool(sweep.mean[-1] > sweep.mean[0])
     (20, True)
     """
+    check_anchors("anchors", anchors)
     check_outcomes("outcomes", outcomes)
     epsilon = check_epsilon(epsilon)
     between = check_option("between", between, BETWEEN)
     solved, failed = solved_and_failed(anchors, outcomes)
-    replicates, seed = check_integer("replicates", replicates, 1), check_seed(seed)
     n = anchors.n_queries
+    replicates, seed = check_size("replicates", replicates, 1, n), check_seed(seed)
     if sizes is None:
         sizes = np.unique(np.linspace(1, n, min(n, 10)).round().astype(int)).tolist()
-    checked = [check_integer("sizes", size, 1) for size in sizes]
+    rule = f"lie in 1..{n}, at least one"
+    given = check_sequence("sizes", sizes, f"be a sequence of numbers in 1..{n}")
+    checked = [check_integer("sizes", size, 1) for size in given]
     if not checked or max(checked) > n:
-        raise InvalidInputError.of("sizes", f"lie in 1..{n}, at least one", list(sizes))
+        raise InvalidInputError.of("sizes", rule, checked)
     table = anchors.probabilities
     whole = int(interval_logs(table, solved, failed, epsilon, between).argmax())
     rng = np.random.default_rng(seed)

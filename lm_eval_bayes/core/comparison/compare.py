@@ -11,15 +11,16 @@ from scipy import special
 from lm_eval_bayes.core.checks import (
     FloatArray,
     as_real,
-    check_integer,
     check_level,
     check_option,
     check_seed,
+    check_size,
 )
 from lm_eval_bayes.core.comparison.alignment import Align, align_questions
 from lm_eval_bayes.core.comparison.difference import (
     DrawnLaw,
     difference_posterior,
+    draw_variance,
     p_above,
     paired_posterior,
 )
@@ -58,7 +59,9 @@ class Comparison:
     p_a_greater : float
         P(A > B) + ½ P(A = B) under the posterior of the difference, no approximation.
     mc_error : float or None
-        Standard error of `p_a_greater` where it was drawn, None where computed.
+        Standard error of `p_a_greater` where it was drawn, None where computed. For rubrics it
+        covers the particles that stand for the learned priors as well as the draws: with
+        their effective sample sizes it is sqrt(P(1 − P)(1/draws + 1/ess)), an upper bound.
     rope : tuple of float or None
         The region of practical equivalence, in units of A − B.
     p_rope : float or None
@@ -133,8 +136,8 @@ class Comparison:
             "left_out_b": self.left_out_b,
             "seed": self.seed,
             "note": self.posterior.note,
-            "a": {**self.a.to_dict(), "interval": self.interval_a.to_dict()},
-            "b": {**self.b.to_dict(), "interval": self.interval_b.to_dict()},
+            "a": self.a.to_dict(self.interval_a),
+            "b": self.b.to_dict(self.interval_b),
         }
 
 
@@ -152,13 +155,19 @@ def compare(
     seed: int = 0,
     draws: int | None = None,
 ) -> Comparison:
-    """Compare two models on the same questions.
+    """Compare two models on the same questions [Hariri 2026, §2.5, 2.9; Bowyer 2025, §3.3–3.4].
 
-    Scope "benchmark" asks which is better on these questions. Given the data the two
-    posteriors are independent; the law of their difference is computed for two categories and
-    drawn for more. Scope "population" asks about questions like these: posterior draws of
-    every question's difference p_α − p'_α under a Bayesian bootstrap over the questions, so
-    that what a question does to both models cancels. The draws of the two models are
+    Scope "benchmark" asks which is better on these questions: the estimand is
+    Δ = (1/M) Σ_α (s_α − s'_α), with s_α the expected score of a trial on question α. Given the
+    data the two posteriors are independent, so Δ has mean μ − μ' and variance σ² + σ'²; its
+    law, and P(A > B) with it, is computed for two categories and drawn for more. The paper's
+    z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) stand beside it. Scope "population"
+    asks about questions like these: the estimand is the mean of s − s' over them, and its
+    posterior Σ_α g_α (s_α − s'_α) with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½): posterior
+    draws of every question's difference under a Bayesian bootstrap over the questions (Rubin
+    1981, c = 1; this c gives the variance of Student's t), so that what a question does to
+    both models cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then
+    those of this difference. The draws of the two models are
     independent given the data, so with few trials a question, where the posteriors rest on
     the learned priors, less of it cancels and the interval is on the wide side; with many
     trials and no more than ten questions whose differences are skewed it is a little narrow
@@ -185,7 +194,7 @@ def compare(
     seed : int
         Seed of the draws, where there are any.
     draws : int, optional
-        Their number, at least 1,000; left out, between 4,000 and 20,000 by the size of the
+        Their number, 1,000 to 10⁷; left out, between 4,000 and 20,000 by the size of the
         problem.
 
     Returns
@@ -218,13 +227,14 @@ def compare(
     pair = align_questions(a, b, align)
     if draws is None:
         draws = int(np.clip(1_000_000 // pair.a.n_questions, 4_000, 20_000))
-    draws = check_integer("draws", draws, 1000)
-    first, second = (_fit(side, estimator, seed) for side in (pair.a, pair.b))
+    draws = check_size("draws", draws, 1000)
     if scope == "benchmark":
+        first, second = (_fit(side, estimator, seed) for side in (pair.a, pair.b))
         posterior = difference_posterior(first, second)
     else:
-        posterior = paired_posterior(first, second)
         first, second = (hbayes_at_n(side, scope, seed=seed) for side in (pair.a, pair.b))
+        # each carries the posterior of its questions, by which the two are paired
+        posterior = paired_posterior(first.benchmark or first, second.benchmark or second)
     interval_a = credible_interval(first, level, method, seed=seed, draws=draws)
     interval_b = credible_interval(second, level, method, seed=seed, draws=draws)
     sample: FloatArray | None = None
@@ -247,7 +257,7 @@ def compare(
         z=z,
         rho=float(special.ndtr(z)),
         p_a_greater=p_a_greater,
-        mc_error=None if sample is None else share_error(p_a_greater, draws),
+        mc_error=None if sample is None else share_error(p_a_greater, draws, first, second),
         rope=region,
         p_rope=None if region is None else _inside(posterior, region, sample),
         confidence=float(confidence),
@@ -279,10 +289,20 @@ def z_threshold(confidence: object) -> float:
     return float(special.ndtri(number))
 
 
-def share_error(share: float, n_draws: int) -> float:
-    """Return the standard error of a share of draws, above 0 also for none and all."""
+def share_error(share: float, n_draws: int, *posteriors: Posterior) -> float:
+    """Return the standard error of a share of draws, above 0 also for none and all.
+
+    Parameters
+    ----------
+    share : float
+        In [0, 1].
+    n_draws : int
+        The draws that it is a share of.
+    *posteriors : Posterior
+        What they were drawn from; see `draw_variance`.
+    """
     smoothed = (share * n_draws + 1.0) / (n_draws + 2.0)
-    return float(np.sqrt(smoothed * (1.0 - smoothed) / n_draws))
+    return float(np.sqrt(smoothed * (1.0 - smoothed) * draw_variance(n_draws, posteriors)))
 
 
 def _fit(outcomes: Outcomes, estimator: Estimator, seed: int) -> Posterior:

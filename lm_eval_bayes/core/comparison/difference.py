@@ -7,7 +7,7 @@ their difference: both are put onto one lattice and convolved. Otherwise it is d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,6 +20,7 @@ from lm_eval_bayes.core.laws.convolution import tabulate
 from lm_eval_bayes.core.laws.laws import BLOCK, Law
 from lm_eval_bayes.core.laws.mixtures import TabulatedLaw, refuse_questions
 from lm_eval_bayes.core.laws.tables import Table
+from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
 from lm_eval_bayes.core.results import PerQuestion, Posterior
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -190,14 +191,37 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
         raise InvalidInputError.of("a", rule, "one question")
     mean = a.per_question.mu - b.per_question.mu
     spread = a.per_question.sigma**2 + b.per_question.sigma**2
-    inner = a.sigma**2 + b.sigma**2
-    centre = float(mean.mean())
-    between = float(((mean - centre) ** 2 + spread).mean()) - inner
-    sigma = float(
-        np.sqrt(inner + max(between, 0.0) / (n_questions * bootstrap_weight(n_questions) + 1.0))
-    )
+    sigma = float(paired_sd(mean, spread, a.sigma**2 + b.sigma**2))
     law = PairedBootstrapLaw(a.law, b.law, n_questions)
-    return _posterior(a, b, centre, sigma, law, population=True)
+    return _posterior(a, b, a.mu - b.mu, sigma, law, population=True)
+
+
+def paired_sd(mean: FloatArray, spread: FloatArray, inner: FloatArray | float) -> FloatArray:
+    """Return the sd of a difference that is paired by question, see `paired_posterior`.
+
+    Parameters
+    ----------
+    mean, spread : array, shape (..., M)
+        Mean and variance of every question's difference.
+    inner : array, shape (...)
+        Variance of the benchmark's difference.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Examples
+    --------
+    Four questions known for certain have Σ (δ_α − δ̄)²/M over M·½ + 1 = 3 for a variance:
+
+    >>> round(float(paired_sd(np.array([0.1, 0.3, 0.5, 0.7]), np.zeros(4), 0.0)), 4)  # √(.05/3)
+    0.1291
+    """
+    n_questions = mean.shape[-1]
+    centre = mean.mean(axis=-1, keepdims=True)
+    between = ((mean - centre) ** 2 + spread).mean(axis=-1) - inner
+    worth = n_questions * bootstrap_weight(n_questions) + 1.0
+    return np.asarray(np.sqrt(inner + np.maximum(between, 0.0) / worth))
 
 
 def bootstrap_weight(n_questions: int) -> float:
@@ -235,6 +259,25 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
     return float(1.0 - difference.law.table.cdf(np.array([threshold]))[0])
 
 
+def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
+    """Return the variance of a mean of draws in units of that of a single one.
+
+    For rubrics each posterior's hyperparameters are stood for by weighted particles, drawn
+    once and worth `ess` independent ones. Of the variance of an outcome some part goes back to each
+    model's hyperparameters, and these parts sum to no more than the whole (the first terms of
+    Hoeffding's decomposition). So 1/n_draws + 1/ess, with the smallest ess, is an upper bound.
+
+    Parameters
+    ----------
+    n_draws : int
+        Draws, independent given the particles.
+    posteriors : iterable of Posterior
+        What is drawn from.
+    """
+    particles = [each.ess for each in posteriors if each.ess is not None]
+    return 1.0 / n_draws + (1.0 / min(particles) if particles else 0.0)
+
+
 def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float) -> Table:
     """Tabulate the distribution function of A − B for independent A and B.
 
@@ -266,6 +309,20 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
     return tabulate(total, points, mu, sigma)
 
 
+def joined_notes(notes: Iterable[str | None]) -> str | None:
+    """Return all that there is to say, each thing once; None where there is nothing."""
+    return " ".join(dict.fromkeys(note for note in notes if note)) or None
+
+
+def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:
+    """Return what a reader must know of models paired by question.
+
+    Where a posterior of scope "benchmark" rests on its prior alone, so does the pairing.
+    """
+    notes = (each.note for each in benchmarks if each.note)
+    return joined_notes(note.replace(PRIOR_ALONE, PAIRING_ALONE) for note in notes)
+
+
 def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
     """Return the masses around multiples of `step`, and the first multiple."""
     start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
@@ -285,9 +342,7 @@ def _posterior(
 ) -> Posterior:
     """Wrap the law of a difference."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
-    notes = list(dict.fromkeys(note for note in (a.note, b.note) if note))
-    if notes and population:
-        notes = [PAIRING_ALONE]
+    note = notes_on_pairs([a, b]) if population else joined_notes([a.note, b.note])
     return Posterior(
         quantity=f"difference of {a.quantity}",
         mu=float(np.clip(mu, *bounds)),
@@ -302,5 +357,5 @@ def _posterior(
         scope="population" if population else "benchmark",
         k=a.k,
         tau=a.tau,
-        note=" ".join(notes) or None,
+        note=note,
     )

@@ -16,14 +16,17 @@ import numpy as np
 from lm_eval_bayes.core.checks import (
     FloatArray,
     IntArray,
-    check_integer,
+    check_count,
     check_level,
     check_option,
     check_seed,
+    check_sequence,
+    check_size,
     read_only,
 )
 from lm_eval_bayes.core.comparison.alignment import Align, Aligned, align_questions
 from lm_eval_bayes.core.comparison.compare import ESTIMATORS, Estimator
+from lm_eval_bayes.core.comparison.difference import joined_notes
 from lm_eval_bayes.core.comparison.turns import Turn, first_turn
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.laws.laws import BLOCK
@@ -39,6 +42,11 @@ _NO_SPREAD = 1e-12
 #: Numbers worked on at a time where speed wants them in the processor's cache.
 _CACHED = 1 << 16
 _MOST_BUDGETS = 10_000
+#: What latent curves say beyond the trials at hand.
+BEYOND_TRIALS = (
+    "Budgets above {} look beyond the trials of some question: what the curves say there rests on "
+    "the prior as well, the more so the larger the budget."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +83,9 @@ class PassCurveComparison:
         Questions compared, and those of each model that the other lacks.
     draws, seed : int
         Of the posterior draws or the bootstrap.
+    note : str or None
+        What a reader must know before using the curves: in scope "benchmark" what the two
+        models' posteriors say, and that budgets exceed the trials.
     """
 
     ks: IntArray
@@ -97,6 +108,7 @@ class PassCurveComparison:
     left_out_b: int
     draws: int
     seed: int
+    note: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -154,7 +166,7 @@ def compare_pass_curves(
     seed : int
         Seed of the draws.
     draws : int
-        Posterior draws or bootstrap replicates, at least 100.
+        Posterior draws or bootstrap replicates, 100 to 10⁷ (fewer for many budgets).
 
     Returns
     -------
@@ -180,14 +192,17 @@ def compare_pass_curves(
     """
     scope = check_option("scope", scope, SCOPES)
     level = check_level(level)
-    seed, draws = check_seed(seed), check_integer("draws", draws, 100)
+    seed = check_seed(seed)
     pair = align_questions(a, b, align)
     for side in (pair.a, pair.b):
         require_binary(side)
         require_trials(side)
     smallest = int(min(pair.a.n_trials.min(), pair.b.n_trials.min()))
     budgets = _budgets(ks, k_max, smallest)
+    draws = check_size("draws", draws, 100, budgets.size)
     rng = np.random.default_rng(seed)
+    # scope "population" refuses such budgets
+    beyond = BEYOND_TRIALS.format(smallest) if budgets[-1] > smallest else None
     if scope == "population":
         if estimator is not None:
             rule = 'be left out in scope "population", whose estimators have no prior'
@@ -200,7 +215,8 @@ def compare_pass_curves(
             raise InvalidInputError.of("a", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
-        prior = check_option("estimator", estimator or "hbayes", ESTIMATORS)
+        chosen = "hbayes" if estimator is None else estimator
+        prior = check_option("estimator", chosen, ESTIMATORS)
         curves = _latent(pair, budgets, prior, draws, rng)
     difference, sd = curves.difference, curves.sd
     critical = float(np.quantile(curves.farthest, level))
@@ -229,6 +245,7 @@ def compare_pass_curves(
         left_out_b=pair.left_out_b,
         draws=draws,
         seed=seed,
+        note=joined_notes([*curves.notes, beyond]),
     )
 
 
@@ -260,13 +277,17 @@ def finite_bank_curves(outcomes: Outcomes, ks: IntArray) -> FloatArray:
 
 
 class _Curves(NamedTuple):
-    """Both curves, their difference with its sd, and how far in sds each draw strays, (draws,)."""
+    """Both curves, their difference with its sd, and how far in sds each draw strays, (draws,).
+
+    `notes` are those of the posteriors that the draws come from.
+    """
 
     a: FloatArray
     b: FloatArray
     difference: FloatArray
     sd: FloatArray
     farthest: FloatArray
+    notes: tuple[str | None, ...] = ()
 
 
 def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
@@ -283,13 +304,15 @@ def _latent(
     pair: Aligned, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
 ) -> _Curves:
     """Draw the latent curves of these questions."""
-    a, b = (_latent_curves(side, ks, estimator, draws, rng) for side in (pair.a, pair.b))
+    (a, note_a), (b, note_b) = (
+        _latent_curves(side, ks, estimator, draws, rng) for side in (pair.a, pair.b)
+    )
     mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
     strayed = np.subtract(a, b, out=a)
     difference, sd = strayed.mean(axis=0), strayed.std(axis=0, ddof=1)
     strayed -= difference
     farthest = (np.abs(strayed, out=strayed) / np.maximum(sd, _NO_SPREAD)).max(axis=1)
-    return _Curves(mean_a, mean_b, difference, sd, farthest)
+    return _Curves(mean_a, mean_b, difference, sd, farthest, (note_a, note_b))
 
 
 def _multiplier_maxima(
@@ -309,8 +332,8 @@ def _multiplier_maxima(
 
 def _latent_curves(
     outcomes: Outcomes, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, shape (draws, K)."""
+) -> tuple[FloatArray, str | None]:
+    """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K), with its note."""
     failures = Outcomes(
         outcomes.counts[:, ::-1],
         np.array([0.0, 1.0]),
@@ -318,25 +341,25 @@ def _latent_curves(
         outcomes.prior_strength,
     )
     # with the categories turned round the score is q = 1 − p, with digits where it is small
-    law = (bayes_at_n if estimator == "bayes" else hbayes_at_n)(failures).law
+    posterior = (bayes_at_n if estimator == "bayes" else hbayes_at_n)(failures)
     n_questions = outcomes.n_questions
     steps = np.diff(ks, prepend=0)
     curves = np.empty((draws, ks.size))
     block = max(1, _CACHED // n_questions)
     for start in range(0, draws, block):
         stop = min(draws, start + block)
-        q = law.draw_questions(stop - start, rng)
+        q = posterior.law.draw_questions(stop - start, rng)
         power = np.ones_like(q)
         for column, step in enumerate(steps):
             power *= q if step == 1 else q**step
             curves[start:stop, column] = 1.0 - power.mean(axis=1)
-    return curves
+    return curves, posterior.note
 
 
 def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntArray:
     """Return the budgets, checked."""
     if ks is None:
-        top = smallest if k_max is None else check_integer("k_max", k_max, 1)
+        top = smallest if k_max is None else check_count("k_max", k_max, 1)
         if top > _MOST_BUDGETS:
             rule = f"be at most {_MOST_BUDGETS:,}; for more, give some budgets as `ks`"
             raise InvalidInputError.of("k_max", rule, top)
@@ -344,10 +367,7 @@ def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntA
     if k_max is not None:
         raise InvalidInputError.of("k_max", "be left out where `ks` is given", k_max)
     rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
-    try:
-        budgets = [check_integer("ks", k, 1) for k in ks]
-    except TypeError:
-        raise InvalidInputError.of("ks", rule, ks) from None
+    budgets = [check_count("ks", k, 1) for k in check_sequence("ks", ks, rule, _MOST_BUDGETS)]
     rising = all(k < after for k, after in pairwise(budgets))
     if not rising or not 1 <= len(budgets) <= _MOST_BUDGETS:
         raise InvalidInputError.of("ks", rule, budgets)

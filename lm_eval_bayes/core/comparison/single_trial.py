@@ -18,9 +18,9 @@ from lm_eval_bayes.core.checks import (
     FloatArray,
     IntArray,
     as_real,
-    check_integer,
     check_level,
     check_seed,
+    check_size,
 )
 from lm_eval_bayes.core.comparison.alignment import Align, align_questions, check_same_weights
 from lm_eval_bayes.core.comparison.bivariate import paired_posterior_draws
@@ -200,7 +200,7 @@ def compare_paired(
     seed : int
         Seed of the draws.
     draws : int
-        Their number, at least 1,000.
+        Their number, 1,000 to 10⁷.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def compare_paired(
     """
     level = check_level(level)
     alpha, beta = _check_correlation_prior(correlation_prior)
-    seed, draws = check_seed(seed), check_integer("draws", draws, 1000)
+    seed, draws = check_seed(seed), check_size("draws", draws, 1000)
     pair = align_questions(a, b, align)
     right_a, right_b = _answers("a", pair.a), _answers("b", pair.b)
     only_a, only_b = int((right_a & ~right_b).sum()), int((~right_a & right_b).sum())

@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, check_integer, check_level, check_seed
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    check_level,
+    check_option,
+    check_seed,
+    check_size,
+)
 from lm_eval_bayes.core.confusion.scores import (
     ConfusionScore,
     apply_score,
@@ -51,7 +57,7 @@ def confusion_confidence(
     method : {"delta", "bootstrap"}
         See above.
     replicates, seed : int
-        Of the bootstrap; at least 100 replicates.
+        Of the bootstrap; 100 to 10⁷ replicates.
 
     Returns
     -------
@@ -72,7 +78,9 @@ def confusion_confidence(
     """
     matrix = as_matrix(counts)
     name, function = named_score(score, matrix.shape[0])
-    level = check_level(level)
+    level, seed = check_level(level), check_seed(seed)
+    method = check_option("method", method, ("delta", "bootstrap"))
+    replicates = check_size("replicates", replicates, 100, matrix.size)
     total = float(matrix.sum())
     if total == 0.0:
         raise InvalidInputError.of("counts", "count at least one case", "none")
@@ -97,9 +105,6 @@ def confusion_confidence(
             scope="population",
             bounds=bounds,
         )
-    if method != "bootstrap":
-        raise InvalidInputError.of("method", 'be "delta" or "bootstrap"', method)
-    seed, replicates = check_seed(seed), check_integer("replicates", replicates, 100)
     drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))
     kept = values[np.isfinite(values)]

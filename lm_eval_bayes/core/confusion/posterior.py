@@ -12,10 +12,11 @@ import numpy.typing as npt
 from lm_eval_bayes.core.checks import (
     FloatArray,
     as_real,
-    check_integer,
     check_level,
+    check_option,
     check_prior,
     check_seed,
+    check_size,
     read_only,
 )
 from lm_eval_bayes.core.confusion.scores import (
@@ -27,6 +28,7 @@ from lm_eval_bayes.core.confusion.scores import (
 from lm_eval_bayes.core.results import Interval
 from lm_eval_bayes.errors import InvalidInputError
 
+_METHODS: tuple[Literal["exact", "hdi"], ...] = ("exact", "hdi")
 _BATCHES = 20
 _BLOCK = 500_000
 
@@ -96,12 +98,8 @@ class ConfusionPosterior:
         True
         """
         level = check_level(level)
-        if method == "exact":
-            find = _tails
-        elif method == "hdi":
-            find = _shortest
-        else:
-            raise InvalidInputError.of("method", 'be "exact" or "hdi"', method)
+        method = check_option("method", method, _METHODS)
+        find = _tails if method == "exact" else _shortest
         low, high = find(self.draws, level)
         # the draws stand in order: shuffled, with the seed that made them, each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
@@ -159,7 +157,7 @@ def confusion_posterior(
         counted: the posterior is then that of the score given that it is defined. A Dirichlet
         draw has no zero, so this bites only for tiny pseudo-counts or one's own functions.
     draws : int
-        At least 1,000.
+        1,000 to 10⁷.
     seed : int
         Of the draws.
 
@@ -182,7 +180,7 @@ def confusion_posterior(
     matrix = as_matrix(counts)
     name, function = named_score(score, matrix.shape[0])
     pseudo, seed = check_prior(prior), check_seed(seed)
-    draws = check_integer("draws", draws, 1000)
+    draws = check_size("draws", draws, 1000)
     instead = None if zero_division is None else as_real(zero_division)
     if zero_division is not None and (instead is None or not np.isfinite(instead)):
         raise InvalidInputError.of("zero_division", "be a finite number or None", zero_division)

@@ -95,7 +95,7 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     Raises
     ------
     InvalidInputError
-        If `beta` is not a finite number above 0.
+        If `beta` is not a finite number above 0 and at most 1e150.
 
     Examples
     --------
@@ -106,6 +106,8 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     number = as_real(beta)
     if number is None or not 0.0 < number < np.inf:
         raise InvalidInputError.of("beta", "be a finite number above 0", beta)
+    if number > 1e150:
+        raise InvalidInputError.of("beta", "be at most 1e150, as its square is needed", beta)
     square = number**2
 
     def score(matrix: FloatArray) -> FloatArray:
@@ -210,6 +212,8 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
     InvalidInputError
         If it gave anything but one real number a matrix.
     """
+    if isinstance(score, type):
+        raise InvalidInputError.of("score", "be a name or a function of matrices", score)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(score(matrices))
     if values.shape != matrices.shape[:1] or values.dtype.kind not in "biuf":

@@ -13,8 +13,9 @@ from lm_eval_bayes.core.checks import (
     FloatArray,
     IntArray,
     Tau,
-    check_integer,
+    check_option,
     check_seed,
+    check_size,
     read_only,
 )
 from lm_eval_bayes.core.convergence.prefix_scores import Prefixes, Step, check_prefixes, scores_of
@@ -24,6 +25,7 @@ from lm_eval_bayes.core.ranking.rank import check_confidence
 from lm_eval_bayes.errors import InvalidInputError
 
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
+TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ class Convergence:
     @property
     def not_converged(self) -> float:
         """Share of replicates whose ranking the last trial still changes."""
-        return 1.0 - float(self.counts.sum()) / self.replicates
+        return (self.replicates - int(self.counts.sum())) / self.replicates
 
     @property
     def mean(self) -> float | None:
@@ -191,7 +193,7 @@ def convergence_at_n(
     weights : array, shape (C+1,), optional
         The score of each category, for bayes and avg; left out, outcomes are binary.
     replicates : int
-        How many bootstrap replicates.
+        How many bootstrap replicates, up to 10⁷.
     scheme : {"column", "row"}
         "column": a replicate draws N of the N trials with replacement, and all questions take
         the same trials. "row": every question draws its own. In both, all models take the same
@@ -225,8 +227,9 @@ def convergence_at_n(
     6.7
     """
     prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
-    replicates = check_integer("replicates", replicates, 1)
+    replicates = check_size("replicates", replicates, 1)
     scheme = check_scheme(scheme)
+    ties = check_option("ties", ties, TIES)
     threshold = _check_ties(ties, confidence, prefixes.metric)
     seed = check_seed(seed)
     n_trials = prefixes.shape[2]
@@ -261,10 +264,8 @@ def convergence_at_n(
     )
 
 
-def _check_ties(ties: object, confidence: object, metric: Metric) -> float | None:
+def _check_ties(ties: ConvergenceTies, confidence: object, metric: Metric) -> float | None:
     """Return the threshold of z, or None where only equal scores tie."""
-    if ties not in ("none", "adjacent"):
-        raise InvalidInputError.of("ties", 'be "none" or "adjacent"', ties)
     level = check_confidence(confidence)
     if ties == "none":
         return None

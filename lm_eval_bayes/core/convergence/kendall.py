@@ -11,8 +11,8 @@ import numpy.typing as npt
 from lm_eval_bayes.core.checks import (
     FloatArray,
     Tau,
-    check_integer,
     check_seed,
+    check_size,
     read_only,
 )
 from lm_eval_bayes.core.convergence.prefix_scores import check_prefixes
@@ -166,7 +166,7 @@ def kendall_curve(
     R0 : array, shape (L, M, D), optional
         Prior outcomes, for bayes; they are not resampled.
     replicates : int
-        How many bootstrap replicates.
+        How many bootstrap replicates, up to 10⁷.
     scheme : {"column", "row"}
         As in `convergence_at_n`.
     seed : int
@@ -198,7 +198,7 @@ def kendall_curve(
         raise InvalidInputError.of("gold", rule, got)
     if np.ptp(truth) == 0.0:
         raise InvalidInputError.of("gold", "not be the same for all models", truth.tolist())
-    replicates = check_integer("replicates", replicates, 1)
+    replicates = check_size("replicates", replicates, 1)
     scheme = check_scheme(scheme)
     seed = check_seed(seed)
     pairs = _pairs(n_models)

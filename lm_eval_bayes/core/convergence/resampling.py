@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import IntArray
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.core.checks import IntArray, check_option
 
 Scheme: TypeAlias = Literal["column", "row"]
 
@@ -26,9 +25,7 @@ def check_scheme(scheme: object) -> Scheme:
     InvalidInputError
         If it is neither "column" nor "row".
     """
-    if scheme not in SCHEMES:
-        raise InvalidInputError.of("scheme", 'be "column" or "row"', scheme)
-    return scheme
+    return check_option("scheme", scheme, SCHEMES)
 
 
 def draw_blocks(

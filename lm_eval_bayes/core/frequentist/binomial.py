@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import check_integer, check_level
+from lm_eval_bayes.core.checks import check_count, check_integer, check_level
 from lm_eval_bayes.core.frequentist.interval import ConfidenceInterval
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -94,7 +94,7 @@ def clopper_pearson_interval(
 
 def _check_binomial(successes: object, trials: object, level: object) -> tuple[int, int, float]:
     """Return the counts and the level of a binomial interval."""
-    n = check_integer("trials", trials, 1)
+    n = check_count("trials", trials, 1)
     count = check_integer("successes", successes, 0)
     if count > n:
         raise InvalidInputError.of("successes", f"be at most `trials` ({n})", count)

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from lm_eval_bayes.core.checks import (
     FloatArray,
-    check_integer,
     check_level,
     check_option,
     check_seed,
+    check_size,
 )
 from lm_eval_bayes.core.frequentist.clusters import cluster_index, cluster_sums
 from lm_eval_bayes.core.frequentist.interval import (
@@ -59,7 +59,7 @@ def bootstrap_interval(
     clusters : sequence, length n, optional
         The cluster of each score; scope "population" only.
     replicates : int
-        At least 100.
+        100 to 10⁷.
     seed : int
         Of the resampling.
     bounds : tuple of float or None
@@ -82,9 +82,10 @@ def bootstrap_interval(
     (0.7, 0.4, 1.0, 0)
     """
     level, seed = check_level(level), check_seed(seed)
-    replicates = check_integer("replicates", replicates, 100)
+    replicates = check_size("replicates", replicates, 100)
+    scope = check_option("scope", scope, SCOPES)
     rng = np.random.default_rng(seed)
-    if check_option("scope", scope, SCOPES) == "population":
+    if scope == "population":
         values, bounds = as_scores("scores", scores, bounds, 1)
         estimate = float(values.mean())
         where = np.arange(values.size)

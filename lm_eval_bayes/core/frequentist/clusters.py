@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray, check_level
+from lm_eval_bayes.core.checks import FloatArray, IntArray, check_flag, check_level, check_sequence
 from lm_eval_bayes.core.frequentist.interval import (
     Bounds,
     ConfidenceInterval,
@@ -58,7 +58,7 @@ def clustered_interval(
     ------
     InvalidInputError
         If `scores` break their rule, `clusters` has another length or fewer than two
-        distinct entries, or `level` is outside (0, 1).
+        distinct entries, `level` is outside (0, 1), or `small_sample` is no bool.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def clustered_interval(
     >>> round(interval.estimate, 4), round(interval.standard_error, 4)
     (0.6667, 0.2357)
     """
-    level = check_level(level)
+    level, small_sample = check_level(level), check_flag("small_sample", small_sample)
     values, bounds = as_scores("scores", scores, bounds, 2)
     where = cluster_index(clusters, values.size, "score")
     n_clusters = int(where.max()) + 1
@@ -109,12 +109,7 @@ def cluster_index(
     [0, 1, 0]
     """
     rule = f"have one entry per {of_what} ({size})"
-    if isinstance(clusters, (str, bytes)):
-        raise InvalidInputError.of("clusters", rule, clusters)
-    try:
-        entries = list(clusters)
-    except TypeError:
-        raise InvalidInputError.of("clusters", rule, clusters) from None
+    entries = check_sequence("clusters", clusters, rule)
     if len(entries) != size:
         raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
     numbers: dict[Hashable, int] = {}

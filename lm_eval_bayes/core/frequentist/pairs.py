@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import check_integer, check_level, check_option
+from lm_eval_bayes.core.checks import (
+    check_count,
+    check_flag,
+    check_integer,
+    check_level,
+    check_option,
+)
 from lm_eval_bayes.core.comparison.alignment import align_questions
 from lm_eval_bayes.core.frequentist.clt import within_question_clt
 from lm_eval_bayes.core.frequentist.interval import (
@@ -21,6 +27,9 @@ from lm_eval_bayes.core.frequentist.interval import (
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
+
+#: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
+_MOST_FISHER = 50_000
 
 
 def difference_interval(
@@ -74,9 +83,10 @@ def difference_interval(
     >>> round(difference_interval(a, b, paired=False).low, 3)
     -0.24
     """
-    level = check_level(level)
+    level, paired = check_level(level), check_flag("paired", paired)
+    scope = check_option("scope", scope, SCOPES)
     z = float(special.ndtri(0.5 + 0.5 * level))
-    if check_option("scope", scope, SCOPES) == "benchmark":
+    if scope == "benchmark":
         pair = align_questions(_as_outcomes("a", a), _as_outcomes("b", b))
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
@@ -120,7 +130,8 @@ def odds_ratio_interval(
     "delta": log OR ± z·sqrt(1/S + 1/F + 1/S' + 1/F'), the delta method on the log scale
     [Bowyer 2025, §3.3]; where one of the four is 0, a half is added to each (Haldane and
     Anscombe) and the note says so. "fisher": the exact interval of the conditional
-    likelihood, whose estimate is the conditional one, from `scipy.stats.contingency`.
+    likelihood, whose estimate is the conditional one, from `scipy.stats.contingency`; for at
+    most 50,000 trials in all.
 
     Parameters
     ----------
@@ -149,6 +160,7 @@ def odds_ratio_interval(
     (3.667, 0.958, 14.028)
     """
     level = check_level(level)
+    method = check_option("method", method, ("delta", "fisher"))
     wins = _wins_and_losses("a", successes_a, trials_a)
     others = _wins_and_losses("b", successes_b, trials_b)
     note = None
@@ -162,17 +174,18 @@ def odds_ratio_interval(
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         estimate, low, high = (math.exp(log_ratio + step) for step in (0.0, -half, half))
         return _ratio(low, high, level, "delta", estimate, error, note)
-    if method == "fisher":
-        # scipy.stats takes long to import, and nothing else here wants it
-        from scipy.stats import contingency
+    if sum(wins) + sum(others) > _MOST_FISHER:
+        rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
+        raise InvalidInputError.of("trials_a, trials_b", rule, (sum(wins), sum(others)))
+    # scipy.stats takes long to import, and nothing else here wants it
+    from scipy.stats import contingency
 
-        found = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
-        ends = found.confidence_interval(confidence_level=level)
-        estimate = float(found.statistic)
-        if math.isnan(estimate):
-            note = "no success or no failure at all: every odds ratio is possible"
-        return _ratio(float(ends.low), float(ends.high), level, "fisher", estimate, None, note)
-    raise InvalidInputError.of("method", 'be "delta" or "fisher"', method)
+    found = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
+    ends = found.confidence_interval(confidence_level=level)
+    estimate = float(found.statistic)
+    if math.isnan(estimate):
+        note = "no success or no failure at all: every odds ratio is possible"
+    return _ratio(float(ends.low), float(ends.high), level, "fisher", estimate, None, note)
 
 
 def _ratio(
@@ -202,7 +215,7 @@ def _ratio(
 
 def _wins_and_losses(side: str, successes: object, trials: object) -> tuple[int, int]:
     """Return successes and failures of one side."""
-    n = check_integer(f"trials_{side}", trials, 1)
+    n = check_count(f"trials_{side}", trials, 1)
     count = check_integer(f"successes_{side}", successes, 0)
     if count > n:
         raise InvalidInputError.of(f"successes_{side}", f"be at most `trials_{side}` ({n})", count)

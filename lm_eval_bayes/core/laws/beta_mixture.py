@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.checks import FloatArray, protect
 from lm_eval_bayes.core.learning.beta_binomial import HyperGrid
 
 #: Nodes whose posterior probability is below this share of the largest do not count.
@@ -61,6 +61,9 @@ class BetaMixture:
     s: FloatArray
     weight: FloatArray
     steps: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
 
     @classmethod
     def on_grid(

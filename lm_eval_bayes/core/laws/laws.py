@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.checks import FloatArray, protect
 from lm_eval_bayes.core.laws.curves import Curve
 
 #: Numbers drawn at a time, which bounds the memory of a draw.
@@ -54,6 +54,9 @@ class BetaLaw:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        protect(self)
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
         return mean_in_blocks(self, self.a.size, n_draws, rng)
@@ -78,6 +81,9 @@ class DirichletLaw:
 
     nu: FloatArray
     weights: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.checks import FloatArray, protect
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +21,9 @@ class Table:
 
     probability: FloatArray
     score: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
 
     def quantile(self, u: FloatArray) -> FloatArray:
         """Return the scores below which the mass `u` lies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -69,39 +70,44 @@ def category_posterior(
     moments = _moments(counts[order], unit, particles)
     mean, sd = np.empty(order.size), np.empty(order.size)
     mean[order], sd[order] = moments.question_mean, moments.question_sd
-    law: DirichletMixtureLaw | WeightedMeanLaw
-    if scope == "population":
-        mu, sigma = moments.population_mean, moments.population_sd
-        law = WeightedMeanLaw(
-            read_only(low + span * (particles.share @ unit), np.float64), particles.weight
-        )
-    else:
-        mu, sigma = moments.mean, moments.sd
-        law = DirichletMixtureLaw(
-            read_only(counts, np.float64),
-            read_only(particles.share * particles.strength[:, None], np.float64),
-            particles.weight,
-            weights,
-        )
-    return Posterior(
+    benchmark = Posterior(
         quantity="hbayes@N",
-        mu=float(np.clip(low + span * mu, low, high)),
-        sigma=span * sigma,
+        mu=float(np.clip(low + span * moments.mean, low, high)),
+        sigma=span * moments.sd,
         per_question=PerQuestion(
             read_only(np.clip(low + span * mean, low, high), np.float64),
             read_only(span * sd, np.float64),
         ),
         bounds=(low, high),
         prior=None,
-        law=law,
-        scope=scope,
+        law=DirichletMixtureLaw(
+            read_only(counts, np.float64),
+            read_only(particles.share * particles.strength[:, None], np.float64),
+            particles.weight,
+            weights,
+        ),
         level=level,
         method=method,
         n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
         learned=_learned(particles),
         ess=particles.ess,
         seed=seed,
+        note=_note(outcomes, "benchmark", particles.ess),
+        question_ids=outcomes.question_ids,
+    )
+    if scope == "benchmark":
+        return benchmark
+    return replace(
+        benchmark,
+        mu=float(np.clip(low + span * moments.population_mean, low, high)),
+        sigma=span * moments.population_sd,
+        law=WeightedMeanLaw(
+            read_only(low + span * (particles.share @ unit), np.float64), particles.weight
+        ),
+        scope=scope,
         note=_note(outcomes, scope, particles.ess),
+        benchmark=benchmark,
     )
 
 

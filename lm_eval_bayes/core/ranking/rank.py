@@ -12,11 +12,13 @@ from scipy import special
 from lm_eval_bayes.core.checks import (
     FloatArray,
     as_real,
-    check_integer,
     check_option,
     check_seed,
+    check_size,
     read_only,
 )
+from lm_eval_bayes.core.comparison.difference import draw_variance, joined_notes
+from lm_eval_bayes.core.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.core.ranking.rank_draws import count_ranks, draw_scores, rank_interval
 from lm_eval_bayes.core.ranking.tie_rules import (
     NUMBERINGS,
@@ -31,11 +33,9 @@ from lm_eval_bayes.core.ranking.tie_rules import (
 from lm_eval_bayes.core.results import Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 
-#: What a ranking of populations must say.
-UNPAIRED = (
-    "The models are ranked as if each had answered questions of its own. If they answered the "
-    'same ones, they differ more surely than this says: compare pairs with scope "population".'
-)
+#: Draws of single questions' scores where questions are paired, models times questions times
+#: draws; and how many draws there are at the least and at the most.
+_QUESTIONS_DRAWN, _FEWEST, _DRAWS = 20_000_000, 4_000, 20_000
 #: Two means nearer than this share of the range of scores differ by rounding only.
 _ROUNDING = 1e-12
 
@@ -53,7 +53,8 @@ class Ranking:
     mu, sigma : array, shape (L,)
         Posterior mean and sd of each model's score.
     z : array, shape (L, L)
-        |μ − μ'| / sqrt(σ² + σ'²) of every two models [Hariri 2026, §2.5].
+        |μ − μ'| / sqrt(σ² + σ'²) of every two models [Hariri 2026, §2.5]; where `paired`, the
+        z of `compare`, 0 where it favours the model that stands lower by its own μ.
     p_best : array, shape (L,)
         Posterior probability of being the best.
     expected_rank : array, shape (L,)
@@ -73,7 +74,10 @@ class Ranking:
     draws, seed : int
         The joint draws behind the probabilities.
     mc_error : float
-        The largest Monte-Carlo standard error among them.
+        The largest Monte-Carlo standard error among them; for rubrics an upper bound that
+        covers the particles which stand for the learned priors as well.
+    paired : bool
+        Whether the models' questions were paired, which scope "population" asks for.
     note : str or None
         What a reader must know before using the ranking.
     """
@@ -98,6 +102,7 @@ class Ranking:
     draws: int
     seed: int
     mc_error: float
+    paired: bool = False
     note: str | None = None
 
     def rank_of(self, model: str) -> float:
@@ -108,7 +113,7 @@ class Ranking:
         InvalidInputError
             If no such model was ranked.
         """
-        if model not in self.models:
+        if not isinstance(model, str) or model not in self.models:
             raise InvalidInputError.of("model", f"be one of {', '.join(self.models)}", model)
         return float(self.ranks[self.models.index(model)])
 
@@ -136,6 +141,7 @@ class Ranking:
             "draws": self.draws,
             "seed": self.seed,
             "mc_error": self.mc_error,
+            "paired": self.paired,
             "note": self.note,
         }
 
@@ -147,7 +153,7 @@ def rank(
     *,
     numbering: Numbering = "dense",
     seed: int = 0,
-    draws: int = 20_000,
+    draws: int | None = None,
 ) -> Ranking:
     """Rank models by posterior mean, with ties [Hariri 2026, §2.9, Table 1].
 
@@ -156,10 +162,15 @@ def rank(
     models, each barely below the last, can all share a first rank though the tenth is
     certainly worse than the first. So two stricter rules stand beside it, and no rule
     hides the posterior itself: the probability of every rank and of every A > B comes along,
-    from joint draws in which the models' scores are independent given their trials. In scope
+    from joint draws.
+
+    In scope "benchmark" the models' scores are independent given their trials. In scope
     "population" they are not where all models answered the same questions: a sample of hard
-    questions lowers them all. There the ranking keeps more ties than it must, and its
-    `note` says so; `compare` with scope "population" pairs the questions.
+    questions lowers them all. There z and the draws are those of `compare`: a Bayesian
+    bootstrap over the questions whose weights all models share. Questions are paired by
+    their ids, by position where no model has ids; μ and σ stay each model's own. Where the
+    posteriors do not have the same questions the models are taken as independent, which
+    keeps more ties than it must: `paired` is then False and the `note` says why.
 
     Parameters
     ----------
@@ -176,8 +187,9 @@ def rank(
         Ranks after a tie: 1, 2, 2, 4; or 1, 2, 2, 3 (the paper); or 1, 2.5, 2.5, 4.
     seed : int
         Seed of the draws.
-    draws : int
-        Their number, at least 1,000.
+    draws : int, optional
+        Their number, 1,000 to 10⁷; left out 20,000, and where questions are paired down to
+        4,000 by the size of the problem.
 
     Returns
     -------
@@ -205,8 +217,9 @@ def rank(
     numbering = check_option("numbering", numbering, NUMBERINGS)
     confidence = check_confidence(confidence)
     seed = check_seed(seed)
-    draws = check_integer("draws", draws, 1000)
     names = check_leaderboard(posteriors)
+    if draws is not None:
+        draws = check_size("draws", draws, 1000, len(names))
     first = posteriors[names[0]]
     mu = np.array([posteriors[name].mu for name in names])
     sigma = np.array([posteriors[name].sigma for name in names])
@@ -214,10 +227,15 @@ def rank(
     order, levelled = best_first(mu, sigma, tolerance)
     models = tuple(names[i] for i in order)
     mu, sigma = mu[order], sigma[order]
-    z = separations(levelled, sigma)
+    best = [posteriors[model] for model in models]
+    shared = SharedQuestions.of(best) if first.scope == "population" else None
+    z = separations(levelled, sigma) if shared is None else shared.separations(levelled)
     threshold = float(special.ndtri(confidence))
     ranks = numbered(tie_groups(z, ties, threshold), numbering)
-    counted = count_ranks(draw_scores([posteriors[model] for model in models], draws, seed))
+    if draws is None:
+        draws = _DRAWS if shared is None else _paired_draws(shared)
+    scores = draw_scores(best, draws, seed) if shared is None else shared.draw(draws, seed)
+    counted = count_ranks(scores)
     low, high = rank_interval(counted.distribution, confidence)
     places = np.arange(1.0, len(models) + 1.0)
     return Ranking(
@@ -235,14 +253,30 @@ def rank(
         ties=ties,
         numbering=numbering,
         confidence=confidence,
-        note=UNPAIRED if first.scope == "population" else None,
+        note=_note(best, shared),
         threshold=threshold,
         quantity=first.quantity,
         scope=first.scope,
         draws=draws,
         seed=seed,
-        mc_error=counted.mc_error,
+        mc_error=float(np.sqrt(counted.worst_variance * draw_variance(draws, best))),
+        paired=shared is not None,
     )
+
+
+def _paired_draws(shared: SharedQuestions) -> int:
+    """Return how many draws models on the same questions get."""
+    numbers = len(shared.columns) * shared.columns[0].size
+    return int(np.clip(_QUESTIONS_DRAWN // numbers, _FEWEST, _DRAWS))
+
+
+def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | None:
+    """Return what a reader of the ranking must know."""
+    if shared is not None:
+        return shared.note
+    notes = [posterior.note for posterior in posteriors]
+    alone = posteriors[0].scope == "population" and len(posteriors) > 1
+    return joined_notes([*notes, UNPAIRED if alone else None])
 
 
 def check_confidence(confidence: object) -> float:

@@ -24,13 +24,14 @@ class RankDraws:
     greater : array, shape (L, L)
         ``greater[i, j]``: the probability that model i scores more than model j, a draw that
         is equal counting half; ½ on the diagonal.
-    mc_error : float
-        The largest Monte-Carlo standard error among these probabilities.
+    worst_variance : float
+        The largest variance of one draw of these events; the probabilities' own is that over
+        the number of draws.
     """
 
     distribution: FloatArray
     greater: FloatArray
-    mc_error: float
+    worst_variance: float
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
@@ -100,8 +101,9 @@ def count_ranks(scores: FloatArray) -> RankDraws:
             begin, end = divmod(pair, n_models)
             distribution[i, begin : end + 1] += times[pair] / (end + 1 - begin)
     distribution /= draws
-    worst = max(_worst_variance(distribution), _worst_variance(greater))
-    return RankDraws(distribution, greater, float(np.sqrt(worst / draws)))
+    others = greater[~np.eye(n_models, dtype=bool)]  # a model and itself are level for certain
+    worst = max(_worst_variance(distribution), _worst_variance(others))
+    return RankDraws(distribution, greater, worst)
 
 
 def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
@@ -135,4 +137,4 @@ def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, F
 
 def _worst_variance(probability: FloatArray) -> float:
     """Return the largest variance of a single draw of these events."""
-    return float((probability * (1.0 - probability)).max())
+    return float((probability * (1.0 - probability)).max(initial=0.0))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, check_integer, check_seed
+from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, check_seed, check_size
 from lm_eval_bayes.core.laws.curves import beta_quantile
 from lm_eval_bayes.core.outcome_checks import numeric
 from lm_eval_bayes.errors import InvalidInputError
@@ -26,7 +26,7 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     p : array, shape (..., M)
         Probability of a correct trial, (L, M) for L models or (M,) for one; in [0, 1].
     n_trials : int
-        N, at least 1.
+        N, 1 to 10⁷ (fewer for many coins).
     seed : int
         Seed of the tosses.
 
@@ -47,7 +47,7 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     ((2, 2, 2000), [[0.1, 0.9], [0.5, 0.5]])
     """
     coins = _check_p("p", p)
-    n_trials = check_integer("n_trials", n_trials, 1)
+    n_trials = check_size("n_trials", n_trials, 1, coins.size)
     rng = np.random.default_rng(check_seed(seed))
     flat = coins.ravel()
     outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
@@ -68,7 +68,7 @@ def beta_mimics(
     a, b : array, shape (L,)
         Beta parameters of the L models, above 0.
     n_questions : int
-        M, at least 1.
+        M, 1 to 10⁷ (fewer for many models).
     seed : int
         Seed of the draws.
 
@@ -97,7 +97,7 @@ def beta_mimics(
     for name, values in (("a", first), ("b", second)):
         if not (np.isfinite(values) & (values > 0.0)).all():
             raise InvalidInputError.of(name, "hold finite numbers above 0", values.tolist())
-    n_questions = check_integer("n_questions", n_questions, 1)
+    n_questions = check_size("n_questions", n_questions, 1, first.size)
     rng = np.random.default_rng(check_seed(seed))
     return rng.beta(first[:, None], second[:, None], (first.size, n_questions))
 
@@ -117,9 +117,9 @@ def mimics_with_means(
     means : array, shape (L,)
         True scores, strictly between 0 and 1.
     n_questions : int
-        M, at least 1.
+        M, 1 to 10⁷ (fewer for many models).
     strength : float
-        s > 0: small makes questions very easy or very hard, large makes them alike.
+        s in (0, 1e9]: small makes questions very easy or very hard, large makes them alike.
 
     Returns
     -------
@@ -141,10 +141,10 @@ def mimics_with_means(
         raise InvalidInputError.of("means", "be 1-D, one entry a model", f"shape {wanted.shape}")
     if not ((wanted > 0.0) & (wanted < 1.0)).all():
         raise InvalidInputError.of("means", "lie strictly between 0 and 1", wanted.tolist())
-    n_questions = check_integer("n_questions", n_questions, 1)
+    n_questions = check_size("n_questions", n_questions, 1, wanted.size)
     s = as_real(strength)
-    if s is None or not 0.0 < s < np.inf:
-        raise InvalidInputError.of("strength", "be a finite number above 0", strength)
+    if s is None or not 0.0 < s <= 1e9:
+        raise InvalidInputError.of("strength", "be a finite number above 0, at most 1e9", strength)
     u = (np.arange(n_questions) + 0.5) / n_questions
     low, high = np.zeros_like(wanted), np.ones_like(wanted)
     # the mean of the quantiles rises with m: sixty halvings reach the last digit
@@ -248,7 +248,7 @@ def trials_until_z(
     z : float
         At least 0: 1.645 for a one-sided confidence of .95, 1.96 for .975.
     largest : int
-        The largest N that is tried.
+        The largest N that is tried, up to 10⁷.
 
     Returns
     -------
@@ -269,7 +269,7 @@ def trials_until_z(
     threshold = as_real(z)
     if threshold is None or not 0.0 <= threshold < np.inf:
         raise InvalidInputError.of("z", "be a finite number of at least 0", z)
-    n = np.arange(1, check_integer("largest", largest, 1) + 1)
+    n = np.arange(1, check_size("largest", largest, 1) + 1)
     reached = expected_z(p, other, n) >= threshold
     return int(n[reached.argmax()]) if reached.any() else None
 

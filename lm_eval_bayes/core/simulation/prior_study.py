@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.core.checks import FloatArray, as_real, check_integer, check_seed, read_only
+from lm_eval_bayes.core.checks import (
+    FloatArray,
+    as_real,
+    check_integer,
+    check_seed,
+    check_size,
+    read_only,
+)
 from lm_eval_bayes.core.convergence.kendall import kendall_tau_b
 from lm_eval_bayes.core.outcome_checks import numeric
 from lm_eval_bayes.errors import InvalidInputError
 
-#: Replicates worked on at a time.
-_BLOCK = 500
+#: Replicates worked on at a time, and the questions of all models in them.
+_BLOCK, _HELD = 500, 10_000_000
+#: Every two models are compared.
+_MOST_MODELS = 1000
 
 #: The log-odds sd of an update at which the old and the new ranking agree with τ ≈ .88.
 UPDATE_SD = 0.235
@@ -104,11 +113,11 @@ def prior_study(
     n_prior, n_trials : sequence of int
         The values of D (at least 0; 0 must be among them) and of N (at least 1), ascending.
     n_models, n_questions : int
-        L >= 2 and M >= 1.
+        L from 2 to 1,000, and M from 1 to 10⁷ (fewer for many models).
     update_sd : float
         At least 0, in log-odds.
     replicates : int
-        How many, at least 2.
+        How many, 2 to 10⁷.
     seed : int
         The seed of all draws.
 
@@ -131,20 +140,21 @@ def prior_study(
     if depths[0] != 0:
         raise InvalidInputError.of("n_prior", "begin with 0, to compare with", depths)
     lengths = _ascending("n_trials", n_trials, 1)
-    n_models = check_integer("n_models", n_models, 2)
-    n_questions = check_integer("n_questions", n_questions, 1)
+    n_models = check_integer("n_models", n_models, 2, _MOST_MODELS)
+    n_questions = check_size("n_questions", n_questions, 1, n_models)
     sd = as_real(update_sd)
     if sd is None or not 0.0 <= sd < np.inf:
         raise InvalidInputError.of("update_sd", "be a finite number of at least 0", update_sd)
-    replicates = check_integer("replicates", replicates, 2)
-    rng = np.random.default_rng(check_seed(seed))
+    replicates, seed = check_size("replicates", replicates, 2), check_seed(seed)
+    rng = np.random.default_rng(seed)
     i = np.linspace(1.0, 8.0, n_models)[:, None]
     shape = (len(depths), len(lengths))
     total, square, defined = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     gain, gain_square = np.zeros(shape), np.zeros(shape)
     agreement, changed = 0.0, 0
-    for start in range(0, replicates, _BLOCK):
-        size = min(_BLOCK, replicates - start)
+    block = max(1, min(_BLOCK, _HELD // (n_models * n_questions)))
+    for start in range(0, replicates, block):
+        size = min(block, replicates - start)
         old = rng.beta(i + 3.0, 12.0 - i, (size, n_models, n_questions))
         shift = sd * rng.standard_normal((size, n_models, 1))
         new = special.expit(special.logit(old) + shift)

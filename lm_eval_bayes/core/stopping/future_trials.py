@@ -90,6 +90,27 @@ class FutureTrials:
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd that each future holds after `extra` more trials.
 
+        Parameters
+        ----------
+        extra : int
+            Further trials a question, at least 0.
+        rng : Generator
+            The source of the trials.
+
+        Returns
+        -------
+        mu, sigma : array, shape (D,)
+            On the scale of the score.
+        """
+        score, within, doubt = self.question_moments(extra, rng)
+        variance = within.sum(axis=1) / score.shape[1] ** 2 + doubt.mean(axis=1) ** 2
+        return self.low + self.span * score.mean(axis=1), np.asarray(self.span * np.sqrt(variance))
+
+    def question_moments(
+        self, extra: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return what each future knows of every question after `extra` more trials.
+
         `extra` trials of every question are drawn from each draw's truth and added to what
         is known. Under a fixed prior the moments are exact (Alg. 1 of [Hariri 2026]). Under
         a learned one s is held at the draw's, m is learned anew from all questions, each
@@ -104,12 +125,13 @@ class FutureTrials:
 
         Returns
         -------
-        mu, sigma : array, shape (D,)
-            On the scale of the score.
+        mean, variance, doubt : array, shape (D, M)
+            Of scores scaled to [0, 1]: posterior mean and variance given m, and how far one sd
+            of m moves each question (all of them together); 0 under a fixed prior.
         """
         counts = self.known + self._drawn(extra, rng)
-        n_questions, n_categories = self.known.shape
-        doubt: FloatArray | float = 0.0
+        n_categories = self.known.shape[1]
+        doubt = np.zeros(counts.shape[:2])
         if self.strength is not None:
             s = self.strength[:, None]
             trials = counts.sum(axis=2)
@@ -119,16 +141,13 @@ class FutureTrials:
             learned = (share[:, :, None] * counts).sum(axis=1) + 1.0
             learned /= (worth + n_categories)[:, None]
             mean = learned @ self.unit
-            spread = learned @ self.unit**2 - mean**2
-            sway = (s / (trials + s)).mean(axis=1)
-            doubt = sway**2 * np.maximum(spread, 0.0) / (worth + n_categories + 1.0)
+            spread = np.maximum(learned @ self.unit**2 - mean**2, 0.0)
+            doubt = s / (trials + s) * np.sqrt(spread / (worth + n_categories + 1.0))[:, None]
             counts = counts + s[:, :, None] * learned[:, None, :]
         total = counts.sum(axis=2)
         score = counts @ self.unit / total
         spread = counts @ self.unit**2 / total - score**2
-        variance = (np.maximum(spread, 0.0) / (total + 1.0)).sum(axis=1) / n_questions**2
-        sigma = np.sqrt(variance + doubt)
-        return self.low + self.span * score.mean(axis=1), np.asarray(self.span * sigma)
+        return score, np.maximum(spread, 0.0) / (total + 1.0), doubt
 
     def _drawn(self, extra: int, rng: np.random.Generator) -> FloatArray:
         """Draw `extra` trials of every question in every future, shape (D, M, K)."""

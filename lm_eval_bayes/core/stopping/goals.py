@@ -11,7 +11,6 @@ from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.core.laws.curves import beta_quantile
-from lm_eval_bayes.core.results import Posterior
 from lm_eval_bayes.core.stopping.future_trials import FuturePopulation, FutureTrials
 
 #: Each further look of the coarse search goes so many times as far.
@@ -146,14 +145,6 @@ def interval_widths(
     tail = 0.5 * (1.0 - level)
     width[fits] = (top - bottom) * (1.0 - beta_quantile(b, a, tail) - beta_quantile(a, b, tail))
     return width
-
-
-def standardized_gap(a: Posterior, b: Posterior) -> float:
-    """Return z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5]; 0 for equal means, else up to ∞."""
-    gap, spread = abs(a.mu - b.mu), float(np.hypot(a.sigma, b.sigma))
-    if gap == 0.0:
-        return 0.0
-    return gap / spread if spread > 0.0 else float("inf")
 
 
 def further_trials(

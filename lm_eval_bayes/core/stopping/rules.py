@@ -10,16 +10,24 @@ far the scores lie from the middle, and says little about the side on which the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import as_real, check_integer, check_level, check_option, check_seed
+from lm_eval_bayes.core.checks import (
+    as_real,
+    check_count,
+    check_level,
+    check_option,
+    check_seed,
+    check_sequence,
+)
 from lm_eval_bayes.core.intervals import METHODS
 from lm_eval_bayes.core.ranking.rank import check_leaderboard
 from lm_eval_bayes.core.results import IntervalMethod, Posterior
+from lm_eval_bayes.core.stopping.looks import check_look
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -64,7 +72,11 @@ class StoppingRule(Protocol):
     """Says, after any number of trials, whether to stop."""
 
     def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Judge the posteriors of the models after `trials` trials a question."""
+        """Judge the posteriors of the models after `trials` trials a question.
+
+        Prior trials are not counted; where questions differ in their numbers of trials, any
+        number from the fewest to the most will do.
+        """
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class WidthReached:
         object.__setattr__(self, "level", check_level(self.level))
         if self.method is not None:
             object.__setattr__(self, "method", check_option("method", self.method, METHODS))
-        object.__setattr__(self, "min_trials", check_integer("min_trials", self.min_trials, 1))
+        object.__setattr__(self, "min_trials", check_count("min_trials", self.min_trials, 1))
         object.__setattr__(self, "seed", check_seed(self.seed))
 
     def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
@@ -122,9 +134,10 @@ class WidthReached:
         Raises
         ------
         InvalidInputError
-            If the posteriors cannot be compared with each other, or `trials` is no count.
+            If the posteriors cannot be compared with each other, or `trials` is no count or not
+            what they rest on.
         """
-        trials = check_integer("trials", trials, 1)
+        trials = check_look(trials, posteriors)
         widths = {
             name: posteriors[name].interval(self.level, self.method, seed=self.seed).width
             for name in check_leaderboard(posteriors)
@@ -158,17 +171,17 @@ class BudgetSpent:
     trials: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", check_integer("trials", self.trials, 1))
+        object.__setattr__(self, "trials", check_count("trials", self.trials, 1))
 
     def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Judge the number of trials; the posteriors do not matter.
+        """Judge the number of trials; what the posteriors say does not matter.
 
         Raises
         ------
         InvalidInputError
-            If `trials` is no count.
+            If `trials` is no count, or not what the posteriors rest on.
         """
-        trials = check_integer("trials", trials, 1)
+        trials = check_look(trials, posteriors)
         reason = f"{trials} of {self.trials} trials a question are spent"
         return StopVerdict(
             trials >= self.trials, "budget spent", reason, trials, float(trials), float(self.trials)
@@ -203,9 +216,10 @@ class AnyOf:
     rules: tuple[StoppingRule, ...]
 
     def __post_init__(self) -> None:
-        rules = tuple(self.rules) if isinstance(self.rules, Iterable) else ()
-        if not rules or not all(hasattr(rule, "look") for rule in rules):
-            raise InvalidInputError.of("rules", "be at least one stopping rule", self.rules)
+        rule = "be at least one stopping rule"
+        rules = tuple(check_sequence("rules", self.rules, rule))
+        if not rules or not all(hasattr(each, "look") for each in rules):
+            raise InvalidInputError.of("rules", rule, self.rules)
         object.__setattr__(self, "rules", rules)
 
     def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import as_real, check_integer, check_level, check_seed
+from lm_eval_bayes.core.checks import as_real, check_count, check_level, check_seed, check_size
+from lm_eval_bayes.core.comparison.difference import joined_notes
+from lm_eval_bayes.core.comparison.shared_questions import separation
 from lm_eval_bayes.core.ranking.rank import check_leaderboard
 from lm_eval_bayes.core.results import IntervalMethod, Posterior, Scope
 from lm_eval_bayes.core.stopping.future_trials import FuturePopulation, FutureTrials
@@ -16,8 +18,8 @@ from lm_eval_bayes.core.stopping.goals import (
     SeparationGoal,
     WidthGoal,
     further_trials,
-    standardized_gap,
 )
+from lm_eval_bayes.core.stopping.paired_future import PairedSeparationGoal
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -106,16 +108,27 @@ def trials_needed(
 ) -> TrialsForecast:
     """Forecast how many further trials a question reach a width or a decision.
 
-    Futures are drawn from the posterior predictive distribution: a truth from the posterior,
-    further trials of every question from that truth, and the posterior which they would
-    lead to. The forecast is the number of trials at which half of the futures have reached
-    the goal, with the central `band` of that number. It looks at each number of trials by
-    itself, and so says nothing of a z that crosses the threshold on the way and comes back:
+    The estimand is the number t of further trials of every question after which the width
+    of the credible interval [Hariri 2026, §2.5] is at most `width`, or
+    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`. Futures are drawn from the
+    posterior predictive distribution p(new trials | trials) = ∫ p(new trials | θ) p(θ | trials)
+    dθ: a truth θ_α from the posterior, further trials x_α ~ Multinomial(t, θ_α) of every
+    question from that truth, and the posterior which they would lead to, with the pseudo-
+    counts ν_αk + x_αk in place of ν_αk [Hariri 2026, Alg. 1]; of a learned prior the draw's s
+    is kept and m is learned anew. For a width in scope "population" the variance of m falls
+    like 1/(E + K + 1) for K categories, M questions being worth E = M(s + 1)N/(N + s)
+    independent trials. The forecast is the number of trials at which half of the futures have
+    reached the goal, with the central `band` of that number. It looks at each number of trials
+    by itself, and so says nothing of a z that crosses the threshold on the way and comes back:
     stopping at such a moment is what a correction of `DecisionReached` is for.
 
     In scope "benchmark" a width falls like 1/√(N + const), to any target. In scope
     "population" it does not: the questions are a sample, and no number of trials makes
-    them more. Then the forecast may be None, and `limit` says where the width ends.
+    them more. Then the forecast may be None, and `limit` says where the width ends. The z of
+    two models is there that of `compare`, their questions being paired by their ids, or by
+    position where neither has ids; no number of trials reduces how much the questions'
+    differences differ. Posteriors that do not have the same questions are taken as
+    independent, and the `note` says so.
 
     Parameters
     ----------
@@ -125,7 +138,8 @@ def trials_needed(
         The goal: a credible interval at most so wide, on the scale of the score.
     z : float, optional
         The goal: |μ − μ'| / sqrt(σ² + σ'²) of `posterior` and `other` at least this,
-        e.g. 1.645. Both models get the same number of further trials. Give one goal.
+        e.g. 1.645; in scope "population" that of the paired difference. Both models get the
+        same number of further trials. Give one goal.
     other : Posterior, optional
         The other model's, for `z`: same quantity, scope, scores and number of questions.
     level : float, optional
@@ -174,19 +188,20 @@ def trials_needed(
     posteriors = _check_goal(posterior, width, z, other)
     level = check_level(posterior.level if level is None else level)
     band = _below_one("band", band)
-    max_trials = check_integer("max_trials", max_trials, 1)
+    max_trials = check_count("max_trials", max_trials, 1)
     seed = check_seed(seed)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
-    draws = check_integer("draws", draws, 100)
+    draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
     trials = _trials_so_far(posteriors) if trials is None else _positive("trials", trials)
     rng = np.random.default_rng(seed)
-    futures = [_future(each, trials, draws, rng) for each in posteriors]
-    goal: WidthGoal | SeparationGoal
+    goal: WidthGoal | SeparationGoal | PairedSeparationGoal
+    limit: float | None = None
+    notes = [each.note for each in posteriors]
     if other is None:
         interval = posterior.interval(level, method, seed=seed)
         goal = WidthGoal(
-            future=futures[0],
+            future=_future(posterior, trials, draws, rng),
             target=_positive("width", width),
             current=interval.width,
             bounds=posterior.bounds,
@@ -195,14 +210,17 @@ def trials_needed(
         )
         limit = goal.limit()
     else:
-        gap = standardized_gap(posterior, other)
-        goal = SeparationGoal((futures[0], futures[1]), _positive("z", z), gap)
-        limit = None
+        now, target = separation(posterior, other), _positive("z", z)
+        notes.append(now.note)
+        if now.shared is not None:
+            goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
+        else:
+            futures = [_future(each, trials, draws, rng) for each in posteriors]
+            goal = SeparationGoal((futures[0], futures[1]), target, now.z)
     shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
     (low, middle, high), last = further_trials(goal, shares, max_trials, rng)
-    notes = [each.note for each in posteriors if each.note is not None]
     if middle is None:
-        notes.append(_out_of_reach(goal.target, limit, last, max_trials))
+        notes.append(_out_of_reach(goal, limit, last, max_trials))
     return TrialsForecast(
         goal="width" if other is None else "z",
         target=goal.target,
@@ -220,7 +238,7 @@ def trials_needed(
         draws=draws,
         seed=seed,
         mc_error=0.5 / draws**0.5,
-        note=" ".join(dict.fromkeys(notes)) or None,
+        note=joined_notes(notes),
     )
 
 
@@ -256,13 +274,23 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     return float(np.mean(known)) if known else np.nan  # its law will be refused
 
 
-def _out_of_reach(target: float, limit: float | None, last: float, max_trials: int) -> str:
+def _out_of_reach(
+    goal: WidthGoal | SeparationGoal | PairedSeparationGoal,
+    limit: float | None,
+    last: float,
+    max_trials: int,
+) -> str:
     """Say why there is no forecast."""
-    if limit is not None and limit > target:
+    ends = None
+    if limit is not None and limit > goal.target:
+        ends = f"on these questions the width ends at about {limit:.3g}"
+    elif isinstance(goal, PairedSeparationGoal) and goal.at_last() < 0.5:
+        share = f"{goal.at_last():.0%} of the futures"
+        ends = f"on these questions z ends at {goal.target:g} or more in only {share}"
+    if ends is not None:
         return (
-            f"Never, by more trials alone: on these questions the width ends at about "
-            f"{limit:.3g}. What varies between questions does not shrink with trials; more "
-            f"questions would help."
+            f"Never, by more trials alone: {ends}. What varies between questions does not "
+            "shrink with trials; more questions would help."
         )
     return (
         f"Within {max_trials} further trials a question only {last:.0%} of the futures "

@@ -1,0 +1,188 @@
+"""`lm-eval-bayes run`: the harness's own run, that stops when the answer is known."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lm_eval_bayes.harness.rounds import Round
+
+#: Exit codes of a run that was stopped by a signal; its results are written all the same.
+INTERRUPTED, TERMINATED = 130, 143
+
+
+def run(
+    harness_arguments: Sequence[str],
+    *,
+    width: float | None = None,
+    decide: str | None = None,
+    budget: str | None = None,
+    batch_trials: int = 4,
+    max_trials: int = 80,
+    store: str | None = None,
+    level: float = 0.95,
+    estimator: str = "hbayes",
+    confidence: float = 0.95,
+    correction: str = "obrien-fleming",
+    allocate: str | None = None,
+) -> int:
+    """Run the harness round by round until the goal is reached; return the exit code.
+
+    Raises
+    ------
+    LmEvalBayesError
+        If an argument breaks its rule, before a model is loaded.
+    """
+    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.budget import Budget
+    from lm_eval_bayes.harness.goals import Goal
+    from lm_eval_bayes.harness.rivals import read_rival
+    from lm_eval_bayes.harness.rounds import Rounds
+
+    if allocate not in (None, "questions"):
+        raise InvalidInputError.of("allocate", "be questions", allocate)
+    kind: Any = correction
+    goal = Goal(
+        width=width,
+        rival=None if decide is None else read_rival(decide),
+        budget=None if budget is None else Budget.parse(budget),
+        batch_trials=batch_trials,
+        max_trials=max_trials,
+        level=level,
+        estimator=estimator,
+        confidence=confidence,
+        correction=kind,
+        allocate=allocate is not None,
+    )
+    registration.register_all()
+    import lm_eval
+    from lm_eval._cli.harness import HarnessCLI
+    from lm_eval.evaluator import simple_evaluate
+
+    args = _parsed(HarnessCLI, harness_arguments)
+    if getattr(args, "use_cache", None):
+        rule = "be left out: the trial store keeps every response"
+        raise InvalidInputError.of("--use_cache", rule, args.use_cache)
+    # the harness keeps an empty mapping apart from the one its tasks see
+    args.metadata = {**(args.metadata or {}), "bayes_n": goal.rounds[0]}
+    make_model = _model_maker(store, getattr(args, "output_path", None))
+    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
+    with _put(lm_eval, "simple_evaluate", rounds), _terminated_as_interrupted() as ended:
+        args.func(args)
+    if ended:
+        return TERMINATED
+    return INTERRUPTED if rounds.interrupted else 0
+
+
+def _parsed(harness: Any, arguments: Sequence[str]) -> Any:
+    before = sys.argv
+    sys.argv = ["lm-eval-bayes", "run", *arguments]
+    try:
+        return harness().parse_args()
+    finally:
+        sys.argv = before
+
+
+def _model_maker(store: str | None, output_path: str | None) -> Callable[[Mapping[str, Any]], Any]:
+    def make(arguments: Mapping[str, Any]) -> Any:
+        from lm_eval.utils import simple_parse_args_string
+
+        from lm_eval_bayes.harness.models.trials import TrialsLM
+
+        given = arguments.get("model_args") or {}
+        model_args = dict(simple_parse_args_string(given) if isinstance(given, str) else given)
+        model = arguments["model"]
+        if model != "trials":
+            model_args = {"backend": model, **model_args}
+        model_args["store"] = model_args.get("store") or _store_path(store, output_path)
+        speed = {name: arguments.get(name) for name in ("batch_size", "max_batch_size", "device")}
+        return TrialsLM.create_from_arg_obj(model_args, speed)
+
+    return make
+
+
+def _store_path(store: str | None, output_path: str | None) -> str:
+    if store is not None:
+        return store
+    if output_path is None:
+        rule = "name the file that keeps the trials (or give --output_path, and it lies there)"
+        raise InvalidInputError.of("--store", rule, None)
+    folder = Path(output_path)
+    folder = folder.parent if folder.suffix == ".json" else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder / "trials.sqlite")
+
+
+def _reporter(level: float) -> Callable[[Round | str], None]:
+    """Return what tells the user of every round, on stderr."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def report(what: Round | str) -> None:
+        if isinstance(what, str):
+            console.print(f"[bold]stopped:[/bold] {escape(what)}")
+            return
+        for look in what.looks:
+            line = (
+                f"{escape(look.task)}  N {look.n_trials:g}  mu {look.mu:.4f}  "
+                f"{100 * level:g}% [{look.low:.4f}, {look.high:.4f}]".replace("% [", "% \\[")
+            )
+            console.print(f"{line}  {escape(look.reason)}{_forecast(look)}")
+        console.print(f"  {_spent(what)}", style="dim")
+
+    return report
+
+
+def _forecast(look: Any) -> str:
+    if look.reached or look.further is None:
+        return ""
+    low = "?" if look.further_low is None else look.further_low
+    high = "?" if look.further_high is None else look.further_high
+    return f"; about {look.further} more trials a question ({low} to {high})"
+
+
+def _spent(done: Round) -> str:
+    tokens = "" if done.tokens is None else f", {done.tokens:,} tokens"
+    return f"{done.n_trials:,} trials{tokens}, {60 * done.hours:.1f} min"
+
+
+@contextmanager
+def _put(module: Any, name: str, value: object) -> Iterator[None]:
+    missing = object()
+    before = vars(module).get(name, missing)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(module, name)
+        else:
+            setattr(module, name, before)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM end the run as Ctrl-C does; the list it yields is then not empty."""
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,205 @@
+"""When a run that raises N round by round has its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lm_eval_bayes.core.checks import check_count, check_level, check_option
+from lm_eval_bayes.core.comparison.compare import compare
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.core.results import Posterior
+from lm_eval_bayes.core.stopping.decision import Correction, DecisionReached
+from lm_eval_bayes.core.stopping.rules import WidthReached
+from lm_eval_bayes.core.stopping.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.harness.budget import Budget
+from lm_eval_bayes.harness.graded import GradedTask
+
+ESTIMATORS = ("hbayes", "bayes")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at one task saw.
+
+    Attributes
+    ----------
+    task : str
+        The task.
+    n_trials : float
+        Trials a question, the mean where questions differ.
+    mu, sigma, low, high : float
+        Posterior mean, sd and credible interval of the score.
+    reached : bool
+        Whether the goal is reached.
+    reason : str
+        What was held against what.
+    further : int or None
+        Trials a question that are still needed, by forecast; None where there is none.
+    further_low, further_high : int or None
+        The central 90% of that forecast.
+    """
+
+    task: str
+    n_trials: float
+    mu: float
+    sigma: float
+    low: float
+    high: float
+    reached: bool
+    reason: str
+    further: int | None = None
+    further_low: int | None = None
+    further_high: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a run is after, and how it gets there.
+
+    Attributes
+    ----------
+    width : float or None
+        Stop once every task's credible interval is at most so wide.
+    rival : mapping of str to GradedTask, or None
+        Stop once every task's score is above or below that of this finished run.
+    budget : Budget or None
+        Stop before more than this is spent.
+    batch_trials, max_trials : int
+        Trials a question in a round, and in all.
+    level : float
+        Of the credible interval.
+    estimator : str
+        "hbayes" or "bayes".
+    confidence : float
+        Of a decision.
+    correction : str
+        How a decision pays for being looked for after every round.
+    allocate : bool
+        Whether further trials go to the questions that still carry the variance.
+    """
+
+    width: float | None = None
+    rival: Mapping[str, GradedTask] | None = None
+    budget: Budget | None = None
+    batch_trials: int = 4
+    max_trials: int = 80
+    level: float = 0.95
+    estimator: str = "hbayes"
+    confidence: float = 0.95
+    correction: Correction = "obrien-fleming"
+    allocate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.width is None and self.rival is None and self.budget is None:
+            rule = "be told when to stop: --width, --decide or --budget"
+            raise InvalidInputError.of("run", rule, "none of them")
+        if self.width is not None and self.rival is not None:
+            raise InvalidInputError.of("run", "be given --width or --decide, not both", "both")
+        check_count("batch_trials", self.batch_trials, 1)
+        check_count("max_trials", self.max_trials, 1)
+        if self.batch_trials > self.max_trials:
+            rule = f"be at most max_trials ({self.max_trials})"
+            raise InvalidInputError.of("batch_trials", rule, self.batch_trials)
+        check_level(self.level)
+        check_option("estimator", self.estimator, ESTIMATORS)
+        if self.width is not None:
+            WidthReached(self.width, self.level)
+        if self.rival is not None:
+            self._decision()
+
+    @property
+    def rounds(self) -> list[int]:
+        """The numbers of trials a question at which there is a look."""
+        most = self.max_trials
+        if self.budget is not None and self.budget.unit == "trials":
+            most = max(1, min(most, int(self.budget.amount)))
+        steps = list(range(self.batch_trials, most + 1, self.batch_trials))
+        return steps if steps and steps[-1] == most else [*steps, most]
+
+    def posterior(self, outcomes: Outcomes) -> Posterior:
+        """Return the posterior that is looked at."""
+        if self.estimator == "hbayes":
+            return hbayes_at_n(outcomes, level=self.level)
+        return bayes_at_n(outcomes)
+
+    def look(self, graded: GradedTask, planned: int) -> Look:
+        """Look at one task after `planned` trials a question.
+
+        Raises
+        ------
+        InvalidInputError
+            If the run to be compared with lacks the task or has other questions.
+        """
+        outcomes = graded.outcomes()
+        posterior = self.posterior(outcomes)
+        interval = posterior.interval(self.level, "exact")
+        seen = Look(
+            task=graded.task,
+            n_trials=graded.n_trials / len(graded.trials),
+            mu=posterior.mu,
+            sigma=posterior.sigma,
+            low=interval.low,
+            high=interval.high,
+            reached=False,
+            reason="until the budget is spent",
+        )
+        if self.rival is not None:
+            return self._look_at_rival(seen, outcomes, planned)
+        if self.width is None:
+            return seen
+        if interval.width > self.width or seen.n_trials < min(2, self.max_trials):
+            forecast = _forecast(posterior, width=self.width, level=self.level)
+            reason = f"width {interval.width:.4f} > {self.width:g}"
+            return _forecasting(replace(seen, reason=reason), forecast)
+        return replace(seen, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}")
+
+    def _decision(self) -> DecisionReached:
+        looks = None if self.correction == "none" else tuple(self.rounds)
+        return DecisionReached(self.confidence, correction=self.correction, looks=looks)
+
+    def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
+        rival = (self.rival or {}).get(seen.task)
+        if rival is None:
+            known = ", ".join(sorted(self.rival or {})) or "none"
+            raise InvalidInputError.of(
+                "decide", f"be a run with the task {seen.task}", f"one with the tasks {known}"
+            )
+        estimator: Any = self.estimator
+        versus = compare(outcomes, rival.outcomes(), estimator=estimator, level=self.level)
+        threshold = self._decision().threshold(planned)
+        if threshold is None:
+            return replace(seen, reason=f"no decision at {planned} trials")
+        z = abs(versus.z)
+        reason = f"difference {versus.difference:+.4f}, z {z:.2f}"
+        if z < threshold:
+            return replace(seen, reason=f"{reason} < {threshold:.2f}")
+        word = "better" if versus.difference > 0 else "worse"
+        reason = f"{reason} >= {threshold:.2f}: {word} than the other"
+        return replace(seen, reached=True, reason=reason)
+
+
+def _forecast(posterior: Posterior, **goal: Any) -> TrialsForecast | None:
+    try:
+        return trials_needed(posterior, max_trials=4096, draws=200, **goal)
+    except InvalidInputError:
+        return None
+
+
+def _forecasting(look: Look, forecast: TrialsForecast | None) -> Look:
+    if forecast is None:
+        return look
+    return replace(
+        look,
+        further=forecast.additional,
+        further_low=forecast.additional_low,
+        further_high=forecast.additional_high,
+    )
