@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -33,7 +35,7 @@ def run(
     level: float = 0.95,
     estimator: str = "hbayes",
     confidence: float = 0.95,
-    correction: str = "obrien-fleming",
+    correction: str = "pocock",
     allocate: str | None = None,
 ) -> int:
     """Run the harness round by round until the goal is reached; return the exit code.
@@ -82,6 +84,90 @@ def run(
     if ended:
         return TERMINATED
     return INTERRUPTED if rounds.interrupted else 0
+
+
+def command(
+    context: typer.Context,
+    width: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="Stop once every task's interval is at most W wide."),
+    ] = None,
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Stop once every score is above or below that of a finished run: its output "
+            "folder, one of its files, or its trial store.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="Stop before it costs more: 64 (trials a question), 2e6tokens, 8h or 90min.",
+        ),
+    ] = None,
+    batch_trials: Annotated[
+        int, typer.Option(metavar="N", help="Trials a question in a round.")
+    ] = 4,
+    max_trials: Annotated[
+        int, typer.Option(metavar="N", help="Trials a question at the most.")
+    ] = 80,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The trial store; by default trials.sqlite in the folder of --output_path.",
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Posterior mass of the interval.")] = 0.95,
+    estimator: Annotated[str, typer.Option(help="hbayes or bayes.")] = "hbayes",
+    confidence: Annotated[
+        float, typer.Option(help="Of a decision; equal models get a winner in 1 minus this.")
+    ] = 0.95,
+    correction: Annotated[
+        str,
+        typer.Option(
+            help="How a decision pays for a look after every round: pocock (stops early where the "
+            "difference is large), obrien-fleming (all but free at the last look), none."
+        ),
+    ] = "pocock",
+    allocate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="questions", help="Give trials to the questions that carry the variance."
+        ),
+    ] = None,
+) -> None:
+    """Sample round by round, and stop when the answer is known.
+
+    Takes every argument of `lm_eval run` besides its own. One model is loaded; N rises by
+    --batch-trials on a trial store, so a stopped or killed run goes on where it was. The harness
+    writes its results and samples at the end, after Ctrl-C too.
+
+    \b
+    Examples:
+      lm-eval-bayes run --width 0.05 --store aime.sqlite --model vllm \\
+        --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes
+      lm-eval-bayes run --decide runs/other --budget 8h --output_path runs/new \\
+        --model hf --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes --log_samples
+    """
+    code = run(
+        context.args,
+        width=width,
+        decide=decide,
+        budget=budget,
+        batch_trials=batch_trials,
+        max_trials=max_trials,
+        store=store,
+        level=level,
+        estimator=estimator,
+        confidence=confidence,
+        correction=correction,
+        allocate=allocate,
+    )
+    if code:
+        raise typer.Exit(code)
 
 
 def _parsed(harness: Any, arguments: Sequence[str]) -> Any:

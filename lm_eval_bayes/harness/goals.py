@@ -95,7 +95,7 @@ class Goal:
     level: float = 0.95
     estimator: str = "hbayes"
     confidence: float = 0.95
-    correction: Correction = "obrien-fleming"
+    correction: Correction = "pocock"
     allocate: bool = False
 
     def __post_init__(self) -> None:

@@ -93,7 +93,7 @@ def graded_task(
     return GradedTask(
         task=task,
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
-        question_ids=_distinct([str(row["doc_hash"]) for row in rows]),
+        question_ids=distinct([str(row["doc_hash"]) for row in rows]),
         trials=tuple(tuple(int(category) for category in row["outcomes"]) for row in rows),
         weights=weights,
         tokens=None if None in counted else sum(n for n in counted if n is not None),
@@ -107,8 +107,14 @@ def _tokens(row: Mapping[str, Any]) -> int | None:
     return int(sum(tokens))
 
 
-def _distinct(hashes: list[str]) -> tuple[str, ...]:
-    # a question that stands twice in a task keeps two places
+def distinct(hashes: list[str]) -> tuple[str, ...]:
+    """Tell apart the places of a question that stands twice in a task.
+
+    Examples
+    --------
+    >>> distinct(["a", "b", "a"])
+    ('a', 'b', 'a#2')
+    """
     seen: dict[str, int] = {}
     ids = []
     for digest in hashes:

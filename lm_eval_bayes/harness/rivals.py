@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.graded import GradedTask, graded_task
+from lm_eval_bayes.harness.graded import GradedTask, distinct, graded_task
 from lm_eval_bayes.store.locations import is_store
+from lm_eval_bayes.store.trials import TrialStore
 
 _RULE = "be a run's output folder, one of its results or samples files, or a trial store"
 
@@ -92,6 +93,30 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _of_store(place: Path) -> dict[str, GradedTask]:
+    """Read the outcomes that a store keeps with its trials: of one model, one version a task."""
     if not is_store(place.resolve()):
         raise InvalidInputError.of("decide", _RULE, str(place))
-    raise InvalidInputError.of("decide", _RULE, str(place))
+    with TrialStore.open(place, mode="read") as store:
+        stored = store.outcomes_of()
+    tasks: dict[str, GradedTask] = {}
+    for task in stored:
+        if len(task.series) > 1 or task.task in tasks:
+            rule = (
+                f"hold one graded run of task {task.task}; this store has several models, sampling "
+                "settings, versions or filters (name the output folder of one run instead)"
+            )
+            raise InvalidInputError.of("decide", rule, place.name)
+        top = task.categories - 1
+        tasks[task.task] = GradedTask(
+            task=task.task,
+            doc_ids=tuple(question.doc_id for question in task.questions),
+            question_ids=distinct([question.doc_hash for question in task.questions]),
+            trials=tuple(
+                tuple(trial.outcome for trial in question.trials) for question in task.questions
+            ),
+            weights=tuple(k / top for k in range(task.categories)),
+        )
+    if not tasks:
+        rule = "hold graded trials: run a task of this package on it once"
+        raise InvalidInputError.of("decide", rule, place.name)
+    return tasks

@@ -17,8 +17,8 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness import pipelines, plain_errors, questions, rows
-from lm_eval_bayes.harness.grading import final_part
+from lm_eval_bayes.harness import outcomes, pipelines, plain_errors, questions, rows
+from lm_eval_bayes.harness.grading import final_part, process_results_math
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.completion import signal_columns
 from lm_eval_bayes.harness.requests import (
@@ -95,7 +95,10 @@ class RepeatedSamplingTask(ConfigurableTask):
         metadata = config.get("metadata")
         config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
         self.settings = Settings.from_metadata(
-            config["metadata"], config.get("repeats", 1), _known_categories(config)
+            config["metadata"],
+            config.get("repeats", 1),
+            _known_categories(config),
+            certain=_grades_alone(config),
         )
         config["repeats"] = self.settings.n
         config["metadata"]["bayes"] = self.settings.to_dict()
@@ -106,6 +109,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._outcome = self._outcome_metric()
         rows.RowName.task_built(self.settings.n)
         self._logged_errors = 0
+        self._chosen: list[int] | None = None
         if self.settings.check:
             self._check_first_question()
 
@@ -165,7 +169,16 @@ class RepeatedSamplingTask(ConfigurableTask):
                 f"task {name}: grading fails on the first question's own answer "
                 f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
             ) from problem
-        self._category(result)
+        weights = self.settings.weights
+        category = self._category(result)
+        if len(weights) > 2 and weights[category] < max(weights):
+            log.warning(
+                "task %s: the first question's own answer is graded %d of the categories 0..%d; if "
+                "the grader never gives more, `bayes_categories` and `bayes_weights` are wrong",
+                name,
+                category,
+                len(weights) - 1,
+            )
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request a question."""
@@ -173,13 +186,14 @@ class RepeatedSamplingTask(ConfigurableTask):
             bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
         )
         super().build_all_requests(**kwargs)
-        repeat_requests(self, self.settings.n, self._yaml_generation_kwargs)
+        self._chosen = kwargs.get("samples") or None
+        repeat_requests(self, self.settings, self._yaml_generation_kwargs)
 
     # -- after sampling --------------------------------------------------------------
 
     def apply_filters(self) -> None:
         """Run every filter pipeline over the N responses of each question."""
-        receive_responses(self._instances, self.settings.n, str(self.config.task))
+        receive_responses(self._instances, self.settings, str(self.config.task))
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in self._instances]
         try:
@@ -196,7 +210,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         for instance in self._instances:
             for key, filtered in instance.filtered_resps.items():
                 instance.filtered_resps[key] = pipelines.Responses(
-                    filtered, instance.resps, instance.doc_id
+                    filtered, instance.resps, instance, key
                 )
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
@@ -225,6 +239,14 @@ class RepeatedSamplingTask(ConfigurableTask):
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         graded = [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)]
+        outcomes.keep_outcomes(
+            responses,
+            graded,
+            task=str(self.config.task),
+            version=str(self.VERSION),
+            categories=len(self.settings.weights),
+            chosen=self._chosen,
+        )
         trials = rows.QuestionTrials(
             outcomes=tuple(category for category, _, _ in graded),
             answers=tuple(answer for _, answer, _ in graded),
@@ -306,6 +328,12 @@ class RepeatedSamplingTask(ConfigurableTask):
         if "bypass" in self._metric_fn_list:
             return super().higher_is_better()
         return rows.higher_is_better(self.settings)
+
+
+def _grades_alone(config: Mapping[str, Any]) -> bool:
+    """Whether the metric itself grades, and no function of the task's own that we cannot know."""
+    grader = config.get("process_results")
+    return grader is None or getattr(grader, "__module__", "") == process_results_math.__module__
 
 
 def _known_categories(config: Mapping[str, Any]) -> int | None:

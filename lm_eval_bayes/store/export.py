@@ -15,7 +15,8 @@ from typing import Any
 from lm_eval_bayes.store.errors import NotAStoreError, StoreFileError, readable
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import is_store, locate, publish, sync_folder, temporary_name
-from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.outcomes import QUESTION, rows_of
 from lm_eval_bayes.store.records import TrialKey, strict_json
 from lm_eval_bayes.store.rows import READ, decode
 from lm_eval_bayes.store.trials import TrialStore
@@ -49,7 +50,8 @@ def export_jsonl(
     """Write everything a store holds as JSON lines, as it is at this moment.
 
     Every line has a ``kind``: first each ``model``, ``sampling`` and ``prompt`` with its hash,
-    then ``prompt_signals``, then each ``trial`` with the three hashes of its key. The order
+    then ``prompt_signals``, then each ``trial`` with the three hashes of its key, then each
+    ``outcome`` with its question and the hashes and number of its trial. The order
     depends on nothing but the content, so two stores of the same trials give the same trials
     in the same order. NaN and infinities become null, which strict JSON has in their place.
 
@@ -99,7 +101,7 @@ def _write(file: StoreFile, target: Path, overwrite: bool) -> ExportReport:
             for line in _lines(connection, file):
                 lines += 1
                 trials += line["kind"] == "trial"
-                output.write(_dumps(line) + "\n")
+                output.write(dumps(line) + "\n")
             output.flush()
             os.fsync(output.fileno())
         size = temporary.stat().st_size
@@ -118,7 +120,8 @@ def _write(file: StoreFile, target: Path, overwrite: bool) -> ExportReport:
     return ExportReport(path=str(target), trials=trials, lines=lines, size=size)
 
 
-def _dumps(line: dict[str, Any]) -> str:
+def dumps(line: dict[str, Any]) -> str:
+    """Write one line of strict JSON, in ASCII; NaN and infinities become null."""
     # Escaped to ASCII: lone surrogates, which no UTF-8 file can hold, survive that way.
     try:
         return json.dumps(line, allow_nan=False)
@@ -132,6 +135,8 @@ def _lines(connection: sqlite3.Connection, file: StoreFile) -> Iterator[dict[str
         if file.schema >= PROMPT_SIGNALS_SCHEMA:
             yield from _prompt_signals(connection)
         yield from _trials(connection)
+        if file.schema >= OUTCOMES_SCHEMA:
+            yield from _outcomes(connection)
 
 
 def _descriptions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
@@ -179,3 +184,10 @@ def _trials(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
         )
         for row in rows:
             yield {"kind": "trial", **decode(key, versions, row).to_dict()}
+
+
+def _outcomes(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    for row in rows_of(connection):
+        question = dict(zip(QUESTION.split(", "), row.question, strict=True))
+        graded = row.values[0]
+        yield {"kind": "outcome", **question, **row.graded_trial().to_dict(), "graded": graded}

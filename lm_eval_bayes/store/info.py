@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.locations import log_bytes
-from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.records import TrialKey
 
 
@@ -49,6 +49,32 @@ class SeriesInfo:
 
 
 @dataclass(frozen=True)
+class TaskInfo:
+    """What was graded of one version of a task through one filter.
+
+    Attributes
+    ----------
+    task, version, filter : str
+        Names.
+    categories : int
+        The number of categories that a trial may be graded as.
+    questions, outcomes : int
+        Questions, and graded trials of all of them.
+    """
+
+    task: str
+    version: str
+    filter: str
+    categories: int
+    questions: int
+    outcomes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
 class StoreInfo:
     """What a store holds.
 
@@ -60,12 +86,14 @@ class StoreInfo:
         Its schema.
     file_bytes, log_bytes : int
         Size of the file and of the write-ahead log beside it.
-    trials, prompts, prompt_signals : int
-        How many trials, described prompts, and prompts with signals there are.
+    trials, prompts, prompt_signals, outcomes : int
+        How many trials, described prompts, prompts with signals and graded outcomes there are.
     models, samplings : dict
         Fingerprints and generation settings, by hash.
     series : tuple of SeriesInfo
         One for each pair of model and sampling that has trials.
+    tasks : tuple of TaskInfo
+        What was graded.
     counts : dict
         The number of trials of every key.
     """
@@ -77,15 +105,18 @@ class StoreInfo:
     trials: int
     prompts: int
     prompt_signals: int
+    outcomes: int
     models: dict[str, dict[str, Any]]
     samplings: dict[str, dict[str, Any]]
     series: tuple[SeriesInfo, ...]
+    tasks: tuple[TaskInfo, ...]
     counts: dict[TrialKey, int] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["series"] = [series.to_dict() for series in self.series]
+        fields["tasks"] = [task.to_dict() for task in self.tasks]
         fields["counts"] = [{**key.to_dict(), "trials": n} for key, n in self.counts.items()]
         return fields
 
@@ -118,6 +149,14 @@ def store_info(file: StoreFile) -> StoreInfo:
         signals = 0
         if file.schema >= PROMPT_SIGNALS_SCHEMA:
             signals = connection.execute("SELECT count(*) FROM prompt_signals").fetchone()[0]
+        tasks: tuple[TaskInfo, ...] = ()
+        if file.schema >= OUTCOMES_SCHEMA:
+            graded = connection.execute(
+                "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "
+                "FROM outcomes JOIN questions ON questions.id = question "
+                "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
+            )
+            tasks = tuple(TaskInfo(*row) for row in graded)
     series = []
     for model, sampling, tokens, first, last in measured:
         sizes = [n for key, n in counts.items() if (key.model, key.sampling) == (model, sampling)]
@@ -142,8 +181,10 @@ def store_info(file: StoreFile) -> StoreInfo:
         trials=sum(counts.values()),
         prompts=prompts,
         prompt_signals=signals,
+        outcomes=sum(task.outcomes for task in tasks),
         models=described["models"],
         samplings=described["samplings"],
         series=tuple(series),
+        tasks=tasks,
         counts=counts,
     )

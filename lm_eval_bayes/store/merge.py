@@ -21,7 +21,8 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
 from lm_eval_bayes.store.locations import is_store, locate
-from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
+from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.models import check_weights
 from lm_eval_bayes.store.records import Conflict, TrialKey, name_conflicts
 from lm_eval_bayes.store.rows import (
@@ -62,8 +63,11 @@ class MergeReport:
         Trials that were there with another text or seed, and were kept; at most 1,000.
     n_conflicts : int
         How many there were.
+    outcomes : int
+        Graded outcomes that were new to the target.
     notes : tuple of str
-        What a reader should know, such as two weights under one name.
+        What a reader should know, such as two weights under one name, or trials that stores
+        graded differently.
     """
 
     target: str
@@ -72,6 +76,7 @@ class MergeReport:
     known: int
     conflicts: tuple[Conflict, ...]
     n_conflicts: int
+    outcomes: int
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,7 +98,8 @@ def merge(
     """Copy all trials of the sources into the target, all of them or none.
 
     A trial that several stores hold, with the same text and seed, is kept once, as the first
-    store measured it. Every row is checked against its hash on the way.
+    store measured it, and so is what it was graded as. Every row is checked against its hash
+    on the way.
 
     Parameters
     ----------
@@ -152,6 +158,8 @@ class _Merger:
         self.known = 0
         self.n_conflicts = 0
         self.conflicts: list[Conflict] = []
+        self.not_merged: set[Place] = set()
+        self.outcomes: list[CopiedOutcomes] = []
         self.notes: tuple[str, ...] = ()
 
     def run(self, target: sqlite3.Connection) -> None:
@@ -162,16 +170,26 @@ class _Merger:
                     table: _copy_descriptions(connection, target, table, source.path)
                     for table in TABLES
                 }
+                self.not_merged = set()
                 self._copy_trials(connection, target, maps, number)
                 if source.schema >= PROMPT_SIGNALS_SCHEMA:
                     _copy_prompt_signals(connection, target, maps, source.path)
+                if source.schema >= OUTCOMES_SCHEMA:
+                    ids = {
+                        table: {digest: there for there, digest, _ in maps[table].values()}
+                        for table in ("models", "samplings", "prompts")
+                    }
+                    self.outcomes.append(
+                        copy_outcomes(connection, target, ids, self.not_merged, source.path)
+                    )
         if self.conflicts and self.refuses:
             raise TrialConflictError(
                 f"{self.n_conflicts:,} trials differ, so nothing was merged: "
                 f"{name_conflicts(self.conflicts)}",
                 tuple(self.conflicts),
             )
-        self.notes = _notes(target, self.target)
+        graded = [note for copied in self.outcomes for note in copied.notes()]
+        self.notes = (*_notes(target, self.target), *graded)
 
     def report(self) -> MergeReport:
         """Say what was done."""
@@ -182,6 +200,7 @@ class _Merger:
             known=self.known,
             conflicts=tuple(self.conflicts),
             n_conflicts=self.n_conflicts,
+            outcomes=sum(copied.added for copied in self.outcomes),
             notes=self.notes,
         )
 
@@ -219,6 +238,7 @@ class _Merger:
             if what is None:
                 self.known += 1
             else:
+                self.not_merged.add(place)
                 self._collided(key, trial, what, number)
 
     def _collided(self, key: TrialKey, trial: int, what: str, number: int) -> None:

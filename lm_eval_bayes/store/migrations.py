@@ -89,6 +89,36 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        3,
+        "graded outcomes",
+        _one_line(
+            """CREATE TABLE questions (
+                id INTEGER PRIMARY KEY,
+                task TEXT NOT NULL,
+                version TEXT NOT NULL,
+                filter TEXT NOT NULL,
+                doc_id INTEGER NOT NULL CHECK (doc_id >= 0),
+                categories INTEGER NOT NULL CHECK (categories >= 2),
+                doc_hash TEXT NOT NULL,
+                UNIQUE (task, version, filter, doc_id, categories, doc_hash)
+            )""",
+            # The trial itself may lie in another rank's store, so nothing refers to it.
+            """CREATE TABLE outcomes (
+                question INTEGER NOT NULL REFERENCES questions (id),
+                model INTEGER NOT NULL REFERENCES models (id),
+                sampling INTEGER NOT NULL REFERENCES samplings (id),
+                prompt INTEGER NOT NULL REFERENCES prompts (id),
+                trial INTEGER NOT NULL CHECK (trial >= 0),
+                graded REAL NOT NULL,
+                outcome INTEGER NOT NULL CHECK (outcome >= 0),
+                answer BLOB,
+                error BLOB,
+                hash TEXT NOT NULL,
+                PRIMARY KEY (question, model, sampling, prompt, trial)
+            )""",
+        ),
+    ),
 )
 
 #: The schema that this release writes.
@@ -96,6 +126,9 @@ SCHEMA = MIGRATIONS[-1].number
 
 #: The schema from which on prompts have signals.
 PROMPT_SIGNALS_SCHEMA = 2
+
+#: The schema from which on trials have outcomes.
+OUTCOMES_SCHEMA = 3
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.outcomes import delete_unused_questions
 from lm_eval_bayes.store.rows import TABLES, check_int64, find_id
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -21,8 +22,8 @@ class PruneReport:
 
     Attributes
     ----------
-    trials, prompt_signals : int
-        Trials, and signals of prompts that no trial is left for.
+    trials, outcomes, prompt_signals : int
+        Trials, what they were graded as, and signals of prompts that no trial is left for.
     models, samplings, prompts : int
         Descriptions that no trial is left for.
     dry_run : bool
@@ -30,6 +31,7 @@ class PruneReport:
     """
 
     trials: int
+    outcomes: int
     prompt_signals: int
     models: int
     samplings: int
@@ -82,7 +84,7 @@ def prune_trials(
                 where.append(f"{TABLES[table]} = ?")
                 values.append(_known(connection, table, digest, file))
         report = _delete(connection, " AND ".join(where), values, dry_run)
-    if report.trials and not dry_run:
+    if (report.trials or report.outcomes) and not dry_run:
         try:
             file.compact()
         except StoreError as error:
@@ -96,6 +98,11 @@ def _delete(
     # Only what the deleted trials needed goes with them: a run may have described its prompts
     # already and have no trial of them yet.
     needed = _used(connection, where, values)
+    questions = connection.execute(
+        f"SELECT DISTINCT question FROM outcomes WHERE {where}", values
+    ).fetchall()
+    outcomes = connection.execute(f"DELETE FROM outcomes WHERE {where}", values).rowcount
+    delete_unused_questions(connection, (number for (number,) in questions))
     trials = connection.execute(f"DELETE FROM trials WHERE {where}", values).rowcount
     used = _used(connection, "1", [])
     signals = connection.executemany(
@@ -114,6 +121,7 @@ def _delete(
         gone[table] = connection.executemany(statement, [(n,) for n in unused]).rowcount
     return PruneReport(
         trials=trials,
+        outcomes=outcomes,
         prompt_signals=signals,
         models=gone["models"],
         samplings=gone["samplings"],
@@ -124,7 +132,9 @@ def _delete(
 
 @dataclass(frozen=True)
 class _Used:
-    """The descriptions that some trials need, by table, and their pairs of model and prompt."""
+    """The descriptions that some trials and outcomes need, by table, and the pairs of model and
+    prompt of these trials.
+    """
 
     ids: dict[str, set[int]]
     pairs: set[tuple[int, int]]
@@ -136,7 +146,14 @@ def _used(connection: sqlite3.Connection, where: str, values: list[int]) -> _Use
     ).fetchall()
     columns = dict(zip(("models", "samplings", "prompts", "versions"), range(4), strict=True))
     ids = {table: {row[column] for row in rows} for table, column in columns.items()}
-    return _Used(ids, {(row[0], row[2]) for row in rows})
+    pairs = {(row[0], row[2]) for row in rows}
+    # Outcomes of trials that another rank's store holds need their descriptions here too.
+    graded = connection.execute(
+        f"SELECT DISTINCT model, sampling, prompt FROM outcomes WHERE {where}", values
+    ).fetchall()
+    for table in ("models", "samplings", "prompts"):
+        ids[table] |= {row[columns[table]] for row in graded}
+    return _Used(ids, pairs)
 
 
 def _known(connection: sqlite3.Connection, table: str, digest: str, file: StoreFile) -> int:

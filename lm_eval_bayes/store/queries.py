@@ -28,7 +28,7 @@ def insert_trials(
     for row in rows:
         key = row.key
         if key not in keys:
-            keys[key] = _key_ids(connection, key, path)
+            keys[key] = key_ids(connection, key, path)
         if row.versions not in versions:
             digest = hash_bytes(row.versions.encode("ascii"))
             versions[row.versions] = put_description(connection, "versions", digest, row.versions)
@@ -47,7 +47,14 @@ def insert_trials(
     return stored, collided
 
 
-def _key_ids(connection: sqlite3.Connection, key: TrialKey, path: Path) -> tuple[int, ...]:
+def key_ids(connection: sqlite3.Connection, key: TrialKey, path: Path) -> tuple[int, ...]:
+    """Return the rows of a key's model, sampling and prompt.
+
+    Raises
+    ------
+    InvalidInputError
+        If nobody told the store what one of its hashes stands for.
+    """
     ids: tuple[int | None, ...] = connection.execute(
         "SELECT (SELECT id FROM models WHERE hash = ?), (SELECT id FROM samplings WHERE hash = ?), "
         "(SELECT id FROM prompts WHERE hash = ?)",

@@ -37,7 +37,8 @@ TABLES = {"models": "model", "samplings": "sampling", "prompts": "prompt", "vers
 
 _LARGEST = 2**63 - 1
 
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+#: Writes JSON without blanks, in ASCII.
+compact = json.JSONEncoder(separators=(",", ":")).encode
 _raw_decode = json.JSONDecoder().raw_decode
 
 
@@ -77,7 +78,7 @@ def encode(trial: StoredTrial) -> Encoded:
         None if trial.seed is None else check_int64("seed", trial.seed, -_LARGEST - 1),
         _count("prompt_tokens", trial.prompt_tokens),
         _count("completion_tokens", trial.completion_tokens),
-        _word("finish_reason", trial.finish_reason),
+        check_word("finish_reason", trial.finish_reason),
         _stop_reason(trial.stop_reason),
         _seconds("queued_s", trial.queued_s),
         _seconds("generated_s", trial.generated_s),
@@ -94,7 +95,7 @@ def _hashed(
 ) -> bytes:
     """Return the bytes that a trial's hash is taken of: all of it, whatever ids its file uses."""
     head = [key.model, key.prompt, key.sampling, trial, versions, *values]
-    return _compact(head).encode("ascii") + b"\0" + text
+    return compact(head).encode("ascii") + b"\0" + text
 
 
 def is_intact(key: TrialKey, trial: int, versions: str, values: tuple[Any, ...]) -> bool:
@@ -157,14 +158,14 @@ def signals_json(signals: Mapping[str, Any]) -> str:
     """
     _mapping("signals", signals)
     try:
-        return _compact(dict(signals))
+        return compact(dict(signals))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError.of("signals", "hold JSON values", str(error)) from None
 
 
 def prompt_signals_hashed(model: str, prompt: str, created: float, signals: str) -> bytes:
     """Return the bytes that the hash of a prompt's signals is taken of."""
-    return _compact([model, prompt, created, signals]).encode("ascii")
+    return compact([model, prompt, created, signals]).encode("ascii")
 
 
 def prompt_signals_intact(digest: object, model: str, prompt: str, values: Sequence[Any]) -> bool:
@@ -246,7 +247,14 @@ def _seconds(name: str, value: object) -> float | None:
     return None if value is None else _finite(name, value)
 
 
-def _word(name: str, value: object) -> str | None:
+def check_word(name: str, value: object) -> str | None:
+    """Return `value` if it is a text that SQLite can hold as one, or None.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is something else, or holds a lone surrogate.
+    """
     if value is None:
         return None
     rule = "be a string that UTF-8 can hold, or None"
@@ -262,4 +270,4 @@ def _word(name: str, value: object) -> str | None:
 def _stop_reason(value: object) -> str | None:
     if value is None:
         return None
-    return _compact(value if isinstance(value, str) else check_int64("stop_reason", value, 0))
+    return compact(value if isinstance(value, str) else check_int64("stop_reason", value, 0))

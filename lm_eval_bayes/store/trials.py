@@ -14,39 +14,33 @@ from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
+from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.hashing import (
     canonical_json,
-    hash_bytes,
     model_hash,
     prompt_hash,
     sampling_hash,
     text_bytes,
 )
 from lm_eval_bayes.store.info import StoreInfo, store_info
-from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.models import check_weights
+from lm_eval_bayes.store.outcomes import check_outcomes, put_outcomes, read_outcomes
+from lm_eval_bayes.store.prompt_signals import put_prompt_signals, read_prompt_signals
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
 from lm_eval_bayes.store.queries import (
-    chunks,
     find_ids,
     find_rows,
     insert_trials,
-    known_id,
-    marks,
     paused_collector,
 )
 from lm_eval_bayes.store.records import StoredTrial, TrialKey, name_conflicts
 from lm_eval_bayes.store.rows import (
-    INSERT_PROMPT_SIGNALS,
     READ,
     TABLES,
     check_int64,
     decode,
     encode,
-    find_id,
-    prompt_signals_hashed,
     put_description,
-    signals_json,
 )
 
 OnConflict: TypeAlias = Literal["refuse", "keep-first"]
@@ -324,34 +318,52 @@ class TrialStore:
         bool
             Whether it was new.
         """
-        text, now = signals_json(signals), time.time()
-        digest = hash_bytes(prompt_signals_hashed(model, prompt, now, text))
-        with self.file.writing() as connection:
-            ids = [
-                known_id(connection, "models", model, self.path),
-                known_id(connection, "prompts", prompt, self.path),
-            ]
-            added = connection.execute(INSERT_PROMPT_SIGNALS, (*ids, now, text, digest))
-            return added.rowcount == 1
+        return put_prompt_signals(self.file, model, prompt, signals, time.time())
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of those of the prompts that have some, by the prompt's hash."""
-        if self.schema < PROMPT_SIGNALS_SCHEMA:
-            return {}
-        found: dict[str, dict[str, Any]] = {}
-        with self.file.reading() as connection:
-            model_id = find_id(connection, "models", model)
-            ids = find_ids(connection, "prompts", prompts)
-            hashes = {number: digest for digest, number in ids.items()}
-            for chunk in chunks(list(hashes)):
-                statement = (
-                    "SELECT prompt, signals FROM prompt_signals "
-                    f"WHERE model = ? AND prompt IN ({marks(chunk)})"
-                )
-                for number, text in connection.execute(statement, (model_id, *chunk)):
-                    with readable(self.path, f"what was measured of prompt {hashes[number]}"):
-                        found[hashes[number]] = dict(json.loads(text))
-        return found
+        return read_prompt_signals(self.file, model, prompts)
+
+    # Outcomes.
+
+    def add_outcomes(self, tasks: Iterable[GradedTask]) -> int:
+        """Store what trials were graded as: all of it is committed when this returns, or nothing.
+
+        A later grading for the same place in the same version of a task, through the same
+        filter, replaces an earlier one, also where document or categories changed meanwhile.
+
+        Parameters
+        ----------
+        tasks : iterable of GradedTask
+            Their keys' hashes must have been described to this store; the trials may lie in
+            another one, as those of another rank do.
+
+        Returns
+        -------
+        int
+            How many outcomes are new or other than before.
+
+        Raises
+        ------
+        InvalidInputError, StoreError
+            If a record breaks a rule, or the file cannot be written; nothing was stored.
+        """
+        checked = check_outcomes(tasks)
+        if not checked:
+            return 0
+        with self.file.writing() as connection:
+            return put_outcomes(connection, checked, time.time(), self.path)
+
+    def outcomes_of(self, task: str | None = None) -> tuple[GradedTask, ...]:
+        """Return what was graded: of the task of this name, or of all tasks.
+
+        Returns
+        -------
+        tuple of GradedTask
+            One for each version, filter and number of categories of a task, with its questions
+            in the order of their place in the task's data.
+        """
+        return read_outcomes(self.file, task)
 
     # The store as a whole.
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.migrations import MIGRATIONS, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.outcomes import rows_of
 from lm_eval_bayes.store.records import TrialKey
 from lm_eval_bayes.store.rows import (
     COLUMNS,
@@ -24,6 +25,9 @@ from lm_eval_bayes.store.rows import (
 #: Problems are counted all, and named up to this many.
 MAX_PROBLEMS = 100
 
+#: What is counted while it is checked.
+COUNTED = ("trials", "descriptions", "prompt_signals", "outcomes")
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -35,7 +39,7 @@ class Verification:
         The file.
     schema : int
         Its schema; 0 where it could not be opened.
-    trials, descriptions, prompt_signals : int
+    trials, descriptions, prompt_signals, outcomes : int
         How many of each were hashed again.
     problems : tuple of str
         One sentence each, at most 100; empty where the store is sound.
@@ -48,6 +52,7 @@ class Verification:
     trials: int
     descriptions: int
     prompt_signals: int
+    outcomes: int
     problems: tuple[str, ...]
     n_problems: int
 
@@ -85,7 +90,7 @@ def verify(path: str | PathLike[str]) -> Verification:
     try:
         file = open_file(path, "read")
     except StoreDamagedError as error:
-        return Verification(str(path), 0, 0, 0, 0, (str(error),), 1)
+        return Verification(str(path), 0, 0, 0, 0, 0, (str(error),), 1)
     with closing(file):
         check = _Check(file)
         try:
@@ -101,7 +106,7 @@ def verify(path: str | PathLike[str]) -> Verification:
 class _Check:
     def __init__(self, file: StoreFile) -> None:
         self.file = file
-        self.counted = dict.fromkeys(("trials", "descriptions", "prompt_signals"), 0)
+        self.counted = dict.fromkeys(COUNTED, 0)
         self.problems: list[str] = []
         self.n_problems = 0
 
@@ -132,6 +137,11 @@ class _Check:
             self.note(problem)
         if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
             self._prompt_signals(connection, known)
+        if self.file.schema >= OUTCOMES_SCHEMA:
+            for row in rows_of(connection):
+                self.counted["outcomes"] += 1
+                if not row.is_intact():
+                    self.note(f"{row} is not what was written")
 
     def _descriptions(self, connection: sqlite3.Connection, table: str) -> dict[int, Any]:
         """Return a table's hashes by id; of versions, whose hash is in no key, the JSON."""

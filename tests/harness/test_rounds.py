@@ -72,9 +72,7 @@ def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypa
 
 def test_a_decision_against_a_finished_run(tmp_path):
     started(tmp_path, "weak", model_args="p=0.3", budget="16", batch_trials=16)
-    code, results = started(
-        tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"), correction="pocock"
-    )
+    code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
     assert code == 0
     last = rounds_of(results)[-1]
     assert "better than the other" in last["looks"][0]["reason"]
@@ -199,7 +197,7 @@ def test_a_cut_off_samples_file_is_named(tmp_path):
     started(tmp_path, "cut", budget="2", batch_trials=2)
     samples = next((tmp_path / "cut").rglob("samples_*.jsonl"))
     samples.write_text(samples.read_text()[:-40])
-    with pytest.raises(InvalidInputError, match="line 12 of samples_.* is cut off"):
+    with pytest.raises(InvalidInputError, match=r"line 12 of samples_.* is cut off"):
         read_rival(str(tmp_path / "cut"))
 
 

@@ -300,7 +300,7 @@ def test_trials_needs_a_backend_and_a_store(store):
         TrialsLM(backend="trials", store=store)
 
 
-# -- settings ------------------------------------------------------------------------------------
+# -- settings ----------------------------------------------------------------------------
 
 
 def test_greedy_is_never_guessed():
@@ -334,7 +334,7 @@ def test_equal_settings_have_one_key():
     assert sampling_key(one, ["b", "a"]) == sampling_key(two, ["a", "b", "a"])
 
 
-# -- completions -----------------------------------------------------------------------------------
+# -- completions -------------------------------------------------------------------------
 
 
 def test_parts_of_a_completion_keep_its_signals():
@@ -355,14 +355,14 @@ def test_parts_of_a_completion_keep_its_signals():
         pickle.loads(pickle.dumps(whole)),
     ]
     assert [signals_of(p) for p in parts] == [{"seed": 7}] * len(parts)
-    plain = str("  a b\nc  ")
+    plain = "  a b\nc  "
     assert [str(p) for p in parts[:4]] == [plain.strip(), plain[2:], "  a ", "c"]
     assert json.dumps(whole) == json.dumps(plain)
     assert hash(whole) == hash(plain)
     assert {whole: 1}[plain] == 1
 
 
-# -- plain backends ---------------------------------------------------------------------------------
+# -- plain backends ---------------------------------------------------------------------
 
 
 def test_a_plain_backend_is_stored_too(tmp_path):

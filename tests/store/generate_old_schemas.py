@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from lm_eval_bayes.store import file, migrations
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
 
@@ -65,6 +66,10 @@ def fill(store: TrialStore) -> None:
             store.add([bare, full])
             if store.schema >= migrations.PROMPT_SIGNALS_SCHEMA:
                 store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
+            if store.schema >= migrations.OUTCOMES_SCHEMA:
+                graded = (GradedTrial(key, 0, 1, "42"), GradedTrial(key, 1, 0, None, ODD))
+                asked = GradedQuestion(int(question == ODD), f"{len(question):064x}", graded)
+                store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (asked,))])
 
 
 if __name__ == "__main__":

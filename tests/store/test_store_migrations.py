@@ -14,6 +14,7 @@ import pytest
 from lm_eval_bayes.store import migrations
 from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trials import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -50,6 +51,19 @@ def check_content(store):
     return info
 
 
+def check_outcomes(store, schema):
+    (task,) = store.outcomes_of() if schema >= migrations.OUTCOMES_SCHEMA else (None,)
+    if task is None:
+        assert store.outcomes_of() == ()
+        return
+    assert (task.task, task.version, task.filter, task.categories) == ("aime", "1.0", "none", 2)
+    assert [(q.doc_id, len(q.trials)) for q in task.questions] == [(0, 4), (1, 4)]
+    right, failed = task.questions[1].trials[:2]
+    assert (right.trial, right.outcome, right.answer, right.error) == (0, 1, "42", None)
+    assert (failed.trial, failed.outcome, failed.answer, failed.error) == (1, 0, None, ODD)
+    assert store.prompt(right.key.prompt) == ODD
+
+
 def test_there_is_a_fixture_of_every_schema():
     numbers = [step.number for step in migrations.MIGRATIONS]
     assert numbers == SCHEMATA
@@ -61,11 +75,15 @@ def test_an_old_store_is_upgraded_when_it_is_opened_for_writing(path, schema, tm
     old_store(path, schema)
     with TrialStore.open(path) as store:
         info = check_content(store)
+        check_outcomes(store, schema)
         assert store.schema == info.schema == migrations.SCHEMA
         key = next(iter(info.counts))
         new = store.prompt_signals(key.model, [key.prompt]) == {}
         assert store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5}) is new
         assert new is (schema < migrations.PROMPT_SIGNALS_SCHEMA)
+        graded = GradedQuestion(7, "ab", (GradedTrial(key, 0, 2),))
+        assert store.add_outcomes([GradedTask("other", "2", "none", 3, (graded,))]) == 1
+        assert store.outcomes_of("other")[0].questions == (graded,)
     assert verify(path).ok
     TrialStore.open(tmp_path / "fresh.sqlite").close()
     assert table_names(path) == table_names(tmp_path / "fresh.sqlite")
@@ -80,6 +98,7 @@ def test_an_old_store_is_read_as_it_is(path, schema, tmp_path):
     before = path.read_bytes()
     with TrialStore.open(path, mode="read") as store:
         assert check_content(store).schema == schema
+        check_outcomes(store, schema)
         key = next(iter(store.info().counts))
         assert store.prompt_signals(key.model, [key.prompt]) == (
             {key.prompt: {"bits": 0.5}} if schema >= migrations.PROMPT_SIGNALS_SCHEMA else {}
@@ -96,6 +115,7 @@ def test_an_old_store_is_merged(path, schema):
     assert merge([path.with_name("old.sqlite")], path).added == 8
     with TrialStore.open(path, mode="read") as store:
         assert check_content(store).schema == migrations.SCHEMA
+        check_outcomes(store, schema)
 
 
 def test_a_newer_store_is_refused_and_left_alone(path, filled):
@@ -155,7 +175,7 @@ DIES = """
 import os, signal, sys
 from lm_eval_bayes.store import migrations
 from lm_eval_bayes.store.trials import TrialStore
-first, second = migrations.MIGRATIONS
+first, second, *_ = migrations.MIGRATIONS
 class Dying:
     def __iter__(self):
         yield from second.statements[:2]

@@ -10,6 +10,7 @@ import pytest
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.migrations import SCHEMA
 from lm_eval_bayes.store.trials import TrialStore
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
@@ -25,7 +26,7 @@ def test_a_sound_store(path, filled):
     filled()
     report = verify(path)
     assert report.ok
-    assert (report.trials, report.prompt_signals, report.schema) == (6, 2, 2)
+    assert (report.trials, report.prompt_signals, report.schema) == (6, 2, SCHEMA)
     # one model, one sampling, two prompts, one set of versions
     assert report.descriptions == 5
     assert json.loads(json.dumps(report.to_dict()))["problems"] == []
@@ -66,7 +67,7 @@ def test_a_store_in_use(store, key, make_trial, path):
         ("DELETE FROM prompts WHERE id = 2", "refers to nothing in prompts"),
         ("UPDATE prompt_signals SET signals = '{}'", "the signals of prompt blake2b.* are not"),
         ("UPDATE prompt_signals SET created = x'00'", "the signals of prompt blake2b.* are not"),
-        ("CREATE INDEX i ON trials (seed)", "the tables are not those of schema 2"),
+        ("CREATE INDEX i ON trials (seed)", f"the tables are not those of schema {SCHEMA}"),
         ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "the tables are"),
     ],
 )
@@ -121,7 +122,7 @@ def test_a_flipped_byte_in_a_text_names_the_trial(path, filled):
 
 def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
     """Whatever byte flips: the store is refused, or a problem named, or the content the same."""
-    filled(trials=range(16), text="{q} {i} " + "x" * 3000)
+    filled(trials=range(16), text="{q} {i} " + "x" * 6000)
     target = tmp_path / "a.jsonl"
     export_jsonl(path, target)
     wanted, whole = target.read_bytes(), path.read_bytes()

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.models.keeping import StoreKeeper
+    from lm_eval_bayes.store.records import TrialKey
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Origin(NamedTuple):
+    """The stored trial that a response is the text of, so that its grade finds its way there.
+
+    Attributes
+    ----------
+    keeper : StoreKeeper
+        Who keeps it.
+    key : TrialKey
+        Its model, prompt and sampling.
+    trial : int
+        Its number among those of its key.
+    """
+
+    keeper: StoreKeeper
+    key: TrialKey
+    trial: int
 
 
 class Completion(str):
@@ -15,7 +38,8 @@ class Completion(str):
     The harness cuts responses at stop strings, strips them, and hands them through filters
     and from rank to rank. Every method below returns a Completion (or several) with the same
     signals; copies and pickles keep them too. Whatever makes a new string in another way
-    (an f-string, `join`, a regular expression) gives a plain one.
+    (an f-string, `join`, a regular expression) gives a plain one. The origin goes the same
+    ways, but never into a pickle: another process has another connection to the store.
 
     Parameters
     ----------
@@ -23,6 +47,8 @@ class Completion(str):
         The response.
     signals : mapping
         What was measured, by name.
+    origin : Origin, optional
+        The stored trial.
 
     Examples
     --------
@@ -33,18 +59,31 @@ class Completion(str):
     """
 
     signals: Mapping[str, Any]
+    _origin: Origin | None
 
-    def __new__(cls, text: str, signals: Mapping[str, Any] = NOTHING) -> Completion:
-        """Make one from a text and its signals."""
+    def __new__(
+        cls, text: str, signals: Mapping[str, Any] = NOTHING, origin: Origin | None = None
+    ) -> Completion:
+        """Make one from a text, its signals and its origin."""
         made = super().__new__(cls, text)
-        made.signals = signals
+        made.signals, made._origin = signals, origin
         return made
+
+    def with_text(self, text: str) -> Completion:
+        """Return another text of the same trial."""
+        return Completion(text, self.signals, self._origin)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return Completion, (str(self), dict(self.signals))
 
+    def __copy__(self) -> Completion:
+        return self.with_text(str(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Completion:
+        return Completion(str(self), copy.deepcopy(dict(self.signals), memo), self._origin)
+
     def __getitem__(self, key: Any) -> Completion:
-        return Completion(super().__getitem__(key), self.signals)
+        return self.with_text(super().__getitem__(key))
 
 
 def _keeping(name: str) -> Callable[..., Any]:
@@ -53,15 +92,11 @@ def _keeping(name: str) -> Callable[..., Any]:
     def method(self: Completion, *args: Any, **kwargs: Any) -> Any:
         result = plain(self, *args, **kwargs)
         if isinstance(result, str):
-            return Completion(result, self.signals)
-        return type(result)(_with_signals(result, self.signals))
+            return self.with_text(result)
+        return type(result)([self.with_text(part) for part in result])
 
     method.__name__, method.__doc__ = name, plain.__doc__
     return method
-
-
-def _with_signals(parts: Iterable[str], signals: Mapping[str, Any]) -> list[Completion]:
-    return [Completion(part, signals) for part in parts]
 
 
 for _name in (
@@ -75,6 +110,11 @@ for _name in (
 def signals_of(response: object) -> Mapping[str, Any]:
     """Return what was measured of a response; nothing, for a plain string."""
     return response.signals if isinstance(response, Completion) else NOTHING
+
+
+def origin_of(response: object) -> Origin | None:
+    """Return the stored trial that a response is the text of, if there is one in this process."""
+    return response._origin if isinstance(response, Completion) else None
 
 
 def signal_columns(responses: Sequence[object]) -> dict[str, dict[str, list[Any]]]:

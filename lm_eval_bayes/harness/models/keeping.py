@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.store.filesystems import network_file_system
+from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
@@ -97,6 +98,7 @@ class StoreKeeper:
     def __init__(self, store: TrialStore, others: list[Path]) -> None:
         self.store, self.others = store, others
         self.name: str | None = str(store.path)
+        self._outcomes_fail = False
 
     @staticmethod
     def check_path(path: object) -> None:
@@ -192,6 +194,22 @@ class StoreKeeper:
     def keep_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
         """Store what was measured of a prompt."""
         self.store.add_prompt_signals(model, prompt, signals)
+
+    def keep_outcomes(self, graded: GradedTask) -> None:
+        """Store what trials were graded as, if that can be done: no run shall end over it."""
+        if self._outcomes_fail:
+            return
+        try:
+            self.store.add_outcomes([graded])
+        except Exception as error:
+            # Said once, and not tried again: a locked store would hold up every question.
+            self._outcomes_fail = True
+            log.warning(
+                "what the trials were graded as is not stored (%s: %s); the results of this run "
+                "are complete all the same, and running it again will store it",
+                type(error).__name__,
+                error,
+            )
 
 
 def rank_path(path: Path, rank: int) -> Path:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.api_seeds import trial_seed
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.completion import Completion
+from lm_eval_bayes.harness.models.completion import Completion, Origin
 from lm_eval_bayes.harness.models.explicit import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.keeping import Keeper, MemoryKeeper, StoreKeeper
 from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
@@ -96,6 +96,7 @@ class RecordingMixin:
             self.keeper = StoreKeeper.open(store, rank, synchronous, fingerprint)
         self.model_key = self.keeper.describe_model(fingerprint)
         self._counts = {"generated": 0, "from the store": 0}
+        self._asked: set[TrialKey] = set()
         if seed_scheme == "plain":
             log.warning(
                 "seed_scheme=plain gives all questions of a trial the same seed, so they share "
@@ -118,6 +119,14 @@ class RecordingMixin:
             )
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
+    def common_trials(self) -> int:
+        """Return how many trials, from the first on, every question of the last call has."""
+        store = self.trial_store
+        if store is None or not self._asked:
+            return 0
+        numbers = store.numbers_of(self._asked)
+        return min(_from_zero(found) for found in numbers.values())
+
     # -- generation ----------------------------------------------------------------------
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -131,6 +140,7 @@ class RecordingMixin:
             Whether to show no progress bar.
         """
         orders, keys = self._orders(requests)
+        self._asked = set(keys)
         trials = self._stored(orders, keys)
         self._counts["from the store"] += len(trials)
         missing: dict[_Trial, Order] = {}
@@ -148,7 +158,7 @@ class RecordingMixin:
             trial = trials[key, order.trial]
             signals = logged_signals(trial, prompt_signals.get(key.prompt))
             text = self.finished_text(trial.text, order.kwargs, trial.signals or {})  # type: ignore[attr-defined]
-            finished.append(Completion(text, signals))
+            finished.append(Completion(text, signals, self._origin(key, order.trial)))
         return finished
 
     def _orders(self, requests: Sequence[Any]) -> tuple[list[Order], list[TrialKey]]:
@@ -178,6 +188,10 @@ class RecordingMixin:
             context, said = request.args[0], kwargs[id(request)]
             orders.append(Order(place, context, request, prompt, number, seed, said))
         return orders, [keys[id(request)] for request in requests]
+
+    def _origin(self, key: TrialKey, trial: int) -> Origin | None:
+        keeper = self.keeper
+        return Origin(keeper, key, trial) if isinstance(keeper, StoreKeeper) else None
 
     def _stored(
         self, orders: Sequence[Order], keys: Sequence[TrialKey]
@@ -257,6 +271,13 @@ class RecordingMixin:
 
 #: Arguments that change how fast a backend runs and not what it says.
 _ONLY_SPEED = frozenset({"batch_size", "max_batch_size", "device", "num_concurrent", "timeout"})
+
+
+def _from_zero(numbers: set[int]) -> int:
+    count = 0
+    while count in numbers:
+        count += 1
+    return count
 
 
 def prompt_text(context: object) -> str:

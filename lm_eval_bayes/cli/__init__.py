@@ -1,0 +1,1 @@
+"""The command `lm-eval-bayes`, one file a command."""

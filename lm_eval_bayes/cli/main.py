@@ -1,0 +1,63 @@
+"""`lm-eval-bayes`: the command line of this package.
+
+Every command imports what it needs when it runs, so that `--help` is quick and loads neither
+the harness nor torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lm_eval_bayes.cli import run, store
+from lm_eval_bayes.cli.errors import EXIT_CODES, PlainErrorsGroup
+from lm_eval_bayes.cli.output import say
+
+app = typer.Typer(
+    name="lm-eval-bayes",
+    cls=PlainErrorsGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+    help="Repeated sampling in the lm-evaluation-harness, with honest posteriors.",
+)
+
+# -- the commands, in the order in which --help lists them ------------------------------------
+
+app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    run.command
+)
+app.add_typer(store.app, name="store")
+
+# ----------------------------------------------------------------------------------------------
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from lm_eval_bayes import __version__
+
+        say(f"lm-eval-bayes {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

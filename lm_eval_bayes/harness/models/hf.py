@@ -1,0 +1,270 @@
+"""Trials from transformers: a generator for each, everything measured, each out as it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.hf_fingerprint import hf_fingerprint, hf_versions, plain
+from lm_eval_bayes.harness.models.hf_generation_config import (
+    end_tokens,
+    generation_config_of,
+    not_applied,
+)
+from lm_eval_bayes.harness.models.hf_lazy import LazyWeights
+from lm_eval_bayes.harness.models.hf_loop import NotLoopableError, TokenLoop
+from lm_eval_bayes.harness.models.hf_one_by_one import generate_one, prompt_bits
+from lm_eval_bayes.harness.models.hf_queue import Queue
+from lm_eval_bayes.harness.models.hf_rows import Row, sampled
+from lm_eval_bayes.harness.models.hf_settings import Settings
+from lm_eval_bayes.harness.models.hf_stops import StopFinder
+from lm_eval_bayes.harness.models.hf_text import HarnessText, check_harness
+from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.store.hashing import canonical_json
+
+log = get_logger(__name__)
+
+
+class HFSampling(HarnessText, LazyWeights):
+    """A mixin before the harness's `HFLM`: trials through a token loop of our own.
+
+    Every trial draws from its own generator, so its text depends on its prompt and seed, and
+    on what else is in the batch only through the rounding of the forward pass. The
+    distribution is the softmax of the logits after temperature, top_k, top_p and min_p; the
+    recorded bits are those of the model itself, before any of these.
+
+    Weights are read at the first use, so a run whose trials are all stored reads none.
+
+    What the loop cannot do (encoder-decoder models, models with a past of their own kind,
+    further generation settings such as `repetition_penalty`) goes one trial at a time through
+    transformers' own `generate`, seeded by `torch.manual_seed`.
+    """
+
+    takes_seed = False
+    seeded = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_harness(self)
+        lm: Any = self
+        commit = getattr(lm.config, "_commit_hash", None)
+        self._generation_config = generation_config_of(
+            self.given["pretrained"],
+            lm.config,
+            commit or self.given.get("revision"),
+            self.given.get("subfolder"),
+        )
+        self._ends = end_tokens(self._generation_config, lm.tokenizer)
+        self._told: set[str] = set()
+        self._loop: TokenLoop | None = None
+        self._why_no_loop = ""
+        self._batch = 0
+        self._gathers = True
+        if lm.backend == "seq2seq":
+            self._why_no_loop = "it is an encoder with a decoder"
+
+    @property
+    def cannot_record(self) -> tuple[str, ...]:
+        """Return what is not measured: bits of a model that is no plain causal one."""
+        lm: Any = self
+        return ("completion_bpt", "prompt_bpt") if lm.backend == "seq2seq" else ()
+
+    # -- what recording asks ---------------------------------------------------------------
+
+    def sample(
+        self, orders: Sequence[Order], measure: frozenset[str]
+    ) -> Iterator[tuple[Order, Sampled]]:
+        """Yield each trial as soon as it has ended.
+
+        Parameters
+        ----------
+        orders : sequence of Order
+            What is wanted. Batches are filled in this order, except that those of one trial
+            number go longest prompt first, and that one batch has one set of settings.
+        measure : frozenset of str
+            Prompts whose own bits are wanted; the first trial of each brings them, unless the
+            prompt had to be cut.
+
+        Raises
+        ------
+        ModelConfigError
+            If a generation setting is out of range, or leaves no room for the prompt.
+        """
+        asked = time.perf_counter()
+        queue = self._queued(orders)
+        if not queue:
+            return
+        self._warn_of_generation_config(orders[0].kwargs)
+        self.load_weights()
+        bits = queue.first_of(measure)
+        while queue:
+            settings, kwargs = queue.next_settings()
+            loop = None if settings.others else self._token_loop()
+            if loop is None:
+                (row,) = queue.take(1)
+                found = self._one_by_one(row, settings, kwargs)
+                brings = found if row.order.place in bits else None
+                yield row.order, sampled(row, self, asked, brings)
+                continue
+            rows = queue.take(self._batch_size(len(queue)))
+            try:
+                yield from self._in_batch(loop, rows, settings, bits, asked)
+            except NotLoopableError as error:
+                self._loop, self._why_no_loop = None, str(error)
+                queue.give_back(rows)
+            except _out_of_memory() as error:
+                self._shrink(len(rows), error)
+                queue.give_back([row for row in rows if row.finish_reason is None])
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what changes the distribution; no weights are loaded for it."""
+        return hf_fingerprint(self, self.given, self._ends)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the software that generates."""
+        return hf_versions()
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def _queued(self, orders: Sequence[Order]) -> Queue:
+        lm: Any = self
+        prompts: dict[str, tuple[list[int], bool]] = {}
+        kinds: dict[str, tuple[Settings, StopFinder]] = {}
+        queue = Queue()
+        for order in orders:
+            kind = canonical_json({k: plain(v) for k, v in order.kwargs.items() if k != "seed"})
+            if kind not in kinds:
+                settings = Settings.of(order.kwargs, int(lm.max_gen_toks))
+                kinds[kind] = settings, self.stop_finder(order.kwargs)
+            settings, finder = kinds[kind]
+            room = int(lm.max_length)
+            if lm.backend != "seq2seq":
+                room -= settings.max_new_tokens
+            if room < 1:
+                raise ModelConfigError(
+                    f"`max_gen_toks` must leave room for the prompt in the model's max_length of "
+                    f"{lm.max_length} tokens; got {settings.max_new_tokens}"
+                )
+            if order.prompt not in prompts:
+                prompts[order.prompt] = self.prompt_tokens(order.prompt)
+            tokens, cut = prompts[order.prompt]
+            if len(tokens) > room:
+                tokens, cut = tokens[-room:], True
+            if cut:
+                self._warn_of_cut(len(tokens))
+            row = Row(order, tokens, cut, settings.max_new_tokens, self._ends, finder)
+            queue.add(row, kind, settings, order.kwargs)
+        return queue
+
+    # -- running ---------------------------------------------------------------------------
+
+    def _token_loop(self) -> TokenLoop | None:
+        lm: Any = self
+        if self._loop is None and not self._why_no_loop:
+            pad = lm.tokenizer.pad_token_id
+            try:
+                self._loop = TokenLoop(
+                    lm.model, lm.device, 0 if pad is None else pad, lm.mixed_precision_dtype
+                )
+            except NotLoopableError as error:
+                self._why_no_loop = str(error)
+        return self._loop
+
+    def _in_batch(
+        self,
+        loop: TokenLoop,
+        rows: Sequence[Row],
+        settings: Settings,
+        bits: dict[int, float | None],
+        asked: float,
+    ) -> Iterator[tuple[Order, Sampled]]:
+        for row in rows:
+            if row.order.place in bits and bits[row.order.place] is None:
+                bits[row.order.place] = loop.prompt_bits(row.prompt)
+        for row in loop.run(rows, settings.recipe):
+            yield row.order, sampled(row, self, asked, bits.get(row.order.place))
+
+    def _one_by_one(self, row: Row, settings: Settings, kwargs: Mapping[str, Any]) -> float | None:
+        """Generate one trial; return its prompt's bits."""
+        lm: Any = self
+        why = self._why_no_loop or f"of {', '.join(sorted(settings.others))}"
+        lost = ", ".join(self.cannot_record) or "nothing"
+        self._tell(
+            "one by one",
+            "trials are drawn one at a time by transformers' own generate, because %s; this is "
+            "slow, and not recorded: %s",
+            *(why, lost),
+        )
+        stops = self.stops_sent(kwargs)
+        return prompt_bits(generate_one(lm, row, kwargs, settings.max_new_tokens, stops))
+
+    def _batch_size(self, waiting: int) -> int:
+        lm: Any = self
+        if not self._batch:
+            if lm.batch_size != "auto":
+                self._batch = max(1, int(lm.batch_size))
+            elif waiting == 1:
+                return 1
+            else:
+                log.info("batch_size=auto: trying how much fits")
+                self._gathers = False
+                try:
+                    self._batch = max(1, int(lm._detect_batch_size()))
+                finally:
+                    self._gathers = True
+                log.info("batch_size=auto: %d", self._batch)
+        return self._batch
+
+    def all_gather(self, tensor: Any) -> Any:
+        """Gather over the ranks, but for the batch size: another rank may have nothing to do."""
+        return super().all_gather(tensor) if self._gathers else tensor  # type: ignore[misc]
+
+    def _shrink(self, rows: int, error: BaseException) -> None:
+        """Halve the batch that did not fit into memory; a single row that does not is an error."""
+        if rows < 2:
+            raise ModelConfigError(
+                "the model's memory does not hold one trial; fewer max_gen_toks, a shorter prompt "
+                "or a smaller dtype would help"
+            ) from error
+        self._batch = rows // 2
+        log.warning(
+            "a batch of %d trials did not fit into memory; %d go on in batches of %d, with the "
+            "same seeds",
+            *(rows, rows, self._batch),
+        )
+
+    # -- words -----------------------------------------------------------------------------
+
+    def _tell(self, what: str, message: str, *parts: Any) -> None:
+        """Warn once."""
+        if what not in self._told:
+            self._told.add(what)
+            log.warning(message, *parts)
+
+    def _warn_of_generation_config(self, kwargs: Mapping[str, Any]) -> None:
+        wanted = not_applied(self._generation_config, kwargs)
+        if wanted:
+            self._tell(
+                "generation config",
+                "the model's generation_config.json says %s, which is not applied: the trials are "
+                "drawn as the task says; add it to --gen_kwargs if it is wanted",
+                ", ".join(f"{name}={value}" for name, value in wanted.items()),
+            )
+
+    def _warn_of_cut(self, room: int) -> None:
+        self._tell(
+            "cut",
+            "a prompt was cut to its last %d tokens to leave room for max_gen_toks; its answers "
+            "may mean nothing (signal prompt_truncated)",
+            room,
+        )
+
+
+def _out_of_memory() -> type[BaseException]:
+    import torch
+
+    kind: type[BaseException] = torch.cuda.OutOfMemoryError
+    return kind

@@ -1,0 +1,214 @@
+"""What a transformers model's distribution depends on, told without loading its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.store.hashing import ALGORITHM, hash_json, hash_text
+
+#: Arguments of the backend that are told in another way, or that say nothing of what it samples.
+_TOLD = frozenset(
+    (
+        "pretrained",
+        "backend",
+        "revision",
+        "subfolder",
+        "tokenizer",
+        "max_length",
+        "dtype",
+        "peft",
+        "delta",
+        "gguf_file",
+        "add_bos_token",
+        "truncation",
+        "mixed_precision_dtype",
+        "chat_template_args",
+        "enable_thinking",
+        "think_end_token",
+        "prefix_token_id",
+        "logits_cache",
+        "softmax_dtype",
+    )
+)
+
+#: Arguments that change how fast a model runs, where, and what it prints.
+_ONLY_SPEED = frozenset(
+    (
+        "device",
+        "batch_size",
+        "max_batch_size",
+        "trust_remote_code",
+        "use_fast_tokenizer",
+        "parallelize",
+        "max_memory_per_gpu",
+        "max_cpu_memory",
+        "offload_folder",
+        "tp_plan",
+        "device_map",
+        "max_memory",
+        "attn_implementation",
+        "low_cpu_mem_usage",
+        "offload_state_dict",
+        "offload_buffers",
+        "local_files_only",
+        "cache_dir",
+        "token",
+        "use_auth_token",
+        "force_download",
+        "use_safetensors",
+    )
+)
+
+
+def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -> dict[str, Any]:
+    """Tell all that changes what a model says under transformers, and nothing that only speeds it.
+
+    An argument that is not known to change only the speed is told too: it may part what
+    belongs together, but never joins what does not.
+
+    Parameters
+    ----------
+    lm : HFLM
+        For its configuration, tokenizer and length; its weights are not touched.
+    given : mapping
+        The arguments it was made with.
+    ends : mapping
+        The tokens that end a sequence.
+    """
+    pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
+    revision, subfolder = given.get("revision"), given.get("subfolder") or None
+    template = getattr(lm.tokenizer, "chat_template", None)
+    told = {
+        "backend": "hf",
+        "kind": lm.backend,
+        "pretrained": pretrained if isinstance(pretrained, str) else _object_name(pretrained),
+        "revision": revision,
+        "subfolder": subfolder,
+        "gguf_file": given.get("gguf_file"),
+        "peft": given.get("peft"),
+        "delta": given.get("delta"),
+        "weights": _weights(lm, given),
+        "settings": _settings(lm, given),
+        "dtype": _dtype(given.get("dtype"), lm.config),
+        "mixed_precision": _name(given.get("mixed_precision_dtype")),
+        "quantization": _quantization(lm.config),
+        "tokenizer": tokenizer if isinstance(tokenizer, str) else None,
+        "tokenizer_files": _tokenizer(lm, given),
+        "add_bos_token": given.get("add_bos_token"),
+        "chat_template": None if template is None else hash_text(_text(template)),
+        "max_length": int(lm.max_length),
+        "truncation": bool(given.get("truncation")),
+        "end_tokens": sorted(ends),
+        "arguments": {
+            name: plain(value)
+            for name, value in sorted(given.items())
+            if not _left_out(name, value) and name not in _TOLD and name not in _ONLY_SPEED
+        },
+    }
+    return told
+
+
+def _left_out(name: str, value: Any) -> bool:
+    return value is None or (value is False and name in ("autogptq", "gptqmodel"))
+
+
+def _weights(lm: Any, given: Mapping[str, Any]) -> str | None:
+    pretrained = given["pretrained"]
+    if not isinstance(pretrained, str):
+        return hash_of_parameters(pretrained)
+    revision = given.get("revision")
+    commit = getattr(lm.config, "_commit_hash", None)
+    base = weights_of(
+        pretrained, commit or revision, given.get("subfolder") or None, given.get("gguf_file")
+    )
+    added = [given[name] for name in ("peft", "delta") if given.get(name)]
+    if not added:
+        return base
+    return hash_json([base, *[weights_of(str(name), revision) for name in added]])
+
+
+def _settings(lm: Any, given: Mapping[str, Any]) -> str | None:
+    pretrained = given["pretrained"]
+    if not isinstance(pretrained, str):
+        config = {k: v for k, v in lm.config.to_dict().items() if k != "transformers_version"}
+        return hash_text(json.dumps(config, sort_keys=True, default=str))
+    commit = getattr(lm.config, "_commit_hash", None)
+    return settings_of(pretrained, commit or given.get("revision"), given.get("subfolder") or None)
+
+
+def _tokenizer(lm: Any, given: Mapping[str, Any]) -> str | None:
+    tokenizer, pretrained = given.get("tokenizer"), given["pretrained"]
+    if tokenizer is not None and not isinstance(tokenizer, str):
+        return hash_text(repr(sorted(tokenizer.get_vocab().items())))
+    if tokenizer is None and not isinstance(pretrained, str):
+        return hash_text(repr(sorted(lm.tokenizer.get_vocab().items())))
+    commit = getattr(lm.config, "_commit_hash", None) if tokenizer is None else None
+    return tokenizer_of(
+        tokenizer or pretrained, commit or given.get("revision"), given.get("subfolder") or None
+    )
+
+
+def hash_of_parameters(model: Any) -> str:
+    """Hash a loaded model's parameters: their names, types, shapes and values."""
+    import torch
+
+    hashed = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().reshape(-1).contiguous()
+        for part in flat.split(1 << 24):
+            hashed.update(part.cpu().view(torch.uint8).numpy().tobytes())
+    return f"{ALGORITHM}:{hashed.hexdigest()}"
+
+
+def _object_name(model: Any) -> str:
+    name = getattr(getattr(model, "config", None), "_name_or_path", "") or ""
+    return f"{type(model).__name__}({name})"
+
+
+def _dtype(asked: Any, config: Any) -> str:
+    if asked in (None, "auto"):
+        asked = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or asked
+    return _name(asked) or "default"
+
+
+def _name(dtype: Any) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _quantization(config: Any) -> Any:
+    said = getattr(config, "quantization_config", None)
+    if said is None:
+        return None
+    return plain(said if isinstance(said, Mapping) else said.to_dict())
+
+
+def _text(template: Any) -> str:
+    return template if isinstance(template, str) else json.dumps(template, sort_keys=True)
+
+
+def plain(value: Any) -> Any:
+    """Return JSON: a value of another type by what it prints as."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return repr(value)
+
+
+def hf_versions() -> dict[str, str]:
+    """Return the versions of the software that generates."""
+    found = {}
+    for name in ("torch", "transformers", "tokenizers", "accelerate", "lm_eval"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,196 @@
+"""The token loop: a batch of trials through a causal model, each ending on its own."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_bayes.harness.models.hf_draw import draw
+from lm_eval_bayes.harness.models.hf_rows import Row
+from lm_eval_bayes.harness.models.hf_settings import Recipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Tokens of a prompt that are measured at once; a vocabulary's worth of numbers for each.
+_MEASURED_AT_ONCE = 1024
+
+
+class NotLoopableError(Exception):
+    """A model that only transformers' own `generate` can drive."""
+
+
+class TokenLoop:
+    """Drives the forward passes of a causal model.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        With a cache of keys and values.
+    device : torch.device
+        Where its inputs go.
+    pad : int
+        The token that fills shorter prompts up, on the left.
+    mixed_precision : torch.dtype or None
+        As the harness's argument `mixed_precision_dtype`.
+    """
+
+    def __init__(self, model: Any, device: Any, pad: int, mixed_precision: Any = None) -> None:
+        self._model, self._device, self._pad = model, device, pad
+        self._mixed = mixed_precision
+        wrapped = getattr(model, "get_base_model", None)
+        forward = (wrapped() if callable(wrapped) else model).forward
+        self._takes = set(inspect.signature(forward).parameters)
+        missing = {"input_ids", "attention_mask", "past_key_values"} - self._takes
+        if missing:
+            raise NotLoopableError(f"it takes no {' and no '.join(sorted(missing))}")
+        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            raise NotLoopableError("it is an encoder with a decoder")
+        keep = [n for n in ("logits_to_keep", "num_logits_to_keep") if n in self._takes]
+        self._last_only: dict[str, Any] = dict.fromkeys(keep[:1], 1)
+
+    def run(self, rows: Sequence[Row], recipe: Recipe) -> Iterator[Row]:
+        """Draw tokens for all rows and yield each row when it has ended.
+
+        Raises
+        ------
+        NotLoopableError
+            If the model keeps its past in a way that is not known here; nothing was drawn.
+        """
+        started = time.perf_counter()
+        for each in rows:
+            each.started = started
+        batch = self._prefilled(rows)
+        seats: list[Row | None] = list(rows)
+        while True:
+            keys = [0 if row is None else row.next_key() for row in seats]
+            tokens, logprobs = _drawn(batch.logits, recipe, keys)
+            running = sum(row is not None for row in seats)
+            ended = []
+            for seat, row in enumerate(seats):
+                if row is not None and row.take(tokens[seat], logprobs[seat]):
+                    row.concurrency = running
+                    ended.append(row)
+                    seats[seat] = None
+            yield from ended
+            left = [seat for seat, row in enumerate(seats) if row is not None]
+            if not left:
+                return
+            # Copying what is left costs about as much as one step of it.
+            if len(left) <= 0.75 * len(seats):
+                batch.keep(left)
+                seats = [seats[seat] for seat in left]
+                tokens = [tokens[seat] for seat in left]
+            self._step(batch, tokens)
+
+    def prompt_bits(self, prompt: Sequence[int]) -> float | None:
+        """Return the mean bits of a prompt's tokens after the first; None for a single token."""
+        import torch
+
+        if len(prompt) < 2:
+            return None
+        ids = torch.tensor([list(prompt)], device=self._device)
+        cache: Any = None
+        total = 0.0
+        for first in range(0, len(prompt) - 1, _MEASURED_AT_ONCE):
+            last = min(first + _MEASURED_AT_ONCE, len(prompt) - 1)
+            with torch.no_grad():
+                mask = torch.ones((1, last), dtype=torch.long, device=self._device)
+                positions = torch.arange(first, last, device=self._device)[None]
+                logits, cache = self._forward(ids[:, first:last], mask, positions, cache, {})
+                said = logits[0].float().log_softmax(-1)
+                wanted = ids[0, first + 1 : last + 1].to(said.device)
+                total += float(said.gather(-1, wanted[:, None]).double().sum())
+        return -total / ((len(prompt) - 1) * math.log(2)) + 0.0
+
+    def _prefilled(self, rows: Sequence[Row]) -> _Batch:
+        """Read the prompts; one that several rows share is read once."""
+        import torch
+
+        prompts = list(dict.fromkeys(tuple(row.prompt) for row in rows))
+        width = max(map(len, prompts))
+        padded = [[self._pad] * (width - len(p)) + list(p) for p in prompts]
+        real = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
+        ids = torch.tensor(padded, device=self._device)
+        mask = torch.tensor(real, device=self._device)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        with torch.no_grad():
+            logits, cache = self._forward(ids, mask, positions, None, self._last_only)
+            if not _selectable(cache):
+                raise NotLoopableError(f"it keeps its past in a {type(cache).__name__}")
+            batch = _Batch(logits[:, -1].float(), cache, mask, positions[:, -1:])
+            place = {prompt: i for i, prompt in enumerate(prompts)}
+            seats = [place[tuple(row.prompt)] for row in rows]
+            if seats != list(range(len(prompts))):
+                batch.keep(seats)
+        return batch
+
+    def _step(self, batch: _Batch, tokens: Sequence[int]) -> None:
+        import torch
+
+        with torch.no_grad():
+            ids = torch.tensor([[token] for token in tokens], device=self._device)
+            batch.mask = torch.cat([batch.mask, torch.ones_like(ids)], -1)
+            batch.positions = batch.positions + 1
+            logits, batch.cache = self._forward(
+                ids, batch.mask, batch.positions, batch.cache, self._last_only
+            )
+            batch.logits = logits[:, -1].float()
+
+    def _forward(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        import torch
+
+        arguments: dict[str, Any] = {"attention_mask": mask, "use_cache": True, **more}
+        if "position_ids" in self._takes:
+            arguments["position_ids"] = positions
+        if cache is not None:
+            arguments["past_key_values"] = cache
+        with torch.autocast(
+            device_type=ids.device.type, dtype=self._mixed, enabled=self._mixed is not None
+        ):
+            out = self._model(input_ids=ids, return_dict=True, **arguments)
+        return out.logits, getattr(out, "past_key_values", None)
+
+
+class _Batch:
+    """What is carried from step to step: the last logits, the past, and where each row is."""
+
+    def __init__(self, logits: Tensor, cache: Any, mask: Tensor, positions: Tensor) -> None:
+        self.logits, self.cache, self.mask, self.positions = logits, cache, mask, positions
+
+    def keep(self, seats: Sequence[int]) -> None:
+        """Keep the rows at some seats, in their order; a seat may be there several times."""
+        import torch
+
+        at = torch.tensor(list(seats), device=self.mask.device)
+        self.mask, self.positions = self.mask[at], self.positions[at]
+        self.logits = self.logits[at.to(self.logits.device)]
+        if isinstance(self.cache, tuple):
+            self.cache = tuple(
+                tuple(part.index_select(0, at.to(part.device)) for part in layer)
+                for layer in self.cache
+            )
+        else:
+            self.cache.reorder_cache(at)
+
+
+def _drawn(logits: Tensor, recipe: Recipe, keys: list[int]) -> tuple[list[int], list[float]]:
+    import torch
+
+    with torch.no_grad():
+        tokens, logprobs = draw(logits, recipe, torch.tensor(keys, dtype=torch.int64))
+    return tokens.tolist(), logprobs.tolist()
+
+
+def _selectable(cache: Any) -> bool:
+    """Whether rows of a batch can be picked from a cache, which grows as it is used."""
+    from transformers import DynamicCache
+
+    if isinstance(cache, tuple):
+        return bool(cache) and all(isinstance(layer, tuple) for layer in cache)
+    return isinstance(cache, DynamicCache)

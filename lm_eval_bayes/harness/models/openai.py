@@ -1,0 +1,263 @@
+"""Trials from OpenAI-compatible servers: vLLM's, SGLang's, llama.cpp's, OpenAI's own.
+
+A mixin before the harness's `local-completions`, `local-chat-completions`, `openai-completions`
+or `openai-chat-completions`. Those build the requests; here they are sent, `num_concurrent` of
+them at a time, each with the seed of its trial, and every answer is handed on as it ends.
+
+What the weights are behind an address cannot be known from here. The fingerprint holds what the
+server says of itself; another model under the same name and address goes unnoticed where it says
+nothing. Log-probabilities are the server's: vLLM's are the untempered model's unless it was
+started with another ``--logprobs-mode``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models import openai_server
+from lm_eval_bayes.harness.models.openai_asking import Asking
+from lm_eval_bayes.harness.models.openai_checks import (
+    check_batch_size,
+    check_room,
+    check_settings,
+    max_gen_toks,
+    prompts_to_send,
+    timeout_s,
+)
+from lm_eval_bayes.harness.models.openai_errors import (
+    ExchangeFailed,
+    ServerError,
+    TrialsFailedError,
+)
+from lm_eval_bayes.harness.models.openai_line import Line
+from lm_eval_bayes.harness.models.openai_loop import concurrently
+from lm_eval_bayes.harness.models.openai_payload import Payloads, backend_of
+from lm_eval_bayes.harness.models.orders import Order, Sampled
+
+log = get_logger(__name__)
+
+#: Attempts a request where the user names no number: the harness's 3 end within seconds, while
+#: a server that starts again is away for a minute or two.
+ATTEMPTS = 8
+
+
+class OpenAISampling:
+    """Samples trials from a server; placed before a harness's API backend in a class's bases.
+
+    Parameters
+    ----------
+    endpoint : str, optional
+        A name of the server for the fingerprint, in place of its host, port and path: for one
+        that comes back at another address.
+    **kwargs
+        The harness's own; ``timeout`` and ``max_retries`` have larger defaults here.
+    """
+
+    seeded = True
+    takes_seed = True
+
+    def __init__(self, *args: Any, endpoint: str | None = None, **kwargs: Any) -> None:
+        self._given = {
+            name: kwargs[name] for name in kwargs if name not in ("header", "auth_token")
+        }
+        self._endpoint = endpoint
+        self._said: set[str] = set()
+        super().__init__(*args, **kwargs)
+
+    # -- what the recording around it asks for -----------------------------------------
+
+    @property
+    def backend_name(self) -> str:
+        """The name under which the harness knows the backend."""
+        return backend_of(self)
+
+    @property
+    def cannot_record(self) -> tuple[str, ...]:
+        """Signals that this server cannot give."""
+        return () if self._can_measure_prompts() else ("prompt_bpt",)
+
+    def sample(
+        self, orders: Sequence[Order], measure: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[Order, Sampled]]:
+        """Ask for trials and yield each as it comes.
+
+        Parameters
+        ----------
+        orders : sequence of Order
+            Begun in this order; as one ends, the next begins.
+        measure : frozenset of str
+            Prompts whose ``prompt_bpt`` is wanted, with one trial of each.
+
+        Yields
+        ------
+        tuple of (Order, Sampled)
+            In the order of ending. Closing the generator cancels what is under way.
+
+        Raises
+        ------
+        TaskConfigError, ModelConfigError
+            At once, if the settings cannot be passed on as they are.
+        TrialsFailedError
+            After all that came was yielded, if trials failed in spite of all attempts.
+        """
+        orders = list(orders)
+        if not orders:
+            return iter(())
+        payloads = self._payloads
+        openai_server.place_of(self._harness.base_url)
+        check_batch_size(getattr(self._harness, "_batch_size", 1))
+        check_settings(payloads, orders, self._said)
+        messages = prompts_to_send(self, orders, payloads.chat)
+        check_room(orders, messages, self._room())
+        longest = max(map(max_gen_toks, orders))
+        line = Line(
+            url=str(self._harness.base_url),
+            headers=self._harness.header,
+            verify=bool(self._harness.verify_certificate),
+            ca_cert_path=getattr(self._harness, "ca_cert_path", None),
+            timeout_s=timeout_s(longest, self._given.get("timeout")),
+            attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
+        )
+        at_once = min(self._concurrency(), len(orders))
+        if measure and not self._can_measure_prompts():
+            measure = frozenset()
+        asking = Asking(
+            payloads, line, messages, measure, at_once, self._think_end_token, self._said
+        )
+        return self._answers(asking, orders, at_once)
+
+    def finished_text(
+        self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return what the harness's backend would have returned for a text.
+
+        Completions come back as they are. Of a chat's, the think block goes; and stop strings
+        that the harness does not send (more than four) cut the text here, which gives what the
+        server would have given had it known them.
+        """
+        payloads = self._payloads
+        if not payloads.chat:
+            return raw
+        if signals and signals.get("content_missing"):
+            from lm_eval.models import api_models
+
+            return str(getattr(api_models, "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", ""))
+        text = raw
+        if self._think_end_token:
+            text = text.split(self._think_end_token)[-1].lstrip()
+        for stop in payloads.stops_kept(kwargs):
+            text = text.split(stop)[0]
+        return text
+
+    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings that the server gets."""
+        return self._payloads.stops_sent(kwargs)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what is known to change the distribution.
+
+        Raises
+        ------
+        ServerError
+            If the server cannot be reached, so that it cannot be told which model it serves;
+            :meth:`fingerprint_among` finds it in a store.
+        """
+        served = self._server.served(self._harness.model)
+        return {**self._fingerprint(), "served": None if served is None else served.to_dict()}
+
+    def fingerprint_among(self, known: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the one of a store's fingerprints that can be this server's, if it is down."""
+        return openai_server.fingerprint_among(self._fingerprint(), known)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of what sends and, where it tells, of what generates."""
+        found = {name: importlib.metadata.version(name) for name in ("lm_eval", "aiohttp")}
+        version = self._server.version()
+        if version is not None:
+            found["server"] = version
+        return found
+
+    # -- how ---------------------------------------------------------------------------
+
+    @property
+    def _harness(self) -> Any:
+        return self  # as the harness's class that stands behind this one
+
+    @cached_property
+    def _payloads(self) -> Payloads:
+        return Payloads(self)
+
+    @cached_property
+    def _server(self) -> openai_server.Server:
+        verify = bool(self._harness.verify_certificate)
+        return openai_server.Server(
+            self._harness.base_url,
+            self._harness.header,
+            (getattr(self._harness, "ca_cert_path", None) or True) if verify else False,
+        )
+
+    @property
+    def _think_end_token(self) -> str | None:
+        # Before 0.4.13 the harness takes the argument and forgets it.
+        token = getattr(self, "think_end_token", None) or self._given.get("think_end_token")
+        return token if isinstance(token, str) and token else None
+
+    def _fingerprint(self) -> dict[str, Any]:
+        return openai_server.described(self, self.backend_name, self._given, self._endpoint)
+
+    def _can_measure_prompts(self) -> bool:
+        if "chat" not in self.backend_name:
+            return not self.backend_name.startswith("openai")
+        served = self._served()
+        return served is not None and served.owned_by == "vllm"
+
+    def _room(self) -> int | None:
+        """Return how many tokens prompt and completion may have together, if that is known."""
+        harness = self._harness
+        if "max_length" in self._given:
+            return int(harness.max_length)
+        served = self._served()
+        if served is not None and served.max_model_len is not None:
+            return served.max_model_len
+        # The harness cuts what it has tokenized, for a model of 2048 tokens unless told better.
+        tokenized = getattr(harness, "tokenized_requests", False) and not self._payloads.chat
+        return int(harness.max_length) if tokenized else None
+
+    def _served(self) -> openai_server.ServedModel | None:
+        try:
+            return self._server.served(self._harness.model)
+        except ServerError:
+            return None
+
+    def _concurrency(self) -> int:
+        wanted = int(getattr(self._harness, "_concurrent", 1))
+        if wanted <= 1 and "concurrency" not in self._said:
+            self._said.add("concurrency")
+            log.warning(
+                "num_concurrent is 1, so the server works on one trial at a time; most servers "
+                "give many times as many tokens a second with num_concurrent=64"
+            )
+        return max(wanted, 1)
+
+    def _answers(
+        self, asking: Asking, orders: Sequence[Order], at_once: int
+    ) -> Iterator[tuple[Order, Sampled]]:
+        failed: list[tuple[Order, str]] = []
+        answered = 0
+        outcomes = concurrently(asking.until_given_up(orders), asking.opened, at_once)
+        try:
+            for order, outcome in outcomes:
+                if isinstance(outcome, ExchangeFailed):
+                    failed.append((order, str(outcome)))
+                else:
+                    answered += 1
+                    yield order, outcome
+        finally:
+            outcomes.close()  # type: ignore[attr-defined]
+        if failed:
+            where = self._endpoint or openai_server.place_of(self._harness.base_url)
+            raise TrialsFailedError.of(failed, answered, len(orders), where)

@@ -1,0 +1,208 @@
+"""What a server answered, read once and with suspicion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lm_eval_bayes.harness.models.openai_errors import ExchangeFailed
+
+#: Words for an answer that the server gave up half-way; it is no trial.
+_GIVEN_UP = frozenset({"abort", "aborted", "error", "cancelled"})
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One completion.
+
+    Attributes
+    ----------
+    text : str
+        As it came; empty if there was none.
+    finish_reason : str or None
+        The server's word.
+    stop_reason : str, int or None
+        The stop string or token that ended it, where the server tells it.
+    prompt_tokens, completion_tokens : int or None
+        As the server counts them.
+    queued_s, generated_s : float or None
+        Seconds in the server's queue, and from there to the last token, where it tells them.
+    signals : mapping
+        ``completion_bpt``; ``eos_counted`` (whether the end-of-sequence token is one of
+        completion_tokens, where it can be told); ``content_missing``, ``reasoning_content`` and
+        ``refusal`` of a chat; ``system_fingerprint``; ``served_model``.
+    """
+
+    text: str
+    finish_reason: str | None
+    stop_reason: str | int | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    queued_s: float | None = None
+    generated_s: float | None = None
+    signals: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_answer(body: Any, chat: bool, model: str | None = None) -> Answer:
+    """Read the JSON of one answer.
+
+    Parameters
+    ----------
+    body : object
+        What the server sent.
+    chat : bool
+        Whether it was asked for a chat's completion.
+    model : str, optional
+        The model's name as it was asked for.
+
+    Raises
+    ------
+    ExchangeFailed
+        If there is not exactly one completion in it, or the server gave it up.
+
+    Examples
+    --------
+    >>> answer = read_answer({"choices": [{"text": "42", "finish_reason": "stop"}]}, chat=False)
+    >>> answer.text, answer.finish_reason
+    ('42', 'stop')
+    """
+    choice = _only_choice(body)
+    finish_reason = choice.get("finish_reason") or None
+    if finish_reason in _GIVEN_UP:
+        raise ExchangeFailed(f"the server gave the answer up ({finish_reason})", retry=True)
+    signals: dict[str, Any] = {}
+    if chat:
+        message = choice.get("message")
+        if not isinstance(message, Mapping):
+            raise ExchangeFailed("the answer holds no message", retry=True)
+        content = _joined(message.get("content"))
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        if isinstance(reasoning, str):
+            signals["reasoning_content"] = reasoning
+        if isinstance(message.get("refusal"), str):
+            signals["refusal"] = message["refusal"]
+    else:
+        content = _joined(choice.get("text"))
+    if content is None:
+        signals["content_missing"] = True
+    text = content or ""
+    tokens, logprobs = _sampled_tokens(choice.get("logprobs"))
+    bits = bits_per_token(logprobs)
+    if bits is not None:
+        signals["completion_bpt"] = bits
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, Mapping) else {}
+    completion_tokens = _count(usage.get("completion_tokens"))
+    # Only a server that tells stop_reason says that it was the end-of-sequence token.
+    by_eos = finish_reason == "stop" and choice.get("stop_reason", "") is None
+    if by_eos and tokens and completion_tokens is not None and not chat:
+        listed = not (tokens[-1] and text.endswith(tokens[-1]))
+        signals["eos_counted"] = completion_tokens == len(tokens) + (not listed)
+    for name, value in (
+        ("system_fingerprint", body.get("system_fingerprint")),
+        ("served_model", body.get("model") if body.get("model") != model else None),
+    ):
+        if isinstance(value, str) and value:
+            signals[name] = value
+    queued_s, generated_s = _times(body.get("metrics"))
+    stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
+    return Answer(
+        text=text,
+        finish_reason=None if finish_reason is None else str(finish_reason),
+        stop_reason=stop_reason if isinstance(stop_reason, (str, int)) else None,
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=len(tokens) or None if completion_tokens is None else completion_tokens,
+        queued_s=queued_s,
+        generated_s=generated_s,
+        signals=signals,
+    )
+
+
+def read_prompt_bits(body: Any, chat: bool) -> float | None:
+    """Read the bits per token of a prompt that was echoed; None where they were not sent.
+
+    The first token has no probability: nothing comes before it.
+    """
+    choice = _only_choice(body)
+    prompt_tokens = _count((body.get("usage") or {}).get("prompt_tokens"))
+    if chat:
+        entries = body.get("prompt_logprobs") or []
+        # For each token one entry, by the token's number; none for the first token.
+        values = [part.get("logprob") for entry in entries if entry for part in entry.values()]
+    else:
+        _, values = _sampled_tokens(choice.get("logprobs"))
+        # The one token that had to be generated follows the prompt.
+        end = len(values) - 1 if prompt_tokens is None else prompt_tokens
+        values = values[:end]
+        values = values[1:] if values[:1] == [None] else values
+    return bits_per_token(values)
+
+
+def bits_per_token(logprobs: Sequence[object]) -> float | None:
+    """Return the negative mean of natural log-probabilities, in bits; None if any is missing.
+
+    Examples
+    --------
+    >>> bits_per_token([math.log(0.5), math.log(0.125)])
+    2.0
+    >>> bits_per_token([]) is None, bits_per_token([-0.1, None]) is None
+    (True, True)
+    """
+    values = [v for v in logprobs if isinstance(v, (int, float)) and math.isfinite(v)]
+    if not values or len(values) != len(logprobs):
+        return None
+    return max(-math.fsum(values) / len(values) / math.log(2), 0.0)
+
+
+def _only_choice(body: Any) -> Mapping[str, Any]:
+    choices = body.get("choices") if isinstance(body, Mapping) else None
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], Mapping):
+        found = len(choices) if isinstance(choices, list) else "no list of"
+        raise ExchangeFailed(f"the answer holds {found} choices instead of one", retry=True)
+    return choices[0]
+
+
+def _joined(content: Any) -> str | None:
+    """Return a message's text, which may come in parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        texts = [part for part in parts if isinstance(part, str)]
+        return "".join(texts) if texts else None
+    return None
+
+
+def _sampled_tokens(logprobs: Any) -> tuple[list[str], list[Any]]:
+    """Return tokens and log-probabilities in either of the two shapes that servers use."""
+    if not isinstance(logprobs, Mapping):
+        return [], []
+    content = logprobs.get("content")
+    if isinstance(content, list):
+        entries = [entry for entry in content if isinstance(entry, Mapping)]
+        return [str(e.get("token", "")) for e in entries], [e.get("logprob") for e in entries]
+    values = logprobs.get("token_logprobs")
+    tokens = logprobs.get("tokens")
+    return (
+        [str(token) for token in tokens] if isinstance(tokens, list) else [],
+        values if isinstance(values, list) else [],
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _times(metrics: Any) -> tuple[float | None, float | None]:
+    """Read the times that vLLM sends when it is started to (per-request metrics)."""
+    if not isinstance(metrics, Mapping):
+        return None, None
+    queue = metrics.get("queue_time_ms")
+    parts = [metrics.get(key) for key in ("time_to_first_token_ms", "generation_time_ms")]
+    spent = [part for part in parts if isinstance(part, (int, float))]
+    return (
+        queue / 1000 if isinstance(queue, (int, float)) else None,
+        sum(spent) / 1000 if len(spent) == 2 else None,
+    )

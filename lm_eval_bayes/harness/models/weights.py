@@ -1,0 +1,235 @@
+"""What a model's files hold, in one short text: a commit of the hub or a hash of the files.
+
+A name such as ``pretrained=./checkpoint`` says where weights lie, not what they are. Trials of
+different weights must never meet under one name, so a fingerprint holds both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.weights_cache import cached_digest, keep_digest, state_of
+from lm_eval_bayes.store.hashing import ALGORITHM, hash_bytes, hash_json
+
+log = get_logger(__name__)
+
+#: Kinds of weight files, the first that is there wins, as with transformers and vLLM.
+_KINDS = ((".safetensors",), (".bin",), (".pt", ".pth"), (".gguf",))
+
+#: Files of these names belong to a training run and not to the model.
+_NOT_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state|random_states)")
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tekken.json",
+)
+
+_CHUNK = 1 << 24
+_WORTH_A_WORD = 2 << 30
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def weights_of(
+    pretrained: str,
+    revision: str | None = None,
+    subfolder: str | None = None,
+    gguf_file: str | None = None,
+) -> str | None:
+    """Say what the weights under a name are, without loading them.
+
+    Parameters
+    ----------
+    pretrained : str
+        A local folder, a local file, or the name of a model on the Hugging Face hub.
+    revision : str or None
+        Branch, tag or commit on the hub; not used for what is local.
+    subfolder : str or None
+        Where in the folder the weights lie.
+    gguf_file : str or None
+        The one file that is loaded, if it is not all of them.
+
+    Returns
+    -------
+    str or None
+        ``hub:`` and the commit; or ``blake2b-128:`` and a hash of name, size and content of
+        every weight file; None where nothing is known under this name.
+
+    Raises
+    ------
+    ModelConfigError
+        If a weight file cannot be read.
+
+    Notes
+    -----
+    A file is read once: its hash is kept in the user's cache folder, and used for as long as
+    size, times and inode of the file stay the same.
+    """
+    local = local_folder(pretrained, subfolder)
+    if local is None:
+        return hub_commit(pretrained, revision)
+    return hash_files(weight_files(local, gguf_file))
+
+
+def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
+    """Return where a model lies, or None if the name is not a path that exists."""
+    if not isinstance(pretrained, str) or not pretrained:
+        raise InvalidInputError.of("pretrained", "be a path or the name of a model", pretrained)
+    path = Path(pretrained).expanduser()
+    if not path.exists():
+        return None
+    return path / subfolder if subfolder else path
+
+
+def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
+    """Return the files that a model's weights are loaded from, in the order of their names."""
+    if path.is_file():
+        return [path]
+    if gguf_file:
+        return [path / gguf_file]
+    files = sorted(p for p in _listed(path) if p.is_file() and not _NOT_WEIGHTS.match(p.name))
+    for kind in _KINDS:
+        found = [p for p in files if p.suffix in kind]
+        if found:
+            return found
+    return []
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError as error:
+        raise ModelConfigError(f"the model folder {path} cannot be read: {error}") from None
+
+
+def settings_of(
+    pretrained: str, revision: str | None = None, subfolder: str | None = None
+) -> str | None:
+    """Hash what else in a model's folder makes its distribution: config.json and model code.
+
+    On the hub it is the commit. The version of transformers that wrote the file and the place
+    it was written to are left out.
+    """
+    local = local_folder(pretrained, subfolder)
+    if local is None:
+        return hub_commit(pretrained, revision)
+    try:
+        config = json.loads((local / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if isinstance(config, dict):
+        config = {k: v for k, v in config.items() if k not in _SAID_BY_OTHERS}
+    code = [[p.name, hash_bytes(p.read_bytes())] for p in sorted(local.glob("*.py"))]
+    return hash_bytes(json.dumps([config, code], sort_keys=True).encode())
+
+
+#: Entries of config.json that do not change what a model says.
+_SAID_BY_OTHERS = ("transformers_version", "_name_or_path")
+
+
+def tokenizer_of(
+    tokenizer: str, revision: str | None = None, subfolder: str | None = None
+) -> str | None:
+    """Hash a local tokenizer's files, or return the hub's commit; None if there are none."""
+    local = local_folder(tokenizer, subfolder)
+    if local is None:
+        return hub_commit(tokenizer, revision)
+    folder = local if local.is_dir() else local.parent
+    return hash_files([p for name in _TOKENIZER_FILES if (p := folder / name).is_file()])
+
+
+def hash_files(files: list[Path]) -> str | None:
+    """Hash names, sizes and contents; None for no files."""
+    if not files:
+        return None
+    try:
+        sizes = [path.stat().st_size for path in files]
+        if sum(sizes) > _WORTH_A_WORD and any(cached_digest(p, state_of(p)) is None for p in files):
+            log.info(
+                "hashing %d weight files (%.1f GB) of %s, once; they are then recognised by "
+                "size, times and inode",
+                *(len(files), sum(sizes) / 1e9, files[0].parent),
+            )
+        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+            digests = list(pool.map(file_digest, files))
+    except OSError as error:
+        raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
+    entries = zip(files, sizes, digests, strict=True)
+    return hash_json([[path.name, size, digest] for path, size, digest in entries])
+
+
+def file_digest(path: Path) -> str:
+    """Hash one file's content, as ``b2sum --length 128`` does; from the cache if it is known."""
+    before = state_of(path)
+    known = cached_digest(path, before)
+    if known is not None:
+        return known
+    hashed = hashlib.blake2b(digest_size=16)
+    told, done = time.monotonic(), 0
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            hashed.update(chunk)
+            done += len(chunk)
+            if time.monotonic() - told > 20:
+                told = time.monotonic()
+                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.size, 1))
+    digest = f"{ALGORITHM}:{hashed.hexdigest()}"
+    if state_of(path) == before:
+        keep_digest(path, before, digest)
+    return digest
+
+
+def hub_commit(name: str, revision: str | None = None) -> str | None:
+    """Return ``hub:`` and the commit that a revision of a model on the hub stands for.
+
+    The hub is asked first, because a branch moves; without a network, or with
+    ``HF_HUB_OFFLINE=1``, the local cache tells what would be loaded.
+    """
+    revision = revision or "main"
+    if _COMMIT.fullmatch(revision):
+        return f"hub:{revision}"
+    try:
+        import huggingface_hub
+        from huggingface_hub.constants import HF_HUB_OFFLINE
+    except ImportError:
+        return None
+    # vLLM names one file of a repository of GGUF files as org/model:Q4_K_M.
+    repository = name.partition(":")[0]
+    if not HF_HUB_OFFLINE:
+        try:
+            sha = huggingface_hub.HfApi().model_info(repository, revision=revision, timeout=10).sha
+        except Exception:  # no network, no such model, no permission: the cache may still know
+            log.debug("the hub did not tell the commit of %s", name, exc_info=True)
+        else:
+            return f"hub:{sha}" if sha else None
+    return _cached_commit(huggingface_hub, repository, revision)
+
+
+def _cached_commit(huggingface_hub: Any, repository: str, revision: str) -> str | None:
+    for name in ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json"):
+        try:
+            path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+        except Exception:  # not a name that the hub could have
+            return None
+        if isinstance(path, str):
+            # …/snapshots/<commit>/config.json
+            commit = Path(path).parent.name
+            return f"hub:{commit}" if _COMMIT.fullmatch(commit) else None
+    return None

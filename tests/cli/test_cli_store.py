@@ -1,0 +1,356 @@
+"""`lm-eval-bayes store …`: what it prints, what it changes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lm_eval_bayes.cli import output
+from lm_eval_bayes.cli.main import app
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMANDS = ("info", "merge", "verify", "export", "prune")
+#: A name that would colour a terminal, be taken as markup, and break a line.
+HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
+
+
+@pytest.fixture
+def lmeb():
+    """Run a command; return (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        try:
+            runner = CliRunner(mix_stderr=False)
+        except TypeError:  # click 8.2 and later never mixes them
+            runner = CliRunner()
+        result = runner.invoke(app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make a closed store of one model's trials, graded if told; return its path."""
+
+    def store_of(name="a.sqlite", trials=(0, 1, 2), text="{i}", model="some/model", task=None):
+        path = tmp_path / name
+        with TrialStore.open(path) as store:
+            key = TrialKey(
+                model=store.describe_model({"pretrained": model}),
+                prompt=store.describe_prompt("What is 6 times 7?"),
+                sampling=store.describe_sampling({"temperature": 0.6}),
+            )
+            store.add([StoredTrial(key, i, text.format(i=i), seed=i) for i in trials])
+            if task is not None:
+                graded = tuple(GradedTrial(key, i, i % 2, str(i)) for i in trials)
+                asked = GradedQuestion(0, "aa", graded)
+                store.add_outcomes([GradedTask(task, "1.0", "none", 2, (asked,))])
+        return path
+
+    return store_of
+
+
+def test_help_documents_exit_codes_and_every_command_has_two_examples(lmeb):
+    code, printed, _ = lmeb("--help")
+    assert code == 0
+    for line in ("0    done", "1    done, and something", "2    not done", "130  stopped"):
+        assert line in printed
+    for command in COMMANDS:
+        code, printed, _ = lmeb("store", command, "--help")
+        assert code == 0
+        examples = printed.partition("Examples:")[2]
+        assert examples.count(f"\n    lm-eval-bayes store {command} ") == 2
+        assert "--json" in printed
+        assert command in lmeb("store", "-h")[1]
+
+
+def test_version(lmeb):
+    from lm_eval_bayes import __version__
+
+    assert lmeb("--version") == (0, f"lm-eval-bayes {__version__}\n", "")
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "absent.sqlite"),
+        ("verify", "absent.sqlite"),
+        ("merge", "absent.sqlite", "-o", "all.sqlite"),
+        ("export", "absent.sqlite", "-o", "a.jsonl"),
+        ("prune", "absent.sqlite", "--trials-from", "1"),
+    ],
+)
+def test_a_store_that_is_missing(lmeb, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb("store", *arguments)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: ")
+    assert "absent.sqlite cannot be opened: there is no such file" in error
+    assert len(error.splitlines()) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_error_is_one_printable_sentence(lmeb, tmp_path):
+    path = tmp_path / "no\x1b[31m\nte.txt"
+    path.write_text("hello")
+    code, _, error = lmeb("store", "info", path)
+    assert code == 2
+    assert "no\\x1b[31m\\nte.txt is not a trial store" in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("merge", "a"), ("export",), ("info",), ("nothing",)])
+def test_wrong_arguments(lmeb, arguments):
+    code, _, error = lmeb("store", *arguments)
+    assert code == 2
+    assert "Traceback" not in error
+
+
+# -- info --------------------------------------------------------------------------------------
+
+
+def test_info(lmeb, make):
+    path = make(task="aime")
+    code, printed, error = lmeb("store", "info", path)
+    assert (code, error) == (0, "")
+    assert f"{path}: schema 3, " in printed
+    assert "3 trials, 1 prompt, 0 prompts with signals, 3 graded outcomes" in printed
+    assert '{"pretrained":"some/model"}' in printed
+    line = next(line for line in printed.splitlines() if line.strip().startswith("aime"))
+    assert line.split() == ["aime", "1.0", "none", "2", "1", "3"]
+
+
+def test_info_as_json(lmeb, make):
+    paths = [make("a.sqlite", task="aime"), make("b.sqlite", trials=(5,))]
+    code, printed, _ = lmeb("store", "info", "--json", *paths)
+    first, second = json.loads(printed)
+    assert code == 0
+    assert (first["path"], first["trials"], first["outcomes"]) == (str(paths[0]), 3, 3)
+    assert first["tasks"][0]["task"] == "aime"
+    assert (second["trials"], second["tasks"]) == (1, [])
+
+
+def test_what_others_wrote_is_shown_as_text(lmeb, make):
+    path = make(model=HOSTILE, task="[red]\x1b]0;title\x07")
+    _, printed, _ = lmeb("store", "info", path)
+    assert "\x1b" not in printed
+    assert "\u202e" not in printed
+    assert "[bold]x[/bold]" in printed
+    assert "[red]\\x1b]0;title\\x07" in printed
+
+
+def test_a_table_on_a_terminal_is_drawn_and_shows_markup_as_text(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    output.say_table("tit[b]le", ["na[i]me", "n"], [["[red]x[/red] :smiley:", 7], [HOSTILE, 8]])
+    printed = capsys.readouterr().out
+    assert "─" in printed
+    for text in ("tit[b]le", "na[i]me", "[red]x[/red] :smiley:", "\\x1b[31m[bold]x[/bold]\\n"):
+        assert text in printed
+    assert "\u202e" not in printed
+
+
+def test_an_ascii_terminal_gets_escapes(monkeypatch):
+    import io
+
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    output.say("数 [bold]")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"\\u6570 [bold]\n"
+
+
+# -- merge ---------------------------------------------------------------------------------------
+
+
+def test_merge(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", (0, 1), task="aime"), make("b.sqlite", (1, 2), task="aime")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target)
+    assert (code, error) == (0, "")
+    assert printed == f"{target}: 3 trials added, 1 were there, 3 graded outcomes added\n"
+    code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
+    report = json.loads(printed)
+    assert (report["merged"], report["added"], report["known"]) == (True, 0, 4)
+
+
+def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", range(8)), make("b.sqlite", range(2, 8), text="other {i}")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target)
+    assert (code, printed) == (2, "")
+    assert "error: 6 trials differ, so nothing was merged" in error
+    for number in range(2, 8):
+        assert f"  trial {number} of prompt" in error
+    assert "--keep-first" in error
+    assert not target.exists()
+    code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
+    assert code == 2
+    report = json.loads(printed)
+    assert report["merged"] is False
+    assert [conflict["trial"] for conflict in report["conflicts"]] == list(range(2, 8))
+
+
+def test_keep_first(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", (0, 1)), make("b.sqlite", (1, 2), text="other {i}")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target, "--keep-first")
+    assert code == 0
+    assert "3 trials added" in printed
+    assert "1 trial differed, and the first was kept" in printed
+    assert "trial 1 of prompt" in error
+    with TrialStore.open(target, mode="read") as store:
+        (key,) = store.info().counts
+        assert [trial.text for trial in store.trials(key).values()] == ["0", "1", "other 2"]
+
+
+# -- verify ----------------------------------------------------------------------------------------
+
+
+def test_verify(lmeb, make):
+    path = make(task="aime")
+    code, printed, error = lmeb("store", "verify", path)
+    assert (code, error) == (0, "")
+    assert printed.startswith(f"{path}: sound (3 trials, 4 descriptions, ")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET seed = 99 WHERE trial = 1")
+        connection.commit()
+    code, printed, _ = lmeb("store", "verify", path)
+    assert code == 1
+    assert "not sound, 1 problem" in printed
+    assert "  trial 1 of prompt" in printed
+    code, printed, _ = lmeb("store", "verify", "--json", path)
+    assert code == 1
+    assert json.loads(printed)[0]["ok"] is False
+
+
+def test_verify_goes_on_behind_a_store_that_is_missing(lmeb, make, tmp_path):
+    path = make()
+    code, printed, error = lmeb("store", "verify", tmp_path / "absent.sqlite", path)
+    assert code == 2
+    assert "error: " in error
+    assert f"{path}: sound" in printed
+
+
+# -- export ----------------------------------------------------------------------------------------
+
+
+def test_export_jsonl(lmeb, make, tmp_path):
+    target = tmp_path / "a.jsonl"
+    code, printed, _ = lmeb("store", "export", make(task="aime"), "-o", target)
+    assert code == 0
+    assert printed.startswith(f"{target}: 3 trials, 9 lines, ")
+    kinds = [json.loads(line)["kind"] for line in target.read_text().splitlines()]
+    assert kinds == ["model", "sampling", "prompt", *["trial"] * 3, *["outcome"] * 3]
+    code, _, error = lmeb("store", "export", make(), "-o", target)
+    assert code == 2
+    assert "exists already; nothing was exported" in error
+    assert lmeb("store", "export", make(), "-o", target, "--overwrite")[0] == 0
+
+
+def test_export_samples(lmeb, make, tmp_path):
+    path = make(task="aime")
+    code, printed, _ = lmeb("store", "export", path, "--format", "samples", "-o", tmp_path / "out")
+    assert code == 0
+    assert printed.endswith(": 1 line, 3 trials, task aime, 1.0\n")
+    (name,) = os.listdir(tmp_path / "out")
+    (line,) = (tmp_path / "out" / name).read_text().splitlines()
+    assert json.loads(line)["outcomes"] == [0, 1, 0]
+    code, printed, _ = lmeb(
+        *("store", "export", path, "--format", "samples", "-o", tmp_path / "out"),
+        *("--overwrite", "--json"),
+    )
+    assert json.loads(printed)["files"][0]["trials"] == 3
+    code, _, error = lmeb("store", "export", path, "--format", "csv", "-o", tmp_path / "x")
+    assert code == 2
+    assert "csv" in error
+
+
+# -- prune -----------------------------------------------------------------------------------------
+
+
+def test_prune_only_counts_without_yes(lmeb, make):
+    path = make(task="aime")
+    code, printed, _ = lmeb("store", "prune", path, "--trials-from", 1)
+    assert code == 0
+    assert "to be deleted: 2 trials, 2 graded outcomes" in printed
+    assert "nothing was deleted" in printed
+    with TrialStore.open(path, mode="read") as store:
+        assert store.info().trials == 3
+        (model,) = store.info().models
+    code, printed, _ = lmeb("store", "prune", path, "--trials-from", 1, "--yes", "--json")
+    (report,) = json.loads(printed)
+    assert (report["trials"], report["outcomes"], report["dry_run"]) == (2, 2, False)
+    assert lmeb("store", "prune", path, "--model", model, "--yes")[0] == 0
+    with TrialStore.open(path, mode="read") as store:
+        assert (store.info().trials, store.info().models) == (0, {})
+
+
+def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(lmeb, make):
+    first, second = make("a.sqlite"), make("b.sqlite", model="other")
+    with TrialStore.open(first, mode="read") as store:
+        (model,) = store.info().models
+    code, _, error = lmeb("store", "prune", first, second, "--model", model, "--yes")
+    assert code == 2
+    assert "`model` must be the hash of a model in" in error
+    assert lmeb("store", "prune", first, "--yes")[0] == 2
+    with TrialStore.open(first, mode="read") as store:
+        assert store.info().trials == 3
+
+
+# -- as a process ----------------------------------------------------------------------------
+
+
+def process(*arguments, code=None):
+    command = ["-c", code] if code else ["-m", "lm_eval_bayes.cli.main"]
+    return subprocess.run(
+        [sys.executable, *command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+def test_help_loads_neither_the_harness_nor_torch():
+    code = """
+import sys
+sys.argv = ["lm-eval-bayes", "store", "--help"]
+from lm_eval_bayes.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = ("lm_eval", "torch", "transformers", "datasets", "matplotlib", "sqlite3", "rich")
+print("loaded:", [name for name in heavy if name in sys.modules])
+"""
+    done = process(code=code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_errors_and_output_in_a_pipe(make, tmp_path):
+    path = make(task="aime")
+    done = process("store", "info", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii(), "no boxes are drawn in a pipe"
+    done = process("store", "info", tmp_path / "absent.sqlite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,73 @@
+"""Where a stop string first stands among a completion's tokens; no torch is needed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_bayes.harness.models.hf_stops import StopFinder
+
+#: Tokens of one to three characters, some of none.
+PIECES = ["", "a", "b", "ab", "ba", "\n", "\n\n", "abb", " ", "a\n"]
+
+
+def decode(ids):
+    return "".join(PIECES[i] for i in ids)
+
+
+def first_by_trying(tokens, stops):
+    for count in range(len(tokens) + 1):
+        text = decode(tokens[:count])
+        if any(stop in text for stop in stops):
+            return count
+    return None
+
+
+@given(
+    st.lists(st.integers(0, len(PIECES) - 1), max_size=40),
+    st.lists(st.text("ab\n ", min_size=1, max_size=5), max_size=3),
+    st.integers(1, 9),
+)
+def test_finds_what_trying_every_length_finds(tokens, stops, every):
+    finder = StopFinder(stops, decode, every)
+    checked, found = 0, None
+    for size in range(1, len(tokens) + 1):
+        if size - checked >= every or size == len(tokens):
+            found = finder.find(tokens[:size], checked)
+            checked = size
+            if found:
+                break
+    wanted = first_by_trying(tokens, stops)
+    assert (found and found[0]) == wanted
+    if found:
+        text = decode(tokens[: found[0]])
+        assert text.find(found[1]) == min(text.find(s) for s in stops if s in text)
+
+
+def test_a_stop_may_span_tokens_and_empty_ones_never_match():
+    finder = StopFinder(["", "b\n\na"], decode)
+    tokens = [1, 2, 5, 5, 3, 1]
+    assert decode(tokens[:5]) == "ab\n\nab"
+    assert finder.find(tokens) == (5, "b\n\na")
+    assert StopFinder([""], decode).find(tokens) is None
+
+
+def test_characters_of_several_tokens():
+    def utf8(ids):
+        return bytes(ids).decode("utf-8", "replace")
+
+    tokens = list("so – «end» – more".encode())
+    end = len("so – «end»".encode())
+    assert StopFinder(["«end»"], utf8).find(tokens) == (end, "«end»")
+
+
+@pytest.mark.parametrize("checked", [0, 300])
+def test_long_texts_are_not_decoded_whole_where_there_is_nothing_to_find(checked):
+    seen = []
+
+    def counted(ids):
+        seen.append(len(ids))
+        return decode(ids)
+
+    tokens = [1] * 304
+    assert StopFinder(["b"], counted).find(tokens, checked) is None
+    assert sum(seen) <= 304 - checked + 16

@@ -1,0 +1,343 @@
+"""What trials were graded as: stored, replaced, read, merged, verified, exported, pruned."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.records import TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+ODD = "NUL \x00, surrogate \ud83d, 😀"
+
+
+def graded(key, outcomes, doc_id=0, doc_hash="aa", answers=None, **changes):
+    """One question of one task, its trials graded as told; None leaves a trial out."""
+    answers = answers or [str(outcome) for outcome in outcomes]
+    trials = tuple(
+        GradedTrial(key, i, outcome, answers[i])
+        for i, outcome in enumerate(outcomes)
+        if outcome is not None
+    )
+    question = GradedQuestion(doc_id, doc_hash, trials)
+    task = GradedTask("aime", "1.0", "none", 2, (question,))
+    return replace(task, **changes)
+
+
+def outcomes_in(path, task=None):
+    with TrialStore.open(path, mode="read") as store:
+        return store.outcomes_of(task)
+
+
+def numbers(tasks):
+    return [[trial.outcome for trial in q.trials] for task in tasks for q in task.questions]
+
+
+@pytest.fixture
+def shard(tmp_path, describe, make_trial):
+    """A function that makes a closed store of one question, with graded trials."""
+
+    def make(name, outcomes, texts="{i}", first=0, **more):
+        path = tmp_path / name
+        with TrialStore.open(path) as store:
+            key = describe(store)
+            span = range(first, first + len(outcomes))
+            store.add([make_trial(key, i, texts.format(i=i)) for i in span])
+            store.add_outcomes([graded(key, [None] * first + list(outcomes), **more)])
+        return path
+
+    return make
+
+
+def test_what_was_graded_comes_back(store, key, describe, path):
+    other = describe(store, ODD)
+    failed = GradedTrial(other, 3, 0, None, ODD)
+    tasks = (
+        GradedTask(
+            "aime",
+            "1.0",
+            "none",
+            3,
+            (
+                GradedQuestion(0, "aa", (GradedTrial(key, 0, 2, ODD), GradedTrial(key, 1, 0))),
+                GradedQuestion(7, "bb", (failed,)),
+            ),
+        ),
+    )
+    assert store.add_outcomes(tasks) == 3
+    assert store.outcomes_of() == store.outcomes_of("aime") == tasks
+    assert store.outcomes_of("other") == ()
+    assert tasks[0].series == ((key.model, key.sampling),)
+    assert tasks[0].of(key.model, key.sampling) == tasks[0]
+    assert tasks[0].of(key.model, "another").questions == ()
+    plain = json.loads(json.dumps(tasks[0].to_dict()))
+    assert plain["questions"][1]["trials"][0]["error"] == ODD
+    assert verify(path).ok
+    assert verify(path).outcomes == 3
+
+
+def test_questions_come_in_order_and_models_apart(store, describe):
+    keys = [describe(store, "x", {"pretrained": name}) for name in "ab"]
+    for doc_id in (10, 9, 100, 0):
+        for key in keys:
+            store.add_outcomes([graded(key, [1, 0, 1], doc_id, f"{doc_id:064x}")])
+    (task,) = store.outcomes_of()
+    assert [question.doc_id for question in task.questions] == [0, 9, 10, 100]
+    assert len(task.series) == 2
+    for question in task.questions:
+        assert len(question.trials) == 6
+        for model in {key.model for key in keys}:
+            mine = [t for t in question.trials if t.key.model == model]
+            assert [(t.trial, t.outcome) for t in mine] == [(0, 1), (1, 0), (2, 1)]
+    one = task.of(keys[0].model)
+    assert {trial.key for question in one.questions for trial in question.trials} == {keys[0]}
+
+
+def test_the_same_grading_changes_nothing(store, key, path):
+    assert store.add_outcomes([graded(key, [1, 0, 1])]) == 3
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute("SELECT * FROM outcomes").fetchall()
+        assert store.add_outcomes([graded(key, [1, 0, 1])]) == 0
+        assert connection.execute("SELECT * FROM outcomes").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"outcomes": [1, 1, 0]},
+        {"outcomes": [1, 0, 1], "answers": ["7", "8", "9"]},
+        {"outcomes": [1, 1, 0], "doc_hash": "bb"},
+        {"outcomes": [2, 1, 0], "categories": 3},
+    ],
+    ids=["outcomes", "answers", "document", "categories"],
+)
+def test_a_later_grading_takes_the_place_of_the_earlier(store, key, path, later):
+    store.add_outcomes([graded(key, [1, 0, 1])])
+    wanted = graded(key, **later)
+    assert store.add_outcomes([wanted]) > 0
+    assert store.outcomes_of() == (wanted,)
+    assert store.info().outcomes == 3
+    assert [task.questions for task in store.info().tasks] == [1]
+    assert verify(path).ok
+
+
+def test_only_the_trials_that_were_graded_again_are_replaced(store, key):
+    store.add_outcomes([graded(key, [1, 0, 1, 1])])
+    store.add_outcomes([graded(key, [None, None, 0, 0], doc_hash="bb")])
+    (task,) = store.outcomes_of()
+    assert [(q.doc_hash, [t.trial for t in q.trials]) for q in task.questions] == [
+        ("aa", [0, 1]),
+        ("bb", [2, 3]),
+    ]
+
+
+@pytest.mark.parametrize("other", [{"task": "hmmt"}, {"version": "2.0"}, {"filter": "strict"}])
+def test_other_tasks_versions_and_filters_stand_beside(store, key, other):
+    store.add_outcomes([graded(key, [1, 0])])
+    store.add_outcomes([graded(key, [0, 0], **other)])
+    assert sorted(numbers(store.outcomes_of())) == [[0, 0], [1, 0]]
+    assert [task.outcomes for task in store.info().tasks] == [2, 2]
+    assert store.info().outcomes == 4
+
+
+def test_a_question_that_stands_twice_in_the_data(store, key):
+    store.add_outcomes([graded(key, [1, 0], doc_id=0), graded(key, [1, 0], doc_id=5)])
+    (task,) = store.outcomes_of()
+    assert [(q.doc_id, q.doc_hash) for q in task.questions] == [(0, "aa"), (5, "aa")]
+
+
+def test_all_or_nothing(store, key):
+    unknown = TrialKey(model=key.model, prompt="blake2b-128:00", sampling=key.sampling)
+    with pytest.raises(InvalidInputError, match="`prompt` must be a hash that describe_prompt"):
+        store.add_outcomes([graded(key, [1, 1]), graded(unknown, [1], doc_id=1)])
+    assert store.outcomes_of() == ()
+    assert store.add_outcomes([]) == store.add_outcomes([graded(key, [])]) == 0
+    assert store.info().tasks == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outcomes": [2]}, "`outcome` must be below the 2 categories of the task; got 2"),
+        ({"outcomes": [-1]}, "`outcome` must be an integer of at least 0"),
+        ({"outcomes": [0.5]}, "`outcome` must be an integer"),
+        ({"outcomes": [1], "answers": [3]}, "`answer` must be a string or None; got 3"),
+        ({"outcomes": [1], "categories": 1}, "`categories` must be an integer of at least 2"),
+        ({"outcomes": [1], "doc_id": -1}, "`doc_id` must be an integer of at least 0"),
+        ({"outcomes": [1], "doc_hash": None}, "`doc_hash` must be a string"),
+        ({"outcomes": [1], "task": "a\ud800"}, "`task` must be a string that UTF-8 can hold"),
+        ({"outcomes": [1], "version": 1.0}, "`version` must be a string"),
+        ({"outcomes": [1], "questions": ("x",)}, "`questions` must hold GradedQuestion records"),
+    ],
+)
+def test_arguments(store, key, change, message):
+    with pytest.raises(InvalidInputError, match=message):
+        store.add_outcomes([graded(key, **change)])
+    with pytest.raises(InvalidInputError, match="`tasks` must hold GradedTask records"):
+        store.add_outcomes([key])
+    assert store.outcomes_of() == ()
+
+
+# -- merge ------------------------------------------------------------------------------------
+
+
+def test_slices_become_one_run(shard, path):
+    parts = [shard("a.sqlite", [1, 0]), shard("b.sqlite", [1, 1], first=2)]
+    report = merge(parts, path)
+    assert (report.added, report.outcomes, report.notes) == (4, 4, ())
+    assert numbers(outcomes_in(path)) == [[1, 0, 1, 1]]
+    assert verify(path).ok
+    again = merge(parts, path)
+    assert (again.outcomes, again.notes) == (0, ())
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"doc_hash": "bb"}, {"categories": 3}], ids=["outcome", "document", "categories"]
+)
+def test_a_trial_that_was_graded_otherwise_stays_as_it_is_and_is_noted(shard, path, other):
+    parts = [shard("a.sqlite", [1, 0]), shard("b.sqlite", [0, 0], **other)]
+    report = merge(parts, path)
+    wrong = 1 if not other else 2
+    assert report.outcomes == 2
+    assert report.notes == (
+        f"graded otherwise in {parts[1]}: {wrong} of the trials of task aime; what was graded "
+        "first is kept",
+    )
+    assert outcomes_in(path) == outcomes_in(parts[0])
+
+
+def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
+    # The second store's trials have other texts, and what they were graded as is of those texts.
+    parts = [shard("a.sqlite", [1]), shard("b.sqlite", [0, 0], texts="otherwise {i}")]
+    with pytest.raises(TrialConflictError, match="1 trials differ"):
+        merge(parts, path)
+    with closing(sqlite3.connect(parts[0])) as connection:
+        connection.execute("DELETE FROM outcomes")
+        connection.commit()
+    report = merge(parts, path, conflicts="keep-first")
+    assert (report.n_conflicts, report.outcomes) == (1, 1)
+    assert report.notes == (
+        f"outcomes that stayed in {parts[1]}, since their trials differ and were not merged: 1",
+    )
+    (kept,) = outcomes_in(path)[0].questions
+    assert [(trial.trial, trial.outcome) for trial in kept.trials] == [(1, 0)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE outcomes SET outcome = 1 - outcome", "UPDATE questions SET doc_hash = 'cc'"],
+)
+def test_damaged_outcomes_are_not_merged(shard, path, damage):
+    part = shard("a.sqlite", [1, 0])
+    with closing(sqlite3.connect(part)) as connection:
+        connection.execute(damage)
+        connection.commit()
+    with pytest.raises(StoreDamagedError, match=r"nothing was merged: the outcome of trial 0 of"):
+        merge([part], path)
+    assert not path.exists()
+
+
+def test_outcomes_whose_question_is_lost_are_not_merged(shard, path):
+    part = shard("a.sqlite", [1, 0])
+    with closing(sqlite3.connect(part)) as connection:
+        connection.execute("DELETE FROM questions")
+        connection.commit()
+    with pytest.raises(StoreDamagedError, match="outcomes lack what their hashes stand for"):
+        merge([part], path)
+
+
+# -- verify, export, prune ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE outcomes SET outcome = 0 WHERE trial = 0",
+        "UPDATE outcomes SET answer = x'39' WHERE trial = 0",
+        "UPDATE outcomes SET answer = '1' WHERE trial = 0",
+        "UPDATE outcomes SET answer = NULL WHERE trial = 0",
+        "UPDATE outcomes SET error = x'39' WHERE trial = 0",
+        "UPDATE outcomes SET graded = graded + 1 WHERE trial = 0",
+        "UPDATE outcomes SET trial = 9 WHERE trial = 0",
+        "UPDATE outcomes SET hash = 'md5:00' WHERE trial = 0",
+        "UPDATE questions SET task = 'hmmt'",
+        "UPDATE questions SET version = '2'",
+        "UPDATE questions SET filter = 'strict'",
+        "UPDATE questions SET doc_id = 4",
+        "UPDATE questions SET categories = 4",
+        "UPDATE questions SET doc_hash = 'cc'",
+        "DELETE FROM questions",
+    ],
+)
+def test_every_change_by_hand_is_found(shard, statement):
+    path = shard("a.sqlite", [1, 0])
+    assert verify(path).ok
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(statement).rowcount > 0
+        connection.commit()
+    assert not verify(path).ok
+
+
+def test_export(shard, tmp_path):
+    path = shard("a.sqlite", [1, 0], answers=[ODD, None])
+    export_jsonl(path, tmp_path / "a.jsonl")
+    lines = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
+    found = [line for line in lines if line["kind"] == "outcome"]
+    assert [line["answer"] for line in found] == [ODD, None]
+    trial = found[1]
+    assert trial.pop("graded") > 1e9
+    assert {trial.pop(name).partition(":")[0] for name in ("model", "prompt", "sampling")} == {
+        "blake2b-128"
+    }
+    assert trial == {
+        "kind": "outcome",
+        "task": "aime",
+        "version": "1.0",
+        "filter": "none",
+        "doc_id": 0,
+        "categories": 2,
+        "doc_hash": "aa",
+        "trial": 1,
+        "outcome": 0,
+        "answer": None,
+        "error": None,
+    }
+
+
+def test_outcomes_go_with_their_trials(store, key, describe, make_trial, path):
+    other = describe(store, "two")
+    for doc_id, one in enumerate((key, other)):
+        store.add([make_trial(one, i) for i in range(4)])
+        store.add_outcomes([graded(one, [1, 0, 1, 0], doc_id)])
+    dry = store.prune(trials_from=3)
+    assert (dry.trials, dry.outcomes) == (2, 2)
+    assert store.info().outcomes == 8
+    done = store.prune(prompt=other.prompt, dry_run=False)
+    assert (done.trials, done.outcomes, done.prompts) == (4, 4, 1)
+    assert numbers(store.outcomes_of()) == [[1, 0, 1, 0]]
+    assert store.info().tasks[0].questions == 1
+    assert verify(path).ok
+    store.prune(trials_from=0, dry_run=False)
+    assert store.info().tasks == ()
+    assert verify(path).ok
+
+
+def test_outcomes_of_another_ranks_trials_keep_what_they_need(store, key, describe, path):
+    # Only graded here: the trial lies in another rank's store.
+    other = describe(store, "two")
+    store.add_outcomes([graded(key, [1, 0]), graded(other, [1, 0], doc_id=1)])
+    report = store.prune(prompt=key.prompt, dry_run=False)
+    assert (report.trials, report.outcomes, report.prompts) == (0, 2, 1)
+    assert store.prompt(other.prompt) == "two"
+    assert verify(path).ok
+    assert verify(path).outcomes == 2
