@@ -2,8 +2,8 @@
 
     python tests/end_to_end/vllm_trials.py MODEL PROCESSES_FILE [--measure]
 
-With ``--measure`` prints one line of JSON that begins with ``MEASURED``; then ``SAMPLING`` and the
-ids of the engine's processes, and samples until a signal ends it.
+With ``--measure`` prints one line of JSON that begins with ``MEASURED``. Then samples until a signal
+ends it, and prints ``SAMPLING`` and the ids of the engine's processes after the first trial.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import math
 import random
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +145,10 @@ def main() -> int:
     lm = make(args.model, args.processes_file)
     if args.measure:
         print("MEASURED", json.dumps(measure(lm, args.model)), flush=True)
-    house = lm.model.house
-    house.built()
-    print("SAMPLING", json.dumps([p.pid for p in house.processes()]), flush=True)
-    for _ in lm.sample(orders(lm, 1000, 400), frozenset()):
-        time.sleep(0)
+    for number, _ in enumerate(lm.sample(orders(lm, 1000, 400), frozenset())):
+        if number == 0:
+            processes = [process.pid for process in lm.model.house.processes()]
+            print("SAMPLING", json.dumps(processes), flush=True)
     return 0
 
 
