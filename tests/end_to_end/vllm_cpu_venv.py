@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("target", type=Path, help="folder of the new environment")
     parser.add_argument("--wheel", type=Path, help="a wheel of lm-eval-bayes to install as well")
     parser.add_argument("--smollm2", type=Path, help="also write the SmolLM2 model to this folder")
-    parser.add_argument("--lm-eval", default="lm-eval[hf]", help="requirement for the harness")
+    parser.add_argument("--lm-eval", default="lm-eval[hf,api]", help="requirement for the harness")
     parser.add_argument("--extra", nargs="*", default=[], help="more requirements")
     parser.add_argument(
         "--installer", choices=("uv", "pip"), default="uv", help="who installs all but torch"

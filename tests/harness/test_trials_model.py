@@ -379,3 +379,24 @@ def test_a_recording_model_is_the_backends_own_class():
     made = recording_class("dummy")
     assert made.__mro__[1] is RecordingMixin
     assert made.__mro__[3].__name__ == "DummyLM"
+
+
+def test_a_server_that_is_down_can_still_be_scored(store, caplog):
+    first = ask(made := Toy(store=store), ["a"], 2)
+    closed(made)
+
+    class Down(Toy):
+        def fingerprint(self):
+            raise ModelConfigError("the server does not answer")
+
+        def fingerprint_among(self, known):
+            return next((each for each in known if each["pretrained"] == self.pretrained), None)
+
+    with caplog.at_level("WARNING"):
+        lm = Down(store=store)
+    assert "going on with what the store has" in caplog.text
+    assert ask(lm, ["a"], 2) == first
+    with pytest.raises(ModelConfigError, match="does not answer"):
+        Down(store=store, pretrained="other")
+    with pytest.raises(ModelConfigError, match="does not answer"):
+        Down()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
-from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness.api_seeds import trial_seed
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.completion import Completion, Origin
@@ -18,9 +18,7 @@ from lm_eval_bayes.harness.models.keeping import Keeper, MemoryKeeper, StoreKeep
 from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trials import TrialStore
 
 log = get_logger(__name__)
 
@@ -90,7 +88,7 @@ class RecordingMixin:
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
         self.keeper: Keeper = MemoryKeeper()
-        fingerprint = self.fingerprint()  # type: ignore[attr-defined]
+        fingerprint = self._fingerprint_or_stored(store)
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
             self.keeper = StoreKeeper.open(store, rank, synchronous, fingerprint)
@@ -104,6 +102,21 @@ class RecordingMixin:
             )
         if self.cannot_record:
             log.info("%s cannot record: %s", self.backend_name, ", ".join(self.cannot_record))
+
+    def _fingerprint_or_stored(self, store: str | None) -> dict[str, Any]:
+        """Return the fingerprint; of a server that is down, the one that the store knows."""
+        try:
+            return dict(self.fingerprint())  # type: ignore[attr-defined]
+        except LmEvalBayesError as error:
+            among = getattr(self, "fingerprint_among", None)
+            if among is None or store is None or not Path(store).expanduser().is_file():
+                raise
+            with TrialStore.open(Path(store).expanduser(), mode="read") as stored:
+                found = among(list(stored.info().models.values()))
+            if found is None:
+                raise
+            log.warning("%s; going on with what the store has of this model", error)
+            return dict(found)
 
     @property
     def trial_store(self) -> TrialStore | None:
