@@ -2,8 +2,8 @@
 
     python tests/end_to_end/vllm_trials.py MODEL PROCESSES_FILE [--measure]
 
-With ``--measure`` prints one line of JSON that begins with ``MEASURED``. Then samples until a signal
-ends it, and prints ``SAMPLING`` and the ids of the engine's processes after the first trial.
+With ``--measure`` prints one line of JSON that begins with ``MEASURED``. Then samples until a
+signal ends it, and prints ``SAMPLING`` and the ids of the engine's processes after one trial.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Engine:
         self.started, self.aborted, self.busy = [], [], []
         self.running = {}
         self.down = 0
-        self.steps = 0
+        self.steps = self.most = 0
         self.fail_at = None
         self.finish_reason = "stop"
         self.metrics = metrics
@@ -84,11 +84,13 @@ class Engine:
 
     def step(self):
         self.steps += 1
-        self.busy.append(len(self.running))
+        seats = self.vllm_config.scheduler_config.max_num_seqs
+        self.busy.append(min(len(self.running), seats))
+        self.most = max(self.most, len(self.running))
         if self.fail_at is not None and self.steps >= self.fail_at:
             raise EngineDeadError("EngineCore encountered an issue")
         outputs = []
-        for name in list(self.running):
+        for name in list(self.running)[:seats]:
             self.running[name][0] -= 1
             if self.running[name][0] == 0:
                 _, tokens, params = self.running.pop(name)

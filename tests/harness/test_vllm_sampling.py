@@ -95,6 +95,13 @@ def test_places_are_taken_again_at_once(folder):
         heapq.heapreplace(free, free[0] + answer(order.seed)[1])
     assert engine_of(lm).steps == max(free)
     assert max(engine_of(lm).busy) == 3
+    assert engine_of(lm).most == 4  # one waits for a place
+
+
+def test_an_eighth_more_than_the_places_is_handed_over(folder):
+    lm = make(folder, max_num_seqs=16)
+    sampled(lm, orders(trials=20))
+    assert engine_of(lm).most == 18
 
 
 def test_a_trial_comes_out_before_the_others_are_done(folder):
@@ -103,7 +110,7 @@ def test_a_trial_comes_out_before_the_others_are_done(folder):
     stream = lm.sample(asked, NOTHING)
     next(stream)
     assert engine_of(lm).steps <= 5
-    assert len(engine_of(lm).started) <= 2 + engine_of(lm).steps * 2
+    assert len(engine_of(lm).started) <= 3 + engine_of(lm).steps * 2
     stream.close()
 
 

@@ -36,10 +36,10 @@ class VLLMSampling:
     """A mixin before the harness's `VLLM`: trials through the engine's own steps.
 
     The engine is built at the first use, so a run whose trials are all stored loads no
-    weights. As many requests are under way as the engine runs at once (`max_num_seqs`); when
-    one ends it is yielded and the next one starts. The distribution is the softmax of the
-    logits after temperature, then top_k, top_p and min_p as vLLM applies them; the recorded
-    bits are those of the model itself, before any of these.
+    weights. As many requests are under way as the engine runs at once (`max_num_seqs`), and a
+    few wait their turn; when one ends it is yielded and the next one starts. The distribution
+    is the softmax of the logits after temperature, min_p, top_k and top_p, in vLLM's order;
+    the recorded bits are those of the model itself, before any of these.
 
     On a CPU `enable_chunked_prefill` is False unless it is given, because a seeded request
     whose prompt is computed in pieces kills vLLM's CPU engine.
