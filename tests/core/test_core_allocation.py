@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lm_eval_bayes import Outcomes, allocate_trials, bayes_at_n, hbayes_at_n
+from lm_eval_bayes import Outcomes, allocate_trials, bayes_at_n, hbayes_at_n, pass_at_k_posterior
 from lm_eval_bayes.errors import InvalidInputError
 
 COUNTS = [[8, 0], [4, 4], [0, 8], [7, 1]]
@@ -69,6 +69,9 @@ def test_rubrics_share_too():
         ({"n_trials": 0}, "`n_trials` must"),
         ({"n_trials": 1.5}, "`n_trials` must"),
         ({"most": 0}, "`most` must"),
+        ({"n_trials": 10**9}, "`n_trials` must"),
+        ({"posterior": pass_at_k_posterior(Outcomes.from_counts(COUNTS), 2)}, "bayes@N or hbayes"),
+        ({"outcomes": Outcomes.from_counts([[0, 4]] * 4)}, "rest on the trials of `outcomes`"),
         ({"outcomes": Outcomes.from_counts(COUNTS[:3])}, "of 3 questions"),
         ({"outcomes": [[1, 2]]}, "`outcomes` must"),
     ],
@@ -84,3 +87,8 @@ def test_a_population_has_no_questions_to_ask():
     outcomes = Outcomes.from_counts(COUNTS)
     with pytest.raises(InvalidInputError, match='scope "benchmark"'):
         allocate_trials(hbayes_at_n(outcomes, "population"), outcomes, 4)
+
+
+def test_scores_that_are_certain_share_evenly():
+    outcomes = Outcomes.from_counts(COUNTS, weights=[1, 1])
+    assert allocate_trials(bayes_at_n(outcomes), outcomes, 8).tolist() == [2, 2, 2, 2]

@@ -140,17 +140,32 @@ def test_more_than_two_categories_are_drawn():
     assert 0 < p_above(difference, 0.0, sample) < 1
 
 
-def test_the_bayesian_bootstrap_has_the_moments_that_are_said_of_it():
+def by_hand(a, b, n_draws, rng):
+    """The paired posterior, written out: bootstrap for the questions, normal for the trials."""
+    n_questions = len(a.counts)
+    averages, noise = [], np.zeros(n_questions)
+    for side in (a, b):
+        trials = side.counts.sum(axis=1)
+        averages.append(side.counts[:, 1] / trials)
+        about = hbayes_at_n(side).per_question
+        noise += (about.mu * (1 - about.mu) - about.sigma**2) / trials
+    d, chance = averages[0] - averages[1], noise.mean() / n_questions
+    shares = rng.dirichlet(np.full(n_questions, 1 - 4 / n_questions), n_draws)
+    off = shares @ (d - d.mean())
+    between = off.var()
+    kept = np.sqrt(max(between - chance, 0.0) / max(between, 1e-300))
+    return d.mean() + kept * off + np.sqrt(chance) * rng.standard_normal(n_draws)
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+def test_the_paired_posterior_against_one_by_hand(shift):
     rng = np.random.default_rng(1)
-    counts = rng.integers(0, 5, (2, 9, 2))
-    a, b = (bayes_at_n(Outcomes.from_counts(side)) for side in counts)
-    posterior = paired_posterior(a, b)
-    # by hand, nothing of ours in it
-    n = 400_000
-    p = [rng.beta(side[:, 1] + 1, side[:, 0] + 1, (n, 9)) for side in counts]
-    shares = rng.dirichlet(np.full(9, 1 - 4 / 9), n)
-    drawn = (shares * (p[0] - p[1])).sum(axis=1)
-    assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / np.sqrt(n))
+    right = rng.integers(0, 7, 9)
+    others = np.clip(right + shift * rng.integers(-1, 3, 9), 0, 8)
+    a, b = (Outcomes.from_counts(np.stack([8 - x, x], axis=1)) for x in (right, others))
+    posterior = paired_posterior(hbayes_at_n(a), hbayes_at_n(b))
+    drawn = by_hand(a, b, 400_000, rng)
+    assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 600)
     assert posterior.sigma == pytest.approx(drawn.std(), rel=0.006)
     ours = posterior.law.draw(100_000, np.random.default_rng(7))
     np.testing.assert_allclose(
@@ -162,6 +177,46 @@ def test_the_bayesian_bootstrap_has_the_moments_that_are_said_of_it():
     assert posterior.scope == "population"
     with pytest.raises(InvalidInputError, match="draw single questions"):
         posterior.law.draw_questions(3, rng)
+
+
+@pytest.mark.parametrize(("trials", "alike"), [(1, True), (4, True), (64, True), (4, False)])
+def test_paired_intervals_hold_as_often_as_they_say(trials, alike):
+    # also where the models find the same questions hard, whatever the number of trials
+    rng = np.random.default_rng(trials)
+    held, widths, t_widths = 0, 0.0, 0.0
+    for _ in range(200):
+        p = rng.random((2, 30))
+        p[1] = p[0] if alike else p[1]
+        right = rng.binomial(trials, p)
+        a, b = (Outcomes.from_counts(np.stack([trials - x, x], axis=1)) for x in right)
+        posterior = paired_posterior(hbayes_at_n(a), hbayes_at_n(b))
+        drawn = posterior.law.draw(4000, rng)
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        held += low <= 0.0 <= high
+        widths += high - low
+        d = (right[0] - right[1]) / trials
+        t_widths += 2 * stats.t.ppf(0.975, 29) * d.std(ddof=1) / np.sqrt(30)
+    # 200 runs of 95% have an sd of 1.5 points
+    assert 0.905 <= held / 200 <= 0.99
+    # what Student's paired t makes of the same differences
+    assert 0.95 < widths / t_widths < 1.1
+
+
+def test_one_odd_trial_decides_nothing():
+    counts = np.array([[0, 8]] * 30)
+    odd = counts.copy()
+    odd[3] = [1, 7]
+    a, b = (
+        paired_posterior(*pair)
+        for pair in (
+            (hbayes_at_n(Outcomes.from_counts(counts)), hbayes_at_n(Outcomes.from_counts(odd))),
+            (hbayes_at_n(Outcomes.from_counts(counts)),) * 2,
+        )
+    )
+    for posterior, least in ((a, 0.02), (b, 0.3)):
+        drawn = posterior.law.draw(20_000, np.random.default_rng(0))
+        assert posterior.sigma > 0.0
+        assert (drawn < 0.0).mean() > least
 
 
 def test_a_kept_sample_is_not_drawn_again():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes.core.comparison.compare import compare
-from lm_eval_bayes.core.comparison.difference import PAIRING_ALONE, draw_variance
+from lm_eval_bayes.core.comparison.difference import draw_variance
 from lm_eval_bayes.core.comparison.pass_curves import compare_pass_curves
 from lm_eval_bayes.core.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
@@ -67,36 +67,21 @@ def test_a_ranking_of_rubrics_agrees_with_the_comparisons():
     assert ranking.p_greater[0, 1] == pytest.approx(pair.p_a_greater, abs=4 * error)
 
 
-def as_population(benchmark):
-    """A population posterior whose questions have known laws: independent Betas."""
-    return replace(benchmark, scope="population", benchmark=benchmark)
-
-
-def test_joint_draws_against_a_bootstrap_by_hand():
+def test_joint_draws_of_three_share_the_questions():
     rng = np.random.default_rng(3)
-    p = rng.beta(0.7, 0.7, 9)
+    p = rng.beta(0.7, 0.7, 20)
     counts = [binary(rng.binomial(6, np.clip(p + add, 0, 1)), 6) for add in (0.0, 0.05, 0.15)]
-    ranking = rank({str(i): as_population(bayes_at_n(x)) for i, x in enumerate(counts)})
-    # by hand, nothing of ours in it: nine questions have weights Dirichlet(1 − 4/9, …)
-    n = 100_000
-    weights = rng.dirichlet(np.full(9, 5 / 9), n)
-    sides = [counts[int(m)].counts for m in ranking.models]
-    drawn = np.stack(
-        [(weights * rng.beta(1 + s[:, 1], 1 + s[:, 0], (n, 9))).sum(axis=1) for s in sides]
-    )
-    order = np.argsort(-drawn, axis=0)
-    slack = 4 * np.hypot(ranking.mc_error, 0.5 / np.sqrt(n))
-    for i in range(3):
-        for place in range(3):
-            share = (order[place] == i).mean()
-            assert ranking.rank_distribution[i, place] == pytest.approx(share, abs=slack)
-        for j in range(3):
-            if i != j:
-                share = (drawn[i] > drawn[j]).mean()
-                assert ranking.p_greater[i, j] == pytest.approx(share, abs=slack)
-                gap = drawn[i] - drawn[j]
-                z = max(0.0, gap.mean() * np.sign(j - i)) / gap.std()
-                assert ranking.z[i, j] == pytest.approx(z, abs=0.02 * max(1.0, z))
+    populations = [hbayes_at_n(x, "population") for x in counts]
+    drawn = SharedQuestions.of(populations).draw(100_000, 5)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        pair = separation(populations[i], populations[j])
+        gap = drawn[i] - drawn[j]
+        assert gap.mean() == pytest.approx(pair.difference, abs=0.02 * pair.sd)
+        # with more than two models the questions' part is that of the pair with the largest
+        assert 0.98 * pair.sd <= gap.std() <= 1.3 * pair.sd
+    two = SharedQuestions.of(populations[:2]).draw(100_000, 5)
+    exact = separation(*populations[:2]).sd
+    assert (two[0] - two[1]).std() == pytest.approx(exact, rel=0.01)
 
 
 def test_pairing_tells_models_apart_that_seem_to_tie():
@@ -171,7 +156,7 @@ def test_certain_scores_in_a_population():
     certain = hbayes_at_n(flat, "population")
     assert rank({"a": certain, "b": certain}).z.tolist() == [[0, 0], [0, 0]]
     assert (separation(certain, certain).z, separation(certain, certain).sd) == (0.0, 0.0)
-    higher = replace(certain, benchmark=replace(certain.benchmark, mu=2.0), mu=2.0)
+    higher = hbayes_at_n(Outcomes.from_counts([[1, 3], [0, 2]], weights=[2, 2]), "population")
     assert separation(higher, certain).z == np.inf
 
 
@@ -194,13 +179,11 @@ def test_a_population_carries_its_benchmark(counts):
     assert "benchmark" not in json.loads(json.dumps(population.to_dict()))
 
 
-def test_one_trial_a_question_says_what_the_pairing_rests_on():
+def test_pairs_at_one_trial_a_question_rest_on_no_prior():
     rng = np.random.default_rng(6)
     single = {m: hbayes_at_n(binary(rng.integers(0, 2, 20), 1), "population") for m in "ab"}
-    assert single["a"].note is None
-    assert rank(single).note == PAIRING_ALONE
-    assert PAIRING_ALONE in DecisionReached(0.5).look(1, single).note
-    assert PAIRING_ALONE in trials_needed(single["a"], other=single["b"], z=3.0, draws=100).note
+    assert rank(single).note is None
+    assert PRIOR_ALONE not in (DecisionReached(0.5).look(1, single).note or "")
     benchmarks = {m: each.benchmark for m, each in single.items()}
     assert rank(benchmarks).note == PRIOR_ALONE
 
@@ -276,14 +259,12 @@ def test_paired_futures_are_what_compare_would_say(categories):
         for target in (z[6], z[12], z[18]):
             share = replace(goal, target=float(target)).reached(extra, rng).mean()
             assert share == pytest.approx((z > target).mean(), abs=0.21)
-        moments = [future.question_moments(extra, rng) for future in goal.futures]
-        mean = moments[0][0] - moments[1][0]
-        spread = sum(within + doubt**2 for _, within, doubt in moments)
-        inner = sum(
-            within.sum(axis=1) / 25**2 + doubt.mean(axis=1) ** 2 for _, within, doubt in moments
+        (first, noise), (second, other) = (
+            future.question_averages(extra, rng) for future in goal.futures
         )
-        between = ((mean - mean.mean(axis=1, keepdims=True)) ** 2 + spread).mean(axis=1) - inner
-        sd = np.sqrt(inner + between / (25 * (1 - 4 / 25) + 1))
+        d = first - second
+        between = d.var(axis=1) / (25 * (1 - 4 / 25) + 1)
+        sd = np.sqrt(np.maximum(between, (noise + other).mean(axis=1) / 25))
         assert sd.mean() == pytest.approx(np.mean([each.sd for each in futures]), rel=0.06)
 
 

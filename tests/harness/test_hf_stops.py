@@ -1,7 +1,7 @@
 """Where a stop string first stands among a completion's tokens; no torch is needed."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.harness.models.hf_stops import StopFinder
@@ -22,6 +22,7 @@ def first_by_trying(tokens, stops):
     return None
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.integers(0, len(PIECES) - 1), max_size=40),
     st.lists(st.text("ab\n ", min_size=1, max_size=5), max_size=3),

@@ -259,7 +259,7 @@ def test_other_weights_under_one_name_are_refused(store):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"store": "no/such/folder/a.sqlite"}, "folder that exists"),
+        ({"store": "/dev/null/folder/a.sqlite"}, "folder that can be written"),
         ({"store": ""}, "path of a file"),
         ({"store": 3}, "path of a file"),
         ({"seed": "x"}, "whole number"),
@@ -400,3 +400,8 @@ def test_a_server_that_is_down_can_still_be_scored(store, caplog):
         Down(store=store, pretrained="other")
     with pytest.raises(ModelConfigError, match="does not answer"):
         Down()
+
+
+def test_the_folder_of_a_store_is_made(tmp_path):
+    lm = Toy(store=str(tmp_path / "runs" / "new" / "a.sqlite"))
+    assert lm.trial_store.path == tmp_path / "runs" / "new" / "a.sqlite"

@@ -59,9 +59,9 @@ def entry_points() -> dict[str, dict[str, str]]:
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     groups: dict[str, dict[str, str]] = {}
     for group, body in re.findall(
-        r'^\[project\.entry-points\."([\w.]+)"\]\n((?:\w+ = ".*"\n)+)', text, flags=re.MULTILINE
+        r'^\[project\.entry-points\."([\w.]+)"\]\n((?:[\w-]+ = ".*"\n)+)', text, flags=re.MULTILINE
     ):
-        groups[group] = dict(re.findall(r'(\w+) = "(.*)"', body))
+        groups[group] = dict(re.findall(r'([\w-]+) = "(.*)"', body))
     return groups
 
 

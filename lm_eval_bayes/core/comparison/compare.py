@@ -163,15 +163,13 @@ def compare(
     law, and P(A > B) with it, is computed for two categories and drawn for more. The paper's
     z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) stand beside it. Scope "population"
     asks about questions like these: the estimand is the mean of s − s' over them, and its
-    posterior Σ_α g_α (s_α − s'_α) with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½): posterior
-    draws of every question's difference under a Bayesian bootstrap over the questions (Rubin
-    1981, c = 1; this c gives the variance of Student's t), so that what a question does to
-    both models cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then
-    those of this difference. The draws of the two models are
-    independent given the data, so with few trials a question, where the posteriors rest on
-    the learned priors, less of it cancels and the interval is on the wide side; with many
-    trials and no more than ten questions whose differences are skewed it is a little narrow
-    (simulated: 93% for 95%). For N = 1 see `compare_paired`.
+    posterior Σ_α g_α d_α with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½), a Bayesian
+    bootstrap over the observed differences d_α of the questions' averages (Rubin 1981, c = 1;
+    this c gives the variance of Student's t), so that what a question does to both models
+    cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then those of this
+    difference. Where the questions differ by less than chance alone would make them, chance is
+    added. With no more than ten questions whose differences are skewed the interval is a
+    little narrow (simulated: 93% for 95%). For N = 1 see also `compare_paired`.
 
     Parameters
     ----------

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.core.comparison.difference import bootstrap_weight, notes_on_pairs, paired_sd
+from lm_eval_bayes.core.comparison.difference import bootstrap_weight, notes_on_pairs, paired_spread
+from lm_eval_bayes.core.comparison.observed import observed
 from lm_eval_bayes.core.laws.laws import BLOCK
 from lm_eval_bayes.core.results import Posterior
 
@@ -84,18 +85,22 @@ class SharedQuestions:
 
         ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
         """
-        pairs = list(zip(self.posteriors, self.columns, strict=True))
-        mean = np.stack([each.per_question.mu[columns] for each, columns in pairs])
-        spread = np.stack([each.per_question.sigma[columns] ** 2 for each, columns in pairs])
-        inner = np.array([each.sigma**2 for each in self.posteriors])
+        average, noise = self._observed()
         sd = np.stack(
             [
-                paired_sd(own - mean, own_spread + spread, own_inner + inner)
-                for own, own_spread, own_inner in zip(mean, spread, inner, strict=True)
+                paired_spread(own - average, own_noise + noise).sd
+                for own, own_noise in zip(average, noise, strict=True)
             ]
         )
-        score = np.array([each.mu for each in self.posteriors])
+        score = average.mean(axis=1)
         return score[:, None] - score, sd
+
+    def _observed(self) -> tuple[FloatArray, FloatArray]:
+        """Return what was observed of every question in the first model's order, both (L, M)."""
+        seen = [observed(each) for each in self.posteriors]
+        pairs = list(zip(seen, self.columns, strict=True))
+        average = np.stack([each.average[columns] for each, columns in pairs])
+        return average, np.stack([each.noise[columns] for each, columns in pairs])
 
     def separations(self, mu: FloatArray) -> FloatArray:
         """Return z = |mean| / sd of the paired difference of every two models, (L, L).
@@ -113,7 +118,10 @@ class SharedQuestions:
         return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
 
     def draw(self, draws: int, seed: int) -> FloatArray:
-        """Draw Σ_α g_α s_α of all models, the weights g of the questions being shared.
+        """Draw all models' scores over questions like these, sharing the questions' weights.
+
+        As in `paired_posterior`, for each model's averages in place of their differences. With
+        more than two models the bootstrap's part is that of the pair with the largest.
 
         Parameters
         ----------
@@ -129,17 +137,24 @@ class SharedQuestions:
         *streams, shared = map(
             np.random.default_rng, np.random.SeedSequence(seed).spawn(len(self.posteriors) + 1)
         )
-        n_questions = self.columns[0].size
-        scores = np.empty((len(self.posteriors), draws))
-        block = max(1, BLOCK // (4 * n_questions))
+        average, noise = self._observed()
+        mean = average.mean(axis=1, keepdims=True)
+        n_questions = average.shape[1]
+        kappa = max(
+            float(paired_spread(average[row] - average, noise[row] + noise).kappa.max())
+            for row in range(len(streams))
+        )
+        scores = np.empty((len(streams), draws))
+        for row, rng in enumerate(streams):
+            own = np.sqrt(noise[row].mean() / n_questions)
+            scores[row] = mean[row] + own * rng.standard_normal(draws)
+        block = max(1, BLOCK // (2 * n_questions))
         for start in range(0, draws, block):
-            size = min(draws, start + block) - start
+            part = slice(start, min(draws, start + block))
+            size = scores[0, part].size
             share = shared.standard_gamma(bootstrap_weight(n_questions), (size, n_questions))
             share /= share.sum(axis=1, keepdims=True)
-            models = zip(self.posteriors, self.columns, streams, strict=True)
-            for row, (posterior, columns, rng) in enumerate(models):
-                drawn = posterior.law.draw_questions(size, rng)[:, columns]
-                scores[row, start : start + size] = (share * drawn).sum(axis=1)
+            scores[:, part] += kappa * ((average - mean) @ share.T)
         return scores
 
 

@@ -35,7 +35,7 @@ _POINTS = 160
 #: Pearson's curves serve where the mean of 1/r, r the sum of their parameters, is no larger
 #: than the first number and, times σ, than the second: they are wrong by up to 0.8 σ / r. For
 #: questions that are all alike they are closer still, whatever r.
-_PEARSON = (0.06, 6e-4)
+_PEARSON = (0.06, 5e-4)
 #: A lattice longer than this is not convolved: the posterior is given by its first moments.
 _LONGEST = 1 << 19
 #: Posterior mass in the least likely nodes that the lattice leaves out.

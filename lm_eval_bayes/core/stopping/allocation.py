@@ -6,10 +6,13 @@ import heapq
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import IntArray, check_count, read_only
+from lm_eval_bayes.core.checks import IntArray, check_count, check_integer, read_only
 from lm_eval_bayes.core.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.core.results import Posterior
 from lm_eval_bayes.errors import InvalidInputError
+
+#: More trials than this are not given one by one.
+_MOST_TRIALS = 1_000_000
 
 
 def allocate_trials(
@@ -30,7 +33,7 @@ def allocate_trials(
     outcomes : Outcomes
         M questions.
     n_trials : int
-        Trials to give, at least 1.
+        Trials to give, 1 to 10⁶.
     most : int, optional
         No question shall have more than this, the trials it has included.
 
@@ -58,25 +61,33 @@ def allocate_trials(
     if posterior.scope != "benchmark" or sigma.size != outcomes.counts.shape[0]:
         rule = f'be of scope "benchmark" and of {outcomes.counts.shape[0]} questions'
         raise InvalidInputError.of("posterior", rule, f"{posterior.scope}, {sigma.size} questions")
-    n_trials = check_count("n_trials", n_trials, 1)
+    if posterior.quantity not in ("bayes@N", "hbayes@N"):
+        rule = "be one of bayes@N or hbayes@N"
+        raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
+    n_trials = check_integer("n_trials", n_trials, 1, _MOST_TRIALS)
     have = outcomes.counts.sum(axis=1).astype(np.int64)
+    if posterior.trials_range not in (None, (have.min(), have.max())):
+        rule = "rest on the trials of `outcomes`"
+        raise InvalidInputError.of("posterior", rule, f"one of {posterior.trials_range} trials")
     room = np.full(have.size, n_trials)
     if most is not None:
         room = np.clip(check_count("most", most, 1) - have, 0, n_trials)
     variance = sigma.astype(np.float64) ** 2
     behind = have + _prior_weight(posterior, outcomes)
     given = np.zeros(have.size, dtype=np.int64)
-    queue = [(-variance[i] / (behind[i] + 1.0), i) for i in range(have.size) if room[i] > 0]
+    queue = [
+        (-variance[i] / (behind[i] + 1.0), behind[i], i) for i in range(have.size) if room[i] > 0
+    ]
     heapq.heapify(queue)
     for _ in range(n_trials):
         if not queue:
             break
-        _, i = heapq.heappop(queue)
+        _, _, i = heapq.heappop(queue)
         variance[i] *= behind[i] / (behind[i] + 1.0)
         behind[i] += 1.0
         given[i] += 1
         if given[i] < room[i]:
-            heapq.heappush(queue, (-variance[i] / (behind[i] + 1.0), i))
+            heapq.heappush(queue, (-variance[i] / (behind[i] + 1.0), behind[i], i))
     return read_only(given, np.int64)
 
 

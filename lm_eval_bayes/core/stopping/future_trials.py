@@ -149,6 +149,24 @@ class FutureTrials:
         spread = counts @ self.unit**2 / total - score**2
         return score, np.maximum(spread, 0.0) / (total + 1.0), doubt
 
+    def question_averages(
+        self, extra: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what each future has observed of every question after `extra` more trials.
+
+        Returns
+        -------
+        average, noise : array, shape (D, M)
+            A question's average score, scaled to [0, 1], and the variance that chance gives
+            it, as :func:`lm_eval_bayes.core.comparison.observed.observed` has it.
+        """
+        counts = self.known + self._drawn(extra, rng)
+        trials = np.maximum(counts.sum(axis=2), 1e-9)
+        average = counts @ self.unit / trials
+        # the truth of this future stands in for what its posterior would expect of one trial
+        one_trial = self.truth @ self.unit**2 - (self.truth @ self.unit) ** 2
+        return average, np.maximum(one_trial, 0.0) / trials
+
     def _drawn(self, extra: int, rng: np.random.Generator) -> FloatArray:
         """Draw `extra` trials of every question in every future, shape (D, M, K)."""
         if self.truth.shape[2] > 2:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.core.comparison.difference import paired_sd
+from lm_eval_bayes.core.comparison.difference import paired_spread
 from lm_eval_bayes.core.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.core.stopping.future_trials import FutureTrials
 
@@ -58,14 +58,15 @@ class PairedSeparationGoal:
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Say in which futures the models are so far apart."""
-        means, spreads, inner = [], [], np.zeros(self.futures[0].draws)
-        for future, columns in zip(self.futures, self.columns, strict=True):
-            score, within, doubt = future.question_moments(extra, rng)
-            means.append(score[:, columns])
-            # the doubt about the common prior moves all questions together
-            spreads.append((within + doubt**2)[:, columns])
-            inner += within.sum(axis=1) / columns.size**2 + doubt.mean(axis=1) ** 2
-        return self._apart(means[0] - means[1], spreads[0] + spreads[1], inner)
+        (first, noise), (second, other_noise) = (
+            (average[:, columns], noise[:, columns])
+            for (average, noise), columns in zip(
+                (future.question_averages(extra, rng) for future in self.futures),
+                self.columns,
+                strict=True,
+            )
+        )
+        return self._apart(first - second, noise + other_noise)
 
     def at_last(self) -> float:
         """Return the share of futures in which endless trials would bring them so far apart."""
@@ -73,11 +74,9 @@ class PairedSeparationGoal:
             (future.truth @ future.unit)[:, columns]
             for future, columns in zip(self.futures, self.columns, strict=True)
         )
-        nothing = np.zeros_like(first)
-        return float(self._apart(first - second, nothing, nothing[:, 0]).mean())
+        return float(self._apart(first - second, np.zeros_like(first)).mean())
 
-    def _apart(
-        self, mean: FloatArray, spread: FloatArray, inner: FloatArray
-    ) -> npt.NDArray[np.bool_]:
-        """Hold z against the target, for the moments of `paired_sd`."""
-        return np.asarray(np.abs(mean.mean(axis=1)) > self.target * paired_sd(mean, spread, inner))
+    def _apart(self, difference: FloatArray, noise: FloatArray) -> npt.NDArray[np.bool_]:
+        """Hold z against the target."""
+        sd = paired_spread(difference, noise).sd
+        return np.asarray(np.abs(difference.mean(axis=1)) > self.target * sd)

@@ -102,20 +102,22 @@ class StoreKeeper:
 
     @staticmethod
     def check_path(path: object) -> None:
-        """Refuse, before anything is loaded, a store that cannot be.
+        """Make a store's folder, or refuse, before anything is loaded, one that cannot be.
 
         Raises
         ------
         ModelConfigError
-            If it is no path, or its folder does not exist.
+            If it is no path.
         """
         if not isinstance(path, str) or not path.strip():
             raise ModelConfigError(f"`store` must be the path of a file; got {path!r}")
         folder = Path(path).expanduser().parent
-        if not folder.is_dir():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
             raise ModelConfigError(
-                f"`store` must lie in a folder that exists; got {path!r}, and there is no {folder}"
-            )
+                f"`store` must lie in a folder that can be written; got {path!r} ({error.strerror})"
+            ) from error
 
     @classmethod
     def open(
