@@ -77,3 +77,23 @@ def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
     assert table in run.stdout
     truth = re.search(r"the truth and logs it: ([\d.]+) here", README.replace("\n", " "))
     assert f"should hold, is {truth[1]}" in run.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line
+        for block in blocks("bash")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.startswith("lm-eval-bayes ")
+    ],
+)
+def test_a_command_of_ours_is_understood(command):
+    import typer
+
+    from lm_eval_bayes.cli.main import app
+
+    chosen, words = typer.main.get_command(app), shlex.split(command)[1:]
+    while hasattr(chosen, "commands"):
+        chosen, words = chosen.commands[words[0]], words[1:]
+    assert chosen.make_context("lm-eval-bayes", list(words)).params
