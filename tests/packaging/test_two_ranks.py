@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from lm_eval_bayes.store.merge import merge
+
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,8 +54,17 @@ class Ranked(get_model("biased_coin")):
     def barrier(self):
         dist.barrier()
 
+arguments = {"beta": "2:3", "seed": 11}
+if sys.argv[2:]:
+    from lm_eval_bayes.harness.models.coin_sampling import CoinSampling
+    from lm_eval_bayes.harness.models.recording import RecordingMixin
+
+    bases = (RecordingMixin, CoinSampling, Ranked)
+    Ranked = type("Recorded", bases, {"backend_name": "biased_coin"})
+    arguments["store"] = sys.argv[2]
+
 results = simple_evaluate(
-    model=Ranked(beta="2:3", seed=11), tasks=["demo_arithmetic_bayes"], limit=5,
+    model=Ranked(**arguments), tasks=["demo_arithmetic_bayes"], limit=5,
     metadata={"bayes_n": 4}, bootstrap_iters=0,
 )
 if results is not None and int(os.environ.get("RANK", "0")) == 0:
@@ -74,8 +85,10 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
-def test_two_ranks_find_what_one_finds(launcher, site_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("launcher", "recorded"), [("torchrun", False), ("torchrun", True), ("accelerate", False)]
+)
+def test_two_ranks_find_what_one_finds(launcher, recorded, site_folder, tmp_path):
     for needed in ("torch", *(("accelerate",) if launcher == "accelerate" else ())):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed here")
@@ -100,7 +113,10 @@ def test_two_ranks_find_what_one_finds(launcher, site_folder, tmp_path):
     for name, start in {"one": [], "two": ["-m", *command]}.items():
         out = tmp_path / f"{name}.json"
         result = subprocess.run(
-            [sys.executable, *start, str(script), str(out)],
+            [
+                *(sys.executable, *start, str(script), str(out)),
+                *([str(tmp_path / name / "trials.sqlite")] if recorded else []),
+            ],
             env=env,
             cwd=tmp_path,
             capture_output=True,
@@ -112,3 +128,10 @@ def test_two_ranks_find_what_one_finds(launcher, site_folder, tmp_path):
         found[name] = json.loads(out.read_text(encoding="utf-8"))
     assert found["two"] == pytest.approx(found["one"], abs=1e-12)
     assert [k for k in found["one"] if k.startswith("bayes@4,")]
+    if recorded:
+        one = tmp_path / "one" / "trials.sqlite"
+        ranks = [tmp_path / "two" / name for name in ("trials.sqlite", "trials.rank1.sqlite")]
+        assert all(path.is_file() for path in ranks)
+        # five questions, four trials each; what was asked again for padding is kept once
+        merged = merge([*ranks, one], tmp_path / "all.sqlite")
+        assert (merged.added, merged.n_conflicts) == (20, 0)
