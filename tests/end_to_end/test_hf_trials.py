@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 TASK = "demo_arithmetic_bayes"
+QUESTIONS = 16
 REPO = Path(__file__).resolve().parents[2]
 
 pytestmark = [
@@ -32,8 +33,9 @@ def arguments(smollm2: Path, store: Path, trials: int) -> list[str]:
     model_args = f"backend=hf,store={store},pretrained={smollm2},dtype=float32"
     return [
         *("--model", "trials", "--model_args", model_args, "--device", "cpu"),
-        *("--batch_size", "20", "--apply_chat_template", "--tasks", TASK),
-        *("--metadata", json.dumps({"bayes_n": trials}), "--gen_kwargs", "max_gen_toks=32"),
+        *("--batch_size", "8", "--apply_chat_template", "--tasks", TASK),
+        *("--metadata", json.dumps({"bayes_n": trials}), "--gen_kwargs", "max_gen_toks=16"),
+        *("--limit", str(QUESTIONS)),
     ]
 
 
@@ -82,10 +84,10 @@ def test_a_killed_run_resumes_extends_and_equals_an_uninterrupted_one(
         done.check()
         return done
 
-    kept = killed_run(smollm2, tmp_path / "killed.sqlite", 2, after=25)
-    assert 25 <= kept < 80
+    kept = killed_run(smollm2, tmp_path / "killed.sqlite", 2, after=10)
+    assert 10 <= kept < 2 * QUESTIONS
     resumed = run(tmp_path / "killed.sqlite", 2)
-    assert stored(tmp_path / "killed.sqlite") == 80
+    assert stored(tmp_path / "killed.sqlite") == 2 * QUESTIONS
     extended = run(tmp_path / "killed.sqlite", 3)
     assert [texts[:2] for texts in trials_of(extended)] == trials_of(resumed)
 
