@@ -112,7 +112,7 @@ def post(url: str, payload: dict[str, Any]) -> dict[str, Any]:
 def backend(served: str, smollm2: Path, concurrent: int, chat: bool = False) -> Any:
     from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
-    from lm_eval_bayes.harness.models.openai import OpenAISampling
+    from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
 
     base = LocalChatCompletion if chat else LocalCompletionsAPI
     own = {} if chat else {"tokenizer": str(smollm2), "tokenizer_backend": "huggingface"}

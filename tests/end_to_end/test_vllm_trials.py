@@ -169,7 +169,7 @@ def test_kill_9_takes_the_engine_down(start: Start, folder: Path) -> None:
     child.wait()
     assert seconds_until_gone(pids) < 10
     # The run had no time to remove its note; the next one does.
-    from lm_eval_bayes.harness.models.engine_processes import end_leftovers
+    from lm_eval_bayes.harness.models.vllm.processes import end_leftovers
 
     assert len(list(folder.glob("k.*"))) == 1
     assert end_leftovers(folder / "k.processes.json") == []

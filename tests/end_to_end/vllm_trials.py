@@ -23,7 +23,7 @@ QUESTIONS = ("What is 7 plus 5?", "What is 12 plus 30?", "Name a colour.", "Say 
 def make(model: str, processes_file: Path) -> Any:
     from lm_eval.models.vllm_causallms import VLLM
 
-    from lm_eval_bayes.harness.models.vllm import VLLMSampling
+    from lm_eval_bayes.harness.models.vllm.sampling import VLLMSampling
 
     members = {"backend_name": "vllm", "processes_file": processes_file}
     return type("Trials", (VLLMSampling, VLLM), members)(

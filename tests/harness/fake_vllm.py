@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
-from lm_eval_bayes.harness.models.vllm import VLLMSampling
+from lm_eval_bayes.harness.models.vllm.sampling import VLLMSampling
 
 EOS = "<end>"
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness.models import engine_lifetime, engine_processes
-from lm_eval_bayes.harness.models.engine_processes import (
+from lm_eval_bayes.harness.models.vllm import lifetime as engine_lifetime
+from lm_eval_bayes.harness.models.vllm import processes as engine_processes
+from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
     descendants,
@@ -114,7 +115,7 @@ def test_ending_asks_and_then_insists(started):
 RUN = """
 import subprocess, sys, time
 from pathlib import Path
-from lm_eval_bayes.harness.models.engine_processes import ProcessFile, process
+from lm_eval_bayes.harness.models.vllm.processes import ProcessFile, process
 engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 file = ProcessFile(Path(sys.argv[1]))
 file.write([process(engine.pid)])
@@ -239,7 +240,7 @@ if __name__ == "__main__":
 """
 CHILD = """
 import time
-from lm_eval_bayes.harness.models.engine_lifetime import die_with_parent
+from lm_eval_bayes.harness.models.vllm.lifetime import die_with_parent
 def run(writer):
     die_with_parent()
     writer.send(1)
@@ -308,8 +309,8 @@ TERMINATED = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from lm_eval_bayes.harness.models.engine_lifetime import ending_on_signals
-from lm_eval_bayes.harness.models.vllm_lazy import EngineHouse
+from lm_eval_bayes.harness.models.vllm.lifetime import ending_on_signals
+from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
 started = []
 def build():
     started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
@@ -357,11 +358,11 @@ def test_a_forked_child_leaves_the_engine_alone():
 
 
 def test_a_second_signal_hurries(monkeypatch):
-    from lm_eval_bayes.harness.models.vllm_lazy import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
 
     patience = []
     monkeypatch.setattr(
-        "lm_eval_bayes.harness.models.vllm_lazy.end",
+        "lm_eval_bayes.harness.models.vllm.lazy.end",
         lambda processes, patience_s=5.0: patience.append(patience_s) or [],
     )
     house = EngineHouse(lambda: None, None)
@@ -372,7 +373,7 @@ def test_a_second_signal_hurries(monkeypatch):
 
 
 def test_an_engine_without_processes_ends_nothing(started):
-    from lm_eval_bayes.harness.models.vllm_lazy import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
 
     house = EngineHouse(lambda: types.SimpleNamespace(), None)
     house.built()

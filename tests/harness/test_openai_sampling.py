@@ -20,14 +20,15 @@ pytest.importorskip("aiohttp")
 openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError  # noqa: E402
-from lm_eval_bayes.harness.models import openai_server, openai_transport  # noqa: E402
-from lm_eval_bayes.harness.models.openai import OpenAISampling  # noqa: E402
-from lm_eval_bayes.harness.models.openai_answers import read_answer  # noqa: E402
-from lm_eval_bayes.harness.models.openai_errors import (  # noqa: E402
+from lm_eval_bayes.harness.models.openai import server as openai_server  # noqa: E402
+from lm_eval_bayes.harness.models.openai import transport as openai_transport  # noqa: E402
+from lm_eval_bayes.harness.models.openai.answers import read_answer  # noqa: E402
+from lm_eval_bayes.harness.models.openai.errors import (  # noqa: E402
     ServerError,
     TrialsFailedError,
 )
-from lm_eval_bayes.harness.models.openai_loop import concurrently  # noqa: E402
+from lm_eval_bayes.harness.models.openai.loop import concurrently  # noqa: E402
+from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling  # noqa: E402
 from lm_eval_bayes.harness.models.orders import Order  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))

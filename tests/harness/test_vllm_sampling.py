@@ -17,8 +17,8 @@ import pytest
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.orders import Order
-from lm_eval_bayes.harness.models.vllm_engine import EngineFailedError, Finished
-from lm_eval_bayes.harness.models.vllm_measures import completion_bits, prompt_bits, times
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, Finished
+from lm_eval_bayes.harness.models.vllm.measures import completion_bits, prompt_bits, times
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fake_vllm

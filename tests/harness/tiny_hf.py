@@ -16,8 +16,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lm_eval_bayes.harness.api_seeds import trial_seed
-from lm_eval_bayes.harness.models import hf as hf_module
-from lm_eval_bayes.harness.models.hf import HFSampling
+from lm_eval_bayes.harness.models.hf import sampling as hf_module
+from lm_eval_bayes.harness.models.hf.sampling import HFSampling
 from lm_eval_bayes.harness.models.orders import Order
 
 SPECIAL = ["<pad>", "<bos>", "<eos>", "<turn>"]

@@ -18,13 +18,13 @@ _HERE = "lm_eval_bayes.harness.models"
 
 #: The sampling mixin of each backend that records more than text.
 SAMPLING = {
-    "vllm": (f"{_HERE}.vllm", "VLLMSampling"),
-    "hf": (f"{_HERE}.hf", "HFSampling"),
+    "vllm": (f"{_HERE}.vllm.sampling", "VLLMSampling"),
+    "hf": (f"{_HERE}.hf.sampling", "HFSampling"),
     "biased_coin": (f"{_HERE}.coin_sampling", "CoinSampling"),
-    "local-completions": (f"{_HERE}.openai", "OpenAISampling"),
-    "local-chat-completions": (f"{_HERE}.openai", "OpenAISampling"),
-    "openai-completions": (f"{_HERE}.openai", "OpenAISampling"),
-    "openai-chat-completions": (f"{_HERE}.openai", "OpenAISampling"),
+    "local-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
+    "local-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
+    "openai-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
+    "openai-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
 }
 _PLAIN = (f"{_HERE}.plain", "PlainSampling")
 

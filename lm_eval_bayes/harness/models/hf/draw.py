@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes.harness.models.hf_settings import Recipe
+from lm_eval_bayes.harness.models.hf.settings import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor

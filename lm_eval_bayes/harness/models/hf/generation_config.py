@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.hf_settings import DOING_NOTHING, does_nothing
+from lm_eval_bayes.harness.models.hf.settings import DOING_NOTHING, does_nothing
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai_errors import ExchangeFailed
+from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
 from lm_eval_bayes.harness.models.orders import Order
 
 log = get_logger(__name__)

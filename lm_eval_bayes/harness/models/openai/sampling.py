@@ -18,9 +18,9 @@ from functools import cached_property
 from typing import Any
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models import openai_server
-from lm_eval_bayes.harness.models.openai_asking import Asking
-from lm_eval_bayes.harness.models.openai_checks import (
+from lm_eval_bayes.harness.models.openai import server as openai_server
+from lm_eval_bayes.harness.models.openai.asking import Asking
+from lm_eval_bayes.harness.models.openai.checks import (
     check_batch_size,
     check_room,
     check_settings,
@@ -28,14 +28,14 @@ from lm_eval_bayes.harness.models.openai_checks import (
     prompts_to_send,
     timeout_s,
 )
-from lm_eval_bayes.harness.models.openai_errors import (
+from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
 )
-from lm_eval_bayes.harness.models.openai_line import Line
-from lm_eval_bayes.harness.models.openai_loop import concurrently
-from lm_eval_bayes.harness.models.openai_payload import Payloads, backend_of
+from lm_eval_bayes.harness.models.openai.line import Line
+from lm_eval_bayes.harness.models.openai.loop import concurrently
+from lm_eval_bayes.harness.models.openai.payload import Payloads, backend_of
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 
 log = get_logger(__name__)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.models.hf_generation_config import without_sampling_defaults
-from lm_eval_bayes.harness.models.hf_rows import Row, bits_per_token
+from lm_eval_bayes.harness.models.hf.generation_config import without_sampling_defaults
+from lm_eval_bayes.harness.models.hf.rows import Row, bits_per_token
 
 
 def generate_one(

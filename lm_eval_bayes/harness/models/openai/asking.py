@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai_answers import Answer, read_answer, read_prompt_bits
-from lm_eval_bayes.harness.models.openai_checks import max_gen_toks, token_count
-from lm_eval_bayes.harness.models.openai_errors import ExchangeFailed
-from lm_eval_bayes.harness.models.openai_line import Line
-from lm_eval_bayes.harness.models.openai_payload import Payloads
-from lm_eval_bayes.harness.models.openai_transport import Connection, Exchange
+from lm_eval_bayes.harness.models.openai.answers import Answer, read_answer, read_prompt_bits
+from lm_eval_bayes.harness.models.openai.checks import max_gen_toks, token_count
+from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
+from lm_eval_bayes.harness.models.openai.line import Line
+from lm_eval_bayes.harness.models.openai.payload import Payloads
+from lm_eval_bayes.harness.models.openai.transport import Connection, Exchange
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 
 log = get_logger(__name__)

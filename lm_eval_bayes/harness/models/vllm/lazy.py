@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.engine_lifetime import dying_with_us, ending_on_signals
-from lm_eval_bayes.harness.models.engine_processes import (
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
+from lm_eval_bayes.harness.models.vllm.lifetime import dying_with_us, ending_on_signals
+from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
     descendants,
     end,
     end_leftovers,
 )
-from lm_eval_bayes.harness.models.vllm_engine import EngineFailedError
 
 log = get_logger(__name__)
 

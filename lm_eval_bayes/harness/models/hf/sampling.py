@@ -8,20 +8,20 @@ from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.hf_fingerprint import hf_fingerprint, hf_versions, plain
-from lm_eval_bayes.harness.models.hf_generation_config import (
+from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versions, plain
+from lm_eval_bayes.harness.models.hf.generation_config import (
     end_tokens,
     generation_config_of,
     not_applied,
 )
-from lm_eval_bayes.harness.models.hf_lazy import LazyWeights
-from lm_eval_bayes.harness.models.hf_loop import NotLoopableError, TokenLoop
-from lm_eval_bayes.harness.models.hf_one_by_one import generate_one, prompt_bits
-from lm_eval_bayes.harness.models.hf_queue import Queue
-from lm_eval_bayes.harness.models.hf_rows import Row, sampled
-from lm_eval_bayes.harness.models.hf_settings import Settings
-from lm_eval_bayes.harness.models.hf_stops import StopFinder
-from lm_eval_bayes.harness.models.hf_text import HarnessText, check_harness
+from lm_eval_bayes.harness.models.hf.lazy import LazyWeights
+from lm_eval_bayes.harness.models.hf.loop import NotLoopableError, TokenLoop
+from lm_eval_bayes.harness.models.hf.one_by_one import generate_one, prompt_bits
+from lm_eval_bayes.harness.models.hf.queue import Queue
+from lm_eval_bayes.harness.models.hf.rows import Row, sampled
+from lm_eval_bayes.harness.models.hf.settings import Settings
+from lm_eval_bayes.harness.models.hf.stops import StopFinder
+from lm_eval_bayes.harness.models.hf.text import HarnessText, check_harness
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 from lm_eval_bayes.store.hashing import canonical_json
 

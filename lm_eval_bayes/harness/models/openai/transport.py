@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai_errors import (
+from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
     error_object,
     refusal,
     unreadable,
     without_secrets,
 )
-from lm_eval_bayes.harness.models.openai_line import Line, retry_after, watched_sockets
+from lm_eval_bayes.harness.models.openai.line import Line, retry_after, watched_sockets
 
 if TYPE_CHECKING:
     import aiohttp

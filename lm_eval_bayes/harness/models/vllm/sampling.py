@@ -11,21 +11,21 @@ from typing import Any
 from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.engine_lifetime import ending_on_signals
 from lm_eval_bayes.harness.models.orders import Order, Sampled
-from lm_eval_bayes.harness.models.vllm_engine import (
+from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
     Finished,
     Request,
     run,
     sampling_params,
 )
-from lm_eval_bayes.harness.models.vllm_fingerprint import (
+from lm_eval_bayes.harness.models.vllm.fingerprint import (
     vllm_fingerprint,
     warn_of_generation_config,
 )
-from lm_eval_bayes.harness.models.vllm_lazy import LazyLLM, lazy_llm, model_config_of
-from lm_eval_bayes.harness.models.vllm_measures import Asked, measured
+from lm_eval_bayes.harness.models.vllm.lazy import LazyLLM, lazy_llm, model_config_of
+from lm_eval_bayes.harness.models.vllm.lifetime import ending_on_signals
+from lm_eval_bayes.harness.models.vllm.measures import Asked, measured
 
 log = get_logger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf_stops import StopFinder
+from lm_eval_bayes.harness.models.hf.stops import StopFinder
 
 #: What is used of the harness's class and of its helpers.
 _METHODS = ("tok_batch_encode", "tok_decode", "_model_generate", "_model_call", "_create_model")

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from lm_eval_bayes.harness.models.hf_rows import Row
-from lm_eval_bayes.harness.models.hf_settings import Settings
+from lm_eval_bayes.harness.models.hf.rows import Row
+from lm_eval_bayes.harness.models.hf.settings import Settings
 
 
 class _Waiting(NamedTuple):

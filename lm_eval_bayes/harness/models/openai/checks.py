@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.context_window import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai_payload import Payloads
+from lm_eval_bayes.harness.models.openai.payload import Payloads
 from lm_eval_bayes.harness.models.orders import Order
 
 log = get_logger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lm_eval_bayes.harness.models.openai_errors import ExchangeFailed
+from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
 
 #: Words for an answer that the server gave up half-way; it is no trial.
 _GIVEN_UP = frozenset({"abort", "aborted", "error", "cancelled"})

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf_draw import Keys
-from lm_eval_bayes.harness.models.hf_stops import StopFinder
+from lm_eval_bayes.harness.models.hf.draw import Keys
+from lm_eval_bayes.harness.models.hf.stops import StopFinder
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.harness.models.hf_draw import draw
-from lm_eval_bayes.harness.models.hf_rows import Row
-from lm_eval_bayes.harness.models.hf_settings import Recipe
+from lm_eval_bayes.harness.models.hf.draw import draw
+from lm_eval_bayes.harness.models.hf.rows import Row
+from lm_eval_bayes.harness.models.hf.settings import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor

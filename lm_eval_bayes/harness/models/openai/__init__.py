@@ -1,0 +1,1 @@
+"""OpenAI-compatible servers, one trial a request."""

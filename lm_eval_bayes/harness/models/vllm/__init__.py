@@ -1,0 +1,1 @@
+"""The harness's `vllm` backend, one trial at a time: its engine driven step by step."""
