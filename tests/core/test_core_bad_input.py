@@ -530,4 +530,4 @@ def test_categories_that_the_grader_cannot_tell_apart():
 @pytest.mark.parametrize("least", [1e-320, 1e-160])
 def test_weights_that_cannot_be_told_apart_are_refused(least):
     with pytest.raises(InvalidInputError, match="`weights` must be equal or 1e-140 apart"):
-        Outcomes.from_counts([[1, 3]], weights=[0.0, least])
+        leb.Outcomes.from_counts([[1, 3]], weights=[0.0, least])
