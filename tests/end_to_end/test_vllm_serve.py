@@ -27,6 +27,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.by_hand,
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in ("vllm", "aiohttp", "tenacity")),
         reason="needs vLLM and lm-eval[api]",
