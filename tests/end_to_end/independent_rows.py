@@ -149,7 +149,8 @@ class Bank:
         if self.learned_method == "hdi" and what == "interval":
             # the shortest interval slides without getting longer
             shape = 0.4 if score.law.mass_slack else 0.05
-        return (5 * run.learned_tolerance + shape) * score.sigma + chance + drawn
+        # ends of a computed law are promised to two hundredths of its sd
+        return (20 * run.learned_tolerance + shape) * score.sigma + chance + drawn
 
     @cached_property
     def drawn(self) -> Score:
