@@ -149,8 +149,9 @@ class Bank:
         if self.learned_method == "hdi" and what == "interval":
             # the shortest interval slides without getting longer
             shape = 0.4 if score.law.mass_slack else 0.05
-        # ends of a computed law are promised to two hundredths of its sd
-        return (20 * run.learned_tolerance + shape) * score.sigma + chance + drawn
+        # a benchmark's ends are promised to a hundredth or two of their sd; a population's are exact
+        ends = 20 if kind == "hbayes" else 5
+        return (ends * run.learned_tolerance + shape) * score.sigma + chance + drawn
 
     @cached_property
     def drawn(self) -> Score:

@@ -193,7 +193,7 @@ def test_a_run_that_is_right_passes(
     [
         (shifted("hbayes@4", 0.002), "exact", "hbayes@4,none: printed"),
         (shifted("hbayes@4_stderr", 0.002), "exact", "hbayes@4_stderr,none: printed"),
-        (shifted("hbayes@4_low", 0.01), "exact", "hbayes@4_low,none: printed"),
+        (shifted("hbayes@4_low", 0.03), "exact", "hbayes@4_low,none: printed"),
         (shifted("hbayes@4_high", -0.01), "normal", "hbayes@4_high,none: printed"),
         (shifted("hbayes@4_population", -0.002), "beta", "hbayes@4_population,none: printed"),
         (shifted("hbayes@4_population_low", 0.01), "beta", "population_low,none: printed"),
