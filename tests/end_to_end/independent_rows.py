@@ -149,7 +149,7 @@ class Bank:
         if self.learned_method == "hdi" and what == "interval":
             # the shortest interval slides without getting longer
             shape = 0.4 if score.law.mass_slack else 0.05
-        # a benchmark's ends are promised to a hundredth or two of their sd; a population's are exact
+        # a benchmark's ends are promised to two hundredths of their sd; a population's are exact
         ends = 20 if kind == "hbayes" else 5
         return (ends * run.learned_tolerance + shape) * score.sigma + chance + drawn
 
