@@ -525,9 +525,3 @@ def test_categories_that_the_grader_cannot_tell_apart():
     # a task's own grader may use the metric's name for more
     own = Settings.from_metadata({"bayes_categories": 3}, 4, 2, certain=False)
     assert own.weights == (0.0, 0.5, 1.0)
-
-
-@pytest.mark.parametrize("least", [1e-320, 1e-160])
-def test_weights_that_cannot_be_told_apart_are_refused(least):
-    with pytest.raises(InvalidInputError, match="`weights` must be equal or 1e-140 apart"):
-        leb.Outcomes.from_counts([[1, 3]], weights=[0.0, least])
