@@ -22,6 +22,7 @@ REPO = Path(__file__).resolve().parents[2]
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.by_hand,
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")),
         reason="needs lm-eval[hf] and torch",
