@@ -152,9 +152,11 @@ def test_a_forked_child_gets_its_own_worker():
 @linux_only
 def test_an_idle_worker_that_somebody_killed_is_replaced():
     assert grade(*fresh(111)).correct
-    for pid in POOL.worker_pids():
+    killed = POOL.worker_pids()
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    assert wait_until_gone(POOL.worker_pids()) == []
+    assert wait_until_gone(killed) == []
+    time.sleep(0.3)  # on a busy machine its parent hears of it a little later
     assert grade(*fresh(112)) == Grade(True, r"\frac{224}{226}")
 
 
