@@ -62,8 +62,8 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
     spread = np.sqrt(at_node.variance)
     skew = mixture.weight @ (at_node.third_size / spread**3)
     kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
-    sway = mixture.sway()
-    sway = np.where(sway > spread, sway, 0.0)
+    moved = mixture.sway()
+    sway = np.where(moved > spread, moved, 0.0)
     sizes = np.array([skew, kurtosis, kurtosis * sigma])
     if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
         return _edgeworth(mixture.weight, at_node, sway, mu, sigma)
@@ -71,7 +71,7 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
     if nodes.exist():
         off = mixture.weight @ (1.0 / nodes.total)
         if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
-            return pearson_table(mixture, at_node, mu, sigma)
+            return pearson_table(mixture.weight, nodes, moved, mu, sigma)
     return _convolved(mixture, at_node.mean, spread, sway, mu, sigma)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.core.laws.beta_mixture import BetaMixture, Cumulants
+from lm_eval_bayes.core.laws.beta_mixture import Cumulants
 from lm_eval_bayes.core.laws.curves import beta_quantile
 from lm_eval_bayes.core.laws.tables import Table
 
@@ -76,31 +76,35 @@ class PearsonNodes:
         return np.asarray(np.where(towards[:, None] < 0.0, 1.0 - part, part))
 
 
-def pearson_table(mixture: BetaMixture, at_node: Cumulants, mu: float, sigma: float) -> Table:
+def pearson_table(
+    weight: FloatArray, nodes: PearsonNodes, sway: FloatArray, mu: float, sigma: float
+) -> Table:
     """Mix the curves of a mixture's nodes into one table.
 
     Parameters
     ----------
-    mixture : BetaMixture
-        The questions. Every node's curve must exist.
-    at_node : Cumulants
-        Its cumulants.
+    weight : array, shape (G,)
+        Probability of each node.
+    nodes : PearsonNodes
+        Of which all exist.
+    sway : array, shape (2, G)
+        How far the mean moves over each node's cell.
     mu, sigma : float
-        Its mean and standard deviation.
+        Mean and standard deviation of the mixture.
 
     Returns
     -------
     Table
         Scores within [0, 1].
     """
-    order = np.argsort(mixture.weight)
-    kept = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
-    weight = mixture.weight[kept] / mixture.weight[kept].sum()
-    nodes = PearsonNodes.of(at_node)[kept]
-    sway = mixture.sway()[:, kept]
+    order = np.argsort(weight)
+    kept = order[np.cumsum(weight[order]) > _LEFT_OUT]
+    weight = weight[kept] / weight[kept].sum()
+    nodes, sway = nodes[kept], sway[:, kept]
     moved = sway.max(axis=0) > nodes.spread
     score = _scores(mu, sigma)
-    below = nodes.below(score)
+    below = np.empty((kept.size, score.size))
+    below[~moved] = nodes[~moved].below(score)
     below[moved] = _moved(nodes[moved], sway[:, moved], score)
     below = np.maximum.accumulate(np.clip(weight @ below, 0.0, 1.0))
     below[-1] = 1.0

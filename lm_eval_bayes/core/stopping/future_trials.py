@@ -90,27 +90,6 @@ class FutureTrials:
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd that each future holds after `extra` more trials.
 
-        Parameters
-        ----------
-        extra : int
-            Further trials a question, at least 0.
-        rng : Generator
-            The source of the trials.
-
-        Returns
-        -------
-        mu, sigma : array, shape (D,)
-            On the scale of the score.
-        """
-        score, within, doubt = self.question_moments(extra, rng)
-        variance = within.sum(axis=1) / score.shape[1] ** 2 + doubt.mean(axis=1) ** 2
-        return self.low + self.span * score.mean(axis=1), np.asarray(self.span * np.sqrt(variance))
-
-    def question_moments(
-        self, extra: int, rng: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return what each future knows of every question after `extra` more trials.
-
         `extra` trials of every question are drawn from each draw's truth and added to what
         is known. Under a fixed prior the moments are exact (Alg. 1 of [Hariri 2026]). Under
         a learned one s is held at the draw's, m is learned anew from all questions, each
@@ -125,9 +104,8 @@ class FutureTrials:
 
         Returns
         -------
-        mean, variance, doubt : array, shape (D, M)
-            Of scores scaled to [0, 1]: posterior mean and variance given m, and how far one sd
-            of m moves each question (all of them together); 0 under a fixed prior.
+        mu, sigma : array, shape (D,)
+            On the scale of the score.
         """
         counts = self.known + self._drawn(extra, rng)
         n_categories = self.known.shape[1]
@@ -147,7 +125,9 @@ class FutureTrials:
         total = counts.sum(axis=2)
         score = counts @ self.unit / total
         spread = counts @ self.unit**2 / total - score**2
-        return score, np.maximum(spread, 0.0) / (total + 1.0), doubt
+        within = np.maximum(spread, 0.0) / (total + 1.0)
+        variance = within.sum(axis=1) / score.shape[1] ** 2 + doubt.mean(axis=1) ** 2
+        return self.low + self.span * score.mean(axis=1), np.asarray(self.span * np.sqrt(variance))
 
     def question_averages(
         self, extra: int, rng: np.random.Generator

@@ -136,18 +136,11 @@ class StoreKeeper:
         """
         named = Path(path).expanduser()
         mine = rank_path(named, rank)
-        network = network_file_system(mine)
-        if network is not None:
-            log.warning(
-                "%s lies on a network file system (%s): nobody else may write this file meanwhile. "
-                "Give every computer a store of its own and merge them: lm-eval-bayes store merge",
-                mine,
-                network,
-            )
         store = TrialStore.open(mine, synchronous=synchronous)
         try:
             store.check_model(fingerprint)
-            others = [] if network else [p for p in rank_paths(named) if p != store.path]
+            shared = network_file_system(mine) is None
+            others = [p for p in rank_paths(named) if p != store.path] if shared else []
             for other in others:
                 with TrialStore.open(other, mode="read") as theirs:
                     theirs.check_model(fingerprint)
