@@ -5,6 +5,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.laws.pearson import _GAMMA, _beta_as_gamma
 from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
@@ -101,6 +102,31 @@ def test_quantiles_are_those_of_draws_by_rejection(counts):
         error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
         low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
         assert np.all((low - 1e-3 < ours) & (ours < high + 1e-3)), (scope, low, ours, high)
+
+
+@pytest.mark.parametrize("n_trials", [3, 16, 64])
+@pytest.mark.parametrize("never", [0, 1, 15])
+def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trials):
+    counts = [[n_trials, 0]] * never + [[0, n_trials]] * (30 - never)
+    posterior = hbayes_at_n(Outcomes.from_counts(counts))
+    rng = np.random.default_rng(n_trials)
+    drawn = posterior.law.draw_questions(200_000, rng).mean(axis=1)
+    levels = np.array([0.005, 0.025, 0.25, 0.5, 0.75, 0.975, 0.995])
+    error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
+    low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
+    ours, some = posterior.law.table.quantile(levels), 0.03 * posterior.sigma
+    assert np.all((low - some < ours) & (ours < high + some)), (low, ours, high)
+
+
+@pytest.mark.parametrize("a", [1e-4, 0.3, 1.0, 2.5, 20.0, 400.0])
+def test_a_beta_is_a_gamma_where_its_far_parameter_is_large(a):
+    rate = (
+        np.sqrt(a * (a + 1) * (1 + a / 20) / _GAMMA) * np.array([1.0, 1.1, 1.5, 10.0, 1e8])[:, None]
+    )
+    b = np.maximum(rate - (a - 1) / 2, 4.0)
+    x = np.maximum(special.betaincinv(a, b, np.linspace(0.0, 1.0, 401)), 1e-300)
+    found = _beta_as_gamma(np.full_like(b, a), b, x)
+    assert np.abs(found - special.betainc(a, b, x)).max() < 1e-5
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (9, 30), (30, 30), (300, 1000)])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.core.laws.curves import Curve, beta_quantile
 from lm_eval_bayes.core.laws.laws import BetaLaw
 from lm_eval_bayes.core.laws.tables import Table
@@ -79,9 +79,9 @@ def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
     transform = np.ones(length // 2 + 1, dtype=np.complex128)
     for start in range(0, order.size, block):
         some = order[start : start + block]
-        ends = (int(low[some].min()), int(high[some].max()))
+        points = np.arange(low[some].min(), high[some].max() + 1)
         factors = fft.rfft(
-            lattice_masses(law.curve, a[some, None], b[some, None], ends, n_cells, length), axis=1
+            lattice_masses(law.curve, a[some, None], b[some, None], points, n_cells, length), axis=1
         )
         for factor, power in zip(factors, times[some], strict=True):
             transform *= factor if power == 1 else raised(factor, int(power))
@@ -130,18 +130,17 @@ def lattice_masses(
     curve: Curve,
     a: FloatArray,
     b: FloatArray,
-    ends: tuple[int, int],
+    points: IntArray,
     n_cells: int,
     length: int,
 ) -> FloatArray:
     """Return the masses of D questions on the lattice, wrapped, shape (D, length).
 
-    `a` and `b` are columns, `ends` the lattice points between which the questions live,
-    of which there are `n_cells` + 1 from 0 to the curve's top.
+    `a` and `b` are columns, `points` the lattice points that receive mass, in ascending order,
+    of the `n_cells` + 1 from 0 to the curve's top; the questions live between the outer two.
     """
-    first, last = ends
-    points = np.arange(first, last + 1) * (curve.top / n_cells)
-    p, q = curve.inverse(np.asarray(points, dtype=np.float64))
+    first, last = int(points[0]), int(points[-1])
+    p, q = curve.inverse(np.asarray(points * (curve.top / n_cells), dtype=np.float64))
     p[0], q[0] = (0.0, 1.0) if first == 0 else (p[0], q[0])
     p[-1], q[-1] = (1.0, 0.0) if last == n_cells else (p[-1], q[-1])
     below = special.betainc(a, b, p)
@@ -153,11 +152,11 @@ def lattice_masses(
     centre = np.divide(first_moment, mass, out=middle.copy(), where=mass > 1e-300)
     centre = np.asarray(np.clip(centre, p[:-1], p[1:]), dtype=np.float64)
     score = curve.value(centre, 1.0 - centre) * (n_cells / curve.top)
-    upper = mass * np.clip(score - np.arange(first, last), 0.0, 1.0)
+    upper = mass * np.clip((score - points[:-1]) / np.diff(points), 0.0, 1.0)
     offset, size = first % length, last - first + 1
     wrapped = np.zeros((a.size, -(-(offset + size) // length) * length))
-    wrapped[:, offset : offset + size - 1] += mass - upper
-    wrapped[:, offset + 1 : offset + size] += upper
+    wrapped[:, offset + points[:-1] - first] += mass - upper
+    wrapped[:, offset + points[1:] - first] += upper
     return np.asarray(wrapped.reshape(a.size, -1, length).sum(axis=1))
 
 

@@ -11,13 +11,14 @@ movement is added as a uniform one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.core.laws.beta_mixture import BetaMixture, Cumulants
 from lm_eval_bayes.core.laws.convolution import lattice_masses, raised, tabulate
 from lm_eval_bayes.core.laws.curves import Identity, beta_quantile
@@ -39,7 +40,15 @@ _PEARSON = (0.06, 5e-4)
 #: A lattice longer than this is not convolved: the posterior is given by its first moments.
 _LONGEST = 1 << 19
 #: Posterior mass in the least likely nodes that the lattice leaves out.
-_LEFT_OUT = 1e-5
+_LEFT_OUT = 5e-5
+#: Lattice steps in one standard deviation of the sum, at the least.
+_STEPS = 24.0
+#: Posterior mass that may lie outside the window of the lattice.
+_OUTSIDE = 1e-6
+#: A Beta leans on its end while the parameter of that end is no larger. Its lattice points may
+#: then lie further apart in proportion to their distance from that end.
+_LEANING = 8.0
+_THINNED = 0.04
 _COMPLEX_BLOCK = 1 << 20
 
 
@@ -121,39 +130,57 @@ def _convolved(
     M = mixture.n_questions
     order = np.argsort(mixture.weight)
     kept = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
-    n_cells = int(np.ceil(max(32.0, 96.0 / M) / (sigma * M)))
-    lowest, highest = _supports(mixture, kept)
-    widest = (highest - lowest).max(axis=1)
-    # By Bernstein's inequality no more than 1e-8 of any node's mass lies outside.
-    half = np.minimum(8.0 * M * spread[kept] + 14.0 * widest, M * widest)
-    reach = half + 0.5 * M * sway[:, kept].sum(axis=0)
-    first = int(np.floor(float((M * mean[kept] - reach).min()) * n_cells))
-    last = int(np.ceil(float((M * mean[kept] + reach).max()) * n_cells))
+    n_cells = int(np.ceil(max(_STEPS, 96.0 / M) / (sigma * M)))
+    lowest, highest = _supports(mixture)
+    a, b = mixture.parameters(slice(None))
+    scale = (2.0 * np.abs(b - a) / ((a + b) * (a + b + 2.0)))[kept].max(axis=1)
+    reach = _window(mixture.weight[kept], M * (mean[kept] - mu), M * spread[kept], scale)
+    reach += 0.5 * float((M * sway[:, kept]).sum(axis=0).max())
+    first = int(np.floor(max(M * mu - reach, 0.0) * n_cells))
+    last = int(np.ceil(min(M * mu + reach, M) * n_cells))
     length = fft.next_fast_len(last - first + 1, real=True)
     if length > _LONGEST:
         return _beta_with_moments(mu, sigma)
     frequency = np.arange(length // 2 + 1) / length
     transform = np.zeros(frequency.size, dtype=np.complex128)
-    block = max(1, _COMPLEX_BLOCK // length)
-    for start in range(0, kept.size, block):
-        some, here = kept[start : start + block], slice(start, start + block)
-        # sinc(x) is sin(πx)/(πx), the transform of an even spread
-        part: ComplexArray = np.tile(mixture.weight[some, None] + 0.0j, frequency.size)
-        for movement in sway:
-            part = part * np.sinc(movement[some, None] * (M * n_cells) * frequency)
-        for d, times in enumerate(mixture.times):
-            a, b = mixture.parameters(d)
-            a, b = a[some], b[some]
-            low = int(np.floor(lowest[here, d].min() * n_cells))
-            high = int(np.ceil(highest[here, d].max() * n_cells))
-            masses = lattice_masses(Identity(), a, b, (low, high), n_cells, length)
-            part *= raised(fft.rfft(masses, axis=1), int(times))
-        transform += part.sum(axis=0)
+    steep = _steep(mixture)[kept]
+    for some, sparse in ((kept[steep], True), (kept[~steep], False)):
+        for block in _blocks(some, length):
+            # sinc(x) is sin(πx)/(πx), the transform of an even spread
+            part: ComplexArray = np.tile(mixture.weight[block, None] + 0.0j, frequency.size)
+            for movement in sway:
+                if np.any(movement[block] > 0.0):
+                    part *= np.sinc(movement[block, None] * (M * n_cells) * frequency)
+            for d, times in enumerate(mixture.times):
+                end = _end(mixture, d) if sparse else None
+                support = (lowest[block, d].min(), highest[block, d].max())
+                points = _lattice_points(support, end, n_cells)
+                a, b = mixture.parameters(d)
+                masses = lattice_masses(Identity(), a[block], b[block], points, n_cells, length)
+                part *= raised(fft.rfft(masses, axis=1), int(times))
+            transform += part.sum(axis=0)
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
     # The transform lives on a circle; cut it open where the window begins.
     total = np.roll(total, -(first % length))
-    points = (first + np.arange(length)) / (n_cells * M)
-    return tabulate(total / total.sum(), points, mu, sigma).clipped(0.0, 1.0)
+    score = (first + np.arange(length)) / (n_cells * M)
+    return tabulate(total / total.sum(), score, mu, sigma).clipped(0.0, 1.0)
+
+
+def _window(weight: FloatArray, offset: FloatArray, spread: FloatArray, scale: FloatArray) -> float:
+    """Return half a window about the mean, outside which no more than 1e-6 of the mass lies.
+
+    By Bernstein's inequality for sums of Betas (Skorski 2023): `offset` and `spread` are their
+    means, from the window's middle, and their standard deviations, `scale` the largest
+    2 |b − a| / ((a + b) (a + b + 2)) of a term; each of shape (G,).
+    """
+    narrow, wide = 0.0, float((np.abs(offset) + 8.0 * spread + 12.0 * scale).max())
+    for _ in range(12):
+        half = 0.5 * (narrow + wide)
+        beyond = np.maximum(half - np.abs(offset), 0.0)
+        exponent = beyond**2 / (2.0 * (spread**2 + scale * beyond / 3.0) + 1e-300)
+        outside = float(weight @ np.exp(-exponent))
+        narrow, wide = (half, wide) if outside > _OUTSIDE else (narrow, half)
+    return wide
 
 
 def _beta_with_moments(mu: float, sigma: float) -> Table:
@@ -165,12 +192,47 @@ def _beta_with_moments(mu: float, sigma: float) -> Table:
     return Table(below, score)
 
 
-def _supports(mixture: BetaMixture, kept: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-    """Return the scores between which each question has all but e^-20 of its mass, (G, D)."""
+def _supports(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
+    """Return the scores between which each question has all but e^-16 of its mass, (G, D)."""
     a, b = mixture.parameters(slice(None))
-    a, b = a[kept], b[kept]
     total = a + b
     mean = a / total
     # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)
-    reach = 8.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 20.0 / total
+    reach = 8.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 16.0 / total
     return np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
+
+
+def _end(mixture: BetaMixture, d: int) -> int | None:
+    """Return the end, 0 or 1, towards which a question that was never or always solved leans."""
+    if mixture.x[d] == 0.0:
+        return 0
+    return 1 if mixture.y[d] == 0.0 else None
+
+
+def _steep(mixture: BetaMixture) -> npt.NDArray[np.bool_]:
+    """Return the nodes whose never or always solved questions all lean on their end, (G,).
+
+    There a question's standard deviation is no small part of its distance from that end.
+    """
+    never = mixture.s * mixture.m <= _LEANING if np.any(mixture.x == 0.0) else True
+    always = mixture.s * mixture.rest <= _LEANING if np.any(mixture.y == 0.0) else True
+    return np.broadcast_to(never & always, mixture.s.shape)
+
+
+def _blocks(nodes: IntArray, length: int) -> Iterator[IntArray]:
+    size = max(1, _COMPLEX_BLOCK // length)
+    for start in range(0, nodes.size, size):
+        yield nodes[start : start + size]
+
+
+def _lattice_points(support: tuple[float, float], end: int | None, n_cells: int) -> IntArray:
+    """Return the points of the lattice between two scores, thinned out away from an end."""
+    first, last = int(np.floor(support[0] * n_cells)), int(np.ceil(support[1] * n_cells))
+    if end is None:
+        return np.arange(first, last + 1)
+    reach = last if end == 0 else n_cells - first
+    near = np.arange(min(int(1.0 / _THINNED), reach) + 1)
+    n_far = int(np.ceil(np.log(reach / near[-1]) / np.log1p(_THINNED))) + 1
+    far = np.ceil(np.geomspace(near[-1], reach, n_far)).astype(np.int64)
+    points = np.unique(np.append(near, far))
+    return points if end == 0 else n_cells - points[::-1]
