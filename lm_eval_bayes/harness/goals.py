@@ -17,7 +17,7 @@ from lm_eval_bayes.core.stopping.rules import WidthReached
 from lm_eval_bayes.core.stopping.trials_needed import TrialsForecast, trials_needed
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.budget import Budget
-from lm_eval_bayes.harness.graded import GradedTask
+from lm_eval_bayes.harness.graded import TaskTrials
 
 ESTIMATORS = ("hbayes", "bayes")
 
@@ -69,7 +69,7 @@ class Goal:
     ----------
     width : float or None
         Stop once every task's credible interval is at most so wide.
-    rival : mapping of str to GradedTask, or None
+    rival : mapping of str to TaskTrials, or None
         Stop once every task's score is above or below that of this finished run.
     budget : Budget or None
         Stop before more than this is spent.
@@ -88,7 +88,7 @@ class Goal:
     """
 
     width: float | None = None
-    rival: Mapping[str, GradedTask] | None = None
+    rival: Mapping[str, TaskTrials] | None = None
     budget: Budget | None = None
     batch_trials: int = 4
     max_trials: int = 80
@@ -131,7 +131,7 @@ class Goal:
             return hbayes_at_n(outcomes, level=self.level)
         return bayes_at_n(outcomes)
 
-    def look(self, graded: GradedTask, planned: int) -> Look:
+    def look(self, graded: TaskTrials, planned: int) -> Look:
         """Look at one task after `planned` trials a question.
 
         Raises

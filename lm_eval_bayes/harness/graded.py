@@ -13,7 +13,7 @@ from lm_eval_bayes.errors import TaskConfigError
 
 
 @dataclass(frozen=True)
-class GradedTask:
+class TaskTrials:
     """The graded trials of one task.
 
     Attributes
@@ -53,7 +53,7 @@ class GradedTask:
         )
 
 
-def graded_tasks(results: Mapping[str, Any]) -> dict[str, GradedTask]:
+def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskTrials]:
     """Read the graded trials of every task out of the harness's results.
 
     Where a task has several filters, the first one that is logged counts.
@@ -82,7 +82,7 @@ def graded_tasks(results: Mapping[str, Any]) -> dict[str, GradedTask]:
 
 def graded_task(
     task: str, samples: Iterable[Mapping[str, Any]], weights: tuple[float, ...]
-) -> GradedTask:
+) -> TaskTrials:
     """Read the graded trials of one task out of its logged samples."""
     rows = list(samples)
     chosen = rows[0].get("filter")
@@ -90,7 +90,7 @@ def graded_task(
         (row for row in rows if row.get("filter") == chosen), key=lambda row: int(row["doc_id"])
     )
     counted = [_tokens(row) for row in rows]
-    return GradedTask(
+    return TaskTrials(
         task=task,
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
         question_ids=distinct([str(row["doc_hash"]) for row in rows]),

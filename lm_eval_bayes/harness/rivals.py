@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.graded import GradedTask, distinct, graded_task
+from lm_eval_bayes.harness.graded import TaskTrials, distinct, graded_task
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.trials import TrialStore
 
 _RULE = "be a run's output folder, one of its results or samples files, or a trial store"
 
 
-def read_rival(path: str) -> dict[str, GradedTask]:
+def read_rival(path: str) -> dict[str, TaskTrials]:
     """Read the graded trials of a finished run.
 
     Parameters
@@ -92,13 +92,13 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                 raise InvalidInputError.of("decide", rule, str(error)) from error
 
 
-def _of_store(place: Path) -> dict[str, GradedTask]:
+def _of_store(place: Path) -> dict[str, TaskTrials]:
     """Read the outcomes that a store keeps with its trials: of one model, one version a task."""
     if not is_store(place.resolve()):
         raise InvalidInputError.of("decide", _RULE, str(place))
     with TrialStore.open(place, mode="read") as store:
         stored = store.outcomes_of()
-    tasks: dict[str, GradedTask] = {}
+    tasks: dict[str, TaskTrials] = {}
     for task in stored:
         if len(task.series) > 1 or task.task in tasks:
             rule = (
@@ -107,7 +107,7 @@ def _of_store(place: Path) -> dict[str, GradedTask]:
             )
             raise InvalidInputError.of("decide", rule, place.name)
         top = task.categories - 1
-        tasks[task.task] = GradedTask(
+        tasks[task.task] = TaskTrials(
             task=task.task,
             doc_ids=tuple(question.doc_id for question in task.questions),
             question_ids=distinct([question.doc_hash for question in task.questions]),

@@ -16,7 +16,7 @@ import numpy as np
 from lm_eval_bayes.core.stopping.allocation import allocate_trials
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.goals import Goal, Look
-from lm_eval_bayes.harness.graded import GradedTask, graded_tasks
+from lm_eval_bayes.harness.graded import TaskTrials, graded_tasks
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.recording import RecordingMixin
 
@@ -159,7 +159,7 @@ class Rounds:
         beyond = zip(task.doc_ids, have - base, strict=True)
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
 
-    def _look(self, graded: Mapping[str, GradedTask], trials: int, started: float) -> None:
+    def _look(self, graded: Mapping[str, TaskTrials], trials: int, started: float) -> None:
         tokens = [task.tokens for task in graded.values()]
         this = Round(
             trials=trials,

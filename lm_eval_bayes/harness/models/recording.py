@@ -17,6 +17,7 @@ from lm_eval_bayes.harness.models.explicit import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.keeping import Keeper, MemoryKeeper, StoreKeeper
 from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.store.hashing import canonical_json
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
 
@@ -190,7 +191,7 @@ class RecordingMixin:
                 self.slice.check(int(request.repeats or 1), request.task_name)
                 explicit = explicit_kwargs(request.args[1], default, request.task_name)
                 sampling = sampling_key(explicit, self.stops_sent(explicit))  # type: ignore[attr-defined]
-                text = repr(sorted(sampling.items(), key=lambda item: item[0]))
+                text = canonical_json(sampling)
                 if text not in described:
                     described[text] = self.keeper.describe_sampling(sampling)
                 kwargs[id(request)] = explicit
