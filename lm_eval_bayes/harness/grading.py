@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
-from lm_eval_bayes.harness.answers import (
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.worker_pool import POOL, WorkerError, WorkerUnavailable
+from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,
     clean,
@@ -24,8 +26,6 @@ from lm_eval_bayes.harness.answers import (
     squeeze,
     tidy,
 )
-from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.worker_pool import POOL, WorkerError, WorkerUnavailable
 
 logger = get_logger(__name__)
 

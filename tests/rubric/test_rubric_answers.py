@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.answers import (
+from lm_eval_bayes.harness.equivalence import has_letters, split_answers
+from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,
     clean,
@@ -14,7 +15,6 @@ from lm_eval_bayes.harness.answers import (
     plain_integer,
     squeeze,
 )
-from lm_eval_bayes.harness.equivalence import has_letters, split_answers
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What is told about runs: tables and pictures."""

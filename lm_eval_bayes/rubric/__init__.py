@@ -1,0 +1,1 @@
+"""Rubrics: what was measured of a trial, turned into a category with a weight."""

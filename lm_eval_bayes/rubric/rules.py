@@ -1,0 +1,251 @@
+"""Conditions of a rubric: `wrong and boxed`, `completion_tokens >= 512`, and nothing more.
+
+A condition is read by Python's parser and walked over by the code below; it is never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.variables import (
+    EXCLUSIVE,
+    IMPLIES,
+    UNKNOWN,
+    VARIABLES,
+    Truth,
+    compared,
+    conjunction,
+    disjunction,
+    negation,
+)
+
+#: A case that a rule must cover: whether each variable holds, and a value of each signal.
+World: TypeAlias = dict[str, bool | float]
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[FloatArray, float], FloatArray]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_MIRRORED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+}
+_LONGEST = 2000
+#: More cases than this are not tried out one by one.
+_MOST_WORLDS = 200_000
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on rubric variables and signals.
+
+    Attributes
+    ----------
+    text : str
+        As it was written.
+    variables : tuple of str
+        The rubric variables in it.
+    bounds : tuple of (str, tuple of float)
+        The signals in it, each with the numbers it is compared with.
+
+    Examples
+    --------
+    >>> rule = Condition.read("wrong and (boxed or completion_tokens >= 512)")
+    >>> rule.variables, rule.bounds
+    (('wrong', 'boxed'), (('completion_tokens', (512.0,)),))
+    >>> rule.holds({"wrong": True, "boxed": False, "completion_tokens": 600.0})
+    True
+    """
+
+    text: str
+    variables: tuple[str, ...]
+    bounds: tuple[tuple[str, tuple[float, ...]], ...]
+    _tree: ast.expr
+
+    @classmethod
+    def read(cls, text: str, argument: str = "when") -> Condition:
+        """Read a condition.
+
+        Parameters
+        ----------
+        text : str
+            Names joined by `and`, `or`, `not` and brackets; a signal is compared with a number.
+        argument : str
+            What to call it in an error.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is anything else.
+        """
+        if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
+            rule = f"be a condition of 1..{_LONGEST} characters, such as `wrong and boxed`"
+            raise InvalidInputError.of(argument, rule, text)
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            rule = "join names by `and`, `or`, `not` and brackets, as in `wrong and not boxed`"
+            raise InvalidInputError.of(argument, rule, text) from None
+        variables: dict[str, None] = {}
+        bounds: dict[str, list[float]] = {}
+        _collect(tree, variables, bounds, argument)
+        found = tuple((name, tuple(sorted(set(values)))) for name, values in bounds.items())
+        return cls(text.strip(), tuple(variables), found, tree)
+
+    def evaluate(
+        self,
+        variable: Callable[[str], Truth],
+        signal: Callable[[str], FloatArray],
+    ) -> Truth:
+        """Evaluate for every trial, with unknowns, shape (T,)."""
+        return _evaluate(self._tree, variable, signal)
+
+    def holds(self, world: World) -> bool:
+        """Evaluate in one case in which everything is known."""
+        truth = self.evaluate(
+            lambda name: np.array([world[name]], dtype=np.int8),
+            lambda name: np.array([world[name]], dtype=np.float64),
+        )
+        return bool(truth[0])
+
+
+def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
+    """Run through every case that some conditions can tell apart.
+
+    Variables of which exactly one holds (economical, moderate, verbose) are taken so; a signal
+    takes every number it is compared with and one between, below and above them.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more than 200,000.
+    """
+    named = {name for condition in conditions for name in condition.variables}
+    groups = [group for group in EXCLUSIVE if named & set(group)]
+    named |= {whole for part, whole in IMPLIES if part in named}
+    groups += [g for g in EXCLUSIVE if named & set(g) and g not in groups]
+    grouped = {name for group in groups for name in group}
+    choices: list[list[World]] = [
+        [{n: n == one for n in group} for one in group] for group in groups
+    ]
+    choices += [[{name: False}, {name: True}] for name in sorted(named - grouped)]
+    bounds: dict[str, set[float]] = {}
+    for condition in conditions:
+        for name, values in condition.bounds:
+            bounds.setdefault(name, set()).update(values)
+    choices += [[{name: v} for v in _representatives(values)] for name, values in bounds.items()]
+    if math.prod(map(len, choices)) > _MOST_WORLDS:
+        rule = f"tell apart no more than {_MOST_WORLDS:,} cases in all"
+        raise InvalidInputError.of("rules", rule, math.prod(map(len, choices)))
+    for parts in itertools.product(*choices):
+        world = {name: value for part in parts for name, value in part.items()}
+        if all(world[whole] or not world[part] for part, whole in IMPLIES if part in world):
+            yield world
+
+
+def _representatives(bounds: set[float]) -> list[float]:
+    ordered = sorted(bounds)
+    between = [0.5 * (a + b) for a, b in itertools.pairwise(ordered)]
+    return sorted([ordered[0] - 1.0, *ordered, *between, ordered[-1] + 1.0])
+
+
+def _collect(
+    node: ast.expr, variables: dict[str, None], bounds: dict[str, list[float]], argument: str
+) -> None:
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            _collect(part, variables, bounds, argument)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _collect(node.operand, variables, bounds, argument)
+    elif isinstance(node, ast.Name):
+        if node.id not in VARIABLES:
+            rule = (
+                f"name rubric variables ({', '.join(VARIABLES)}) or compare a signal with a number"
+            )
+            raise InvalidInputError.of(argument, rule, node.id)
+        variables[node.id] = None
+    elif isinstance(node, ast.Compare):
+        name, _, bound = _comparison(node, argument)
+        bounds.setdefault(name, []).append(bound)
+    else:
+        rule = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
+        raise InvalidInputError.of(argument, rule, ast.unparse(node))
+
+
+def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[ast.cmpop], float]:
+    left, right = node.left, node.comparators[0]
+    kind = type(node.ops[0])
+    if isinstance(right, ast.Name):
+        left, right, kind = right, left, _MIRRORED.get(kind, kind)
+    number = _number(right)
+    if len(node.ops) > 1 or kind not in _COMPARISONS or number is None or not _is_signal(left):
+        rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
+        raise InvalidInputError.of(argument, rule, ast.unparse(node))
+    return left.id, kind, number  # type: ignore[attr-defined]
+
+
+def _is_signal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id not in VARIABLES
+
+
+def _number(node: ast.expr) -> float | None:
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    if isinstance(node, ast.UnaryOp) and negative:
+        node = node.operand
+    if not isinstance(node, ast.Constant) or type(node.value) not in (int, float):
+        return None
+    value = float(node.value)  # type: ignore[arg-type]
+    return (-value if negative else value) if math.isfinite(value) else None
+
+
+def _evaluate(
+    node: ast.expr, variable: Callable[[str], Truth], signal: Callable[[str], FloatArray]
+) -> Truth:
+    if isinstance(node, ast.BoolOp):
+        join = conjunction if isinstance(node.op, ast.And) else disjunction
+        found = _evaluate(node.values[0], variable, signal)
+        for part in node.values[1:]:
+            found = join(found, _evaluate(part, variable, signal))
+        return found
+    if isinstance(node, ast.UnaryOp):
+        return negation(_evaluate(node.operand, variable, signal))
+    if isinstance(node, ast.Compare):
+        name, kind, bound = _comparison(node)
+        values = signal(name)
+        return compared(values, np.asarray(_COMPARISONS[kind](values, bound), dtype=np.bool_))
+    return variable(node.id)  # type: ignore[attr-defined]  # `read` lets nothing else through
+
+
+def first_match(truths: list[Truth], n_trials: int) -> IntArray:
+    """Return the place of the first condition that holds, −1 where that is unknown.
+
+    Examples
+    --------
+    >>> yes, no, unknown = (np.array([v], dtype=np.int8) for v in (1, 0, -1))
+    >>> [int(first_match(list(t), 1)[0]) for t in ((no, yes), (unknown, yes), (yes, unknown))]
+    [1, -1, 0]
+    """
+    category = np.full(n_trials, UNKNOWN, dtype=np.int64)
+    still = np.ones(n_trials, dtype=np.bool_)
+    for place, truth in enumerate(truths):
+        category[still & (truth == 1)] = place
+        still &= truth == 0
+    return category

@@ -1,0 +1,305 @@
+"""The twelve schemata of [Hariri 2026, Table 5], each a table of categories with their rules.
+
+A trial falls into the first category whose rule holds. In every case but that of an invalid
+trial the rules of a schema exclude each other, so that their order does not matter.
+
+Where the paper's table leaves a gap:
+
+- wrong∧low_conf, in the schemata that have wrong_high_conf, is every other wrong trial: the two
+  thresholds (40th percentile of all, 60th of the wrong) would leave some in neither and some in
+  both.
+- A correct trial of `concision_high_conf` is 4 if economical without high confidence, and 5 with.
+- `verifier_only`: an answer that is not A_high goes to B or C, whichever is more likely; C of
+  one half or more is invalid already.
+- Weights: the paper gives those of `format_aware`; the others are ours, told in each `why`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.core.checks import IntArray
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.rules import Condition, first_match, worlds
+from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.rubric.thresholds import TaskThresholds
+from lm_eval_bayes.rubric.variables import MADE_OF, variable
+
+
+@dataclass(frozen=True)
+class Category:
+    """One category of a schema.
+
+    Attributes
+    ----------
+    name : str
+        What a table calls it.
+    when : str
+        Its rule; see :class:`lm_eval_bayes.rubric.rules.Condition`.
+    weight : float
+        Its score.
+    """
+
+    name: str
+    when: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A rubric: categories 0..C in their order.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    categories : tuple of Category
+        At least two.
+    why : str
+        Where the weights come from.
+
+    Raises
+    ------
+    InvalidInputError
+        If a rule cannot be read, or some case falls into no category.
+
+    Examples
+    --------
+    >>> schema = SCHEMATA["strict_compliance"]
+    >>> trials = {"is_correct": [1, 1, 0, 1], "has_box": [1, 0, 1, 1]}
+    >>> table = SignalTable.from_questions([{**trials, "repeated_pattern": [0, 0, 0, None]}])
+    >>> schema.classify(table, TaskThresholds())
+    array([ 2,  1,  1, -1])
+    >>> schema.needs
+    ('repeated_pattern', 'is_correct', 'has_box')
+    """
+
+    name: str
+    categories: tuple[Category, ...]
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.categories) < 2:
+            rule = f"have at least two categories in rubric {self.name}"
+            raise InvalidInputError.of("categories", rule, len(self.categories))
+        for category in self.categories:
+            _check_weight(category.weight, self.name)
+        missed = next(
+            (w for w in worlds(self.rules) if not any(r.holds(w) for r in self.rules)), None
+        )
+        if missed is not None:
+            told = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
+            rule = f"cover every case of rubric {self.name}: no category takes a trial with {told}"
+            raise InvalidInputError.of("rules", f"{rule} (end with `otherwise: true`)", self.name)
+
+    @cached_property
+    def rules(self) -> tuple[Condition, ...]:
+        """The categories' conditions."""
+        return tuple(
+            Condition.read(c.when, f"the rule of {self.name}: {c.name}") for c in self.categories
+        )
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The score of each category."""
+        return tuple(category.weight for category in self.categories)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The rubric variables that the rules name."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.variables))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The signals without which no trial can be classified."""
+        made_of = [signal for name in self.variables for signal in MADE_OF[name]]
+        compared = [name for rule in self.rules for name, _ in rule.bounds]
+        return tuple(dict.fromkeys([*made_of, *compared]))
+
+    def with_weights(self, weights: Sequence[float]) -> Schema:
+        """Return the schema with other weights.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is not one finite number a category.
+        """
+        if len(weights) != len(self.categories):
+            names = ", ".join(category.name for category in self.categories)
+            rule = f"have {len(self.categories)} entries for {self.name}, one a category ({names})"
+            raise InvalidInputError.of("weights", rule, list(weights))
+        categories = tuple(
+            replace(category, weight=_check_weight(weight, self.name))
+            for category, weight in zip(self.categories, weights, strict=True)
+        )
+        return replace(self, categories=categories)
+
+    def classify(self, table: SignalTable, thresholds: TaskThresholds) -> IntArray:
+        """Return the category of every trial, −1 where a signal it needs is missing.
+
+        Parameters
+        ----------
+        table : SignalTable
+            The trials.
+        thresholds : TaskThresholds
+            The percentiles of the task.
+
+        Returns
+        -------
+        array, shape (T,), ints in −1..C
+        """
+        known = {name: variable(name, table, thresholds) for name in self.variables}
+        truths = [rule.evaluate(known.__getitem__, table.column) for rule in self.rules]
+        return np.asarray(first_match(truths, table.n_trials))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "name": self.name,
+            "categories": [
+                {"name": c.name, "when": c.when, "weight": c.weight} for c in self.categories
+            ],
+            "needs": list(self.needs),
+            "why": self.why,
+        }
+
+
+def _check_weight(weight: object, schema: str) -> float:
+    number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
+    if not number or not math.isfinite(float(weight)) or abs(float(weight)) > 1e100:  # type: ignore[arg-type]
+        raise InvalidInputError.of("weights", f"be finite numbers in rubric {schema}", weight)
+    return float(weight)  # type: ignore[arg-type]
+
+
+def _shown(value: bool | float) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:g}"
+
+
+def _schema(name: str, why: str, *categories: tuple[str, str, float]) -> Schema:
+    invalid = Category("invalid", "invalid", 0.0)
+    others = (
+        Category(called, f"not invalid and {rule}", weight) for called, rule, weight in categories
+    )
+    return Schema(name, (invalid, *others), why)
+
+
+_ALL = (
+    _schema(
+        "exact_match",
+        "a right answer is the score",
+        ("wrong", "wrong", 0.0),
+        ("correct", "correct", 1.0),
+    ),
+    _schema(
+        "format_aware",
+        "the paper's 0, 0, 1, 2, 3, divided by 3",
+        ("wrong, unboxed", "wrong and unboxed", 0.0),
+        ("wrong, boxed", "wrong and boxed", 1 / 3),
+        ("correct, unboxed", "correct and unboxed", 2 / 3),
+        ("correct, boxed", "correct and boxed", 1.0),
+    ),
+    _schema(
+        "conf_calibrated",
+        "confidence pays where it is right and costs where it is wrong",
+        ("wrong, low confidence", "wrong and not wrong_high_conf", 0.2),
+        ("wrong, high confidence", "wrong_high_conf", 0.0),
+        ("correct, low confidence", "correct and corr_low", 0.6),
+        ("correct, middling confidence", "correct and corr_mid", 0.8),
+        ("correct, high confidence", "correct and corr_high", 1.0),
+    ),
+    _schema(
+        "ood_robustness",
+        "a right answer to an unfamiliar prompt counts most, an error there is half excused",
+        ("wrong, unfamiliar prompt", "wrong and ood", 0.1),
+        ("wrong, familiar prompt", "wrong and ind", 0.0),
+        ("correct, unfamiliar prompt", "correct and ood", 1.0),
+        ("correct, familiar prompt", "correct and ind", 0.8),
+    ),
+    _schema(
+        "strict_compliance",
+        "an answer outside the box is no answer",
+        ("wrong or unboxed", "(wrong or unboxed)", 0.0),
+        ("correct, boxed", "correct and boxed", 1.0),
+    ),
+    _schema(
+        "conf_wrong_penalty",
+        "a doubted error keeps a quarter, a confident one nothing",
+        ("wrong, high confidence", "wrong_high_conf", 0.0),
+        ("wrong, low confidence", "wrong and not wrong_high_conf", 0.25),
+        ("correct", "correct", 1.0),
+    ),
+    _schema(
+        "verifier_only",
+        "the verifier's word alone; a well-formed wrong answer is a little better than none",
+        ("judged invalid", "not A_high and not B_leads", 0.0),
+        ("judged incorrect", "not A_high and B_leads", 0.1),
+        ("judged correct", "A_high", 1.0),
+    ),
+    _schema(
+        "format_confidence",
+        "right first, then boxed, then confidence that fits: each step is worth less",
+        ("wrong, unboxed", "wrong and unboxed", 0.0),
+        ("wrong, boxed, low confidence", "wrong and boxed and low_conf", 0.2),
+        ("wrong, boxed, high confidence", "wrong and boxed and high_conf", 0.1),
+        ("correct, unboxed, low confidence", "correct and unboxed and low_conf", 0.6),
+        ("correct, unboxed, high confidence", "correct and unboxed and high_conf", 0.7),
+        ("correct, boxed, low confidence", "correct and boxed and low_conf", 0.9),
+        ("correct, boxed, high confidence", "correct and boxed and high_conf", 1.0),
+    ),
+    _schema(
+        "length_robust",
+        "a right answer is the score, at any length that came to an end",
+        ("wrong", "wrong", 0.0),
+        ("correct", "correct", 1.0),
+    ),
+    _schema(
+        "verifier_probe",
+        "grader and verifier together: where they differ the score lies between",
+        ("wrong, verifier agrees not", "wrong and A_high", 0.3),
+        ("wrong, verifier agrees", "wrong and not A_high", 0.0),
+        ("correct, verifier agrees not", "correct and not A_high", 0.7),
+        ("correct, verifier agrees", "correct and A_high", 1.0),
+    ),
+    _schema(
+        "efficiency_adjusted",
+        "a right answer loses a tenth and a quarter with length; a short error wastes least",
+        ("wrong, economical", "wrong and economical", 0.1),
+        ("wrong, moderate", "wrong and moderate", 0.05),
+        ("wrong, verbose", "wrong and verbose", 0.0),
+        ("correct, economical", "correct and economical", 1.0),
+        ("correct, moderate", "correct and moderate", 0.9),
+        ("correct, verbose", "correct and verbose", 0.75),
+    ),
+    _schema(
+        "concision_high_conf",
+        "the shorter a right answer the better, best of all when the model is sure of it",
+        ("wrong", "wrong", 0.0),
+        ("correct, verbose", "correct and verbose", 0.6),
+        ("correct, moderate", "correct and moderate", 0.75),
+        ("correct, economical", "correct and economical and low_conf", 0.9),
+        ("correct, economical, high confidence", "correct and economical and high_conf", 1.0),
+    ),
+)
+
+#: The twelve, by name, in the order of the paper's table.
+SCHEMATA: Mapping[str, Schema] = MappingProxyType({schema.name: schema for schema in _ALL})
+
+
+def schema_named(name: str) -> Schema:
+    """Return one of the twelve.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none of this name.
+    """
+    if name not in SCHEMATA:
+        raise InvalidInputError.of("schema", f"be one of {', '.join(SCHEMATA)}", name)
+    return SCHEMATA[name]

@@ -1,0 +1,166 @@
+"""A schema's score of one run: categories, counts, and the posterior over them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from lm_eval_bayes.core.checks import IntArray
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.core.results import Posterior
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import Schema
+from lm_eval_bayes.rubric.signals import SOURCES, SignalTable
+from lm_eval_bayes.rubric.thresholds import TaskThresholds
+
+Prior = Literal["hbayes", "bayes"]
+
+
+@dataclass(frozen=True, eq=False)
+class RubricScore:
+    """What one schema makes of one run.
+
+    Attributes
+    ----------
+    schema : Schema
+        The rubric.
+    counts : array, shape (M, C+1)
+        Trials of each question in each category.
+    missing : int
+        Trials that lack a signal and are in no category.
+    thresholds : str
+        The hash of the thresholds.
+    outcomes : Outcomes
+        Counts and weights, for every kernel.
+    """
+
+    schema: Schema
+    counts: IntArray
+    missing: int
+    thresholds: str
+    outcomes: Outcomes
+
+    @property
+    def categories(self) -> dict[str, int]:
+        """Trials in each category by its name, and those that are missing."""
+        totals = self.counts.sum(axis=0)
+        names = [category.name for category in self.schema.categories]
+        return {**dict(zip(names, map(int, totals), strict=True)), "missing": self.missing}
+
+    def posterior(self, prior: Prior = "hbayes", seed: int = 0) -> Posterior:
+        """Return the posterior of the benchmark's score.
+
+        Parameters
+        ----------
+        prior : {"hbayes", "bayes"}
+            Learned across questions, or uniform for each [Hariri 2026, Alg. 1]. The latter
+            counts one imagined trial a category: with seven categories and few trials a score
+            is then mostly prior.
+        seed : int
+            Of the learned prior's draws.
+        """
+        return self._learned(seed) if prior == "hbayes" else self._uniform
+
+    @cached_property
+    def _uniform(self) -> Posterior:
+        return bayes_at_n(self.outcomes)
+
+    def _learned(self, seed: int) -> Posterior:
+        return hbayes_at_n(self.outcomes, seed=seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "schema": self.schema.name,
+            "weights": list(self.schema.weights),
+            "categories": self.categories,
+            "missing": self.missing,
+            "thresholds": self.thresholds,
+        }
+
+
+def score(
+    schema: Schema,
+    table: SignalTable,
+    thresholds: TaskThresholds,
+    question_ids: Sequence[Hashable] | None = None,
+) -> RubricScore:
+    """Classify every trial of a run and count.
+
+    Parameters
+    ----------
+    schema : Schema
+        The rubric.
+    table : SignalTable
+        The trials.
+    thresholds : TaskThresholds
+        The percentiles of the task.
+    question_ids : sequence, optional
+        One a question.
+
+    Raises
+    ------
+    InvalidInputError
+        If no trial has a signal that the schema needs.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.rubric.schemata import SCHEMATA
+    >>> table = SignalTable.from_questions(
+    ...     [{"is_correct": [1, 0], "repeated_pattern": [0, 0]},
+    ...      {"is_correct": [1, 1], "repeated_pattern": [1, None]}]
+    ... )
+    >>> found = score(SCHEMATA["exact_match"], table, TaskThresholds())
+    >>> found.categories
+    {'invalid': 1, 'wrong': 1, 'correct': 1, 'missing': 1}
+    """
+    refuse_missing([schema], table)
+    return scored(schema, schema.classify(table, thresholds), table, thresholds, question_ids)
+
+
+def scored(
+    schema: Schema,
+    category: IntArray,
+    table: SignalTable,
+    thresholds: TaskThresholds,
+    question_ids: Sequence[Hashable] | None = None,
+) -> RubricScore:
+    """Count trials whose categories are known already; −1 stands for a missing one."""
+    width = len(schema.categories)
+    there = category >= 0
+    flat = table.question[there] * width + category[there]
+    counts = np.bincount(flat, minlength=table.n_questions * width)
+    counts = counts.reshape(table.n_questions, width)
+    outcomes = Outcomes.from_counts(counts, weights=schema.weights, question_ids=question_ids)
+    return RubricScore(schema, outcomes.counts, int((~there).sum()), thresholds.hash, outcomes)
+
+
+def missing_signals(schema: Schema, table: SignalTable) -> tuple[str, ...]:
+    """Return the signals that a schema needs and no trial has."""
+    return tuple(name for name in schema.needs if not table.has(name))
+
+
+def refuse_missing(
+    schemata: Iterable[Schema], table: SignalTable, argument: str = "schema"
+) -> None:
+    """Refuse schemata whose signals are not there, with the part that would record them.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the schema, the signals, and where they come from.
+    """
+    for schema in schemata:
+        lacking = missing_signals(schema, table)
+        if lacking:
+            told = "; ".join(
+                f"{name} comes from {SOURCES.get(name, 'elsewhere')}" for name in lacking
+            )
+            rule = f"find the signals of {schema.name} in the trials: {told}"
+            raise InvalidInputError.of(argument, rule, f"no {', '.join(lacking)}")

@@ -1,0 +1,151 @@
+"""What is known of every trial, as columns of numbers; what is not known is NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.errors import InvalidInputError
+
+#: The signals that the twelve schemata build on, and what each of them is.
+SIGNALS = MappingProxyType(
+    {
+        "is_correct": "whether the answer is right, 0 or 1",
+        "has_box": "whether the text holds a closed, non-empty \\boxed{}, 0 or 1",
+        "token_ratio": "tokens of the completion over the run's max_gen_toks",
+        "repeated_pattern": "whether generation ended by anything but a stop, 0 or 1",
+        "text_loop": "whether the text ends in a repeated pattern, 0 or 1",
+        "prompt_bpt": "bits per token of the prompt",
+        "completion_bpt": "bits per token of the completion",
+        "verifier_a": "a verifier's probability that the answer is correct",
+        "verifier_b": "a verifier's probability that the answer is incorrect",
+        "verifier_c": "a verifier's probability that the answer is invalid",
+    }
+)
+
+#: Which part of the package gives a signal, for the sentence that asks for it.
+SOURCES = MappingProxyType(
+    {
+        "is_correct": "a task that grades answers as right or wrong",
+        "has_box": "the text of a response",
+        "token_ratio": "a recording model (--model trials, vllm-signals or hf-signals)",
+        "repeated_pattern": "a recording model (--model trials, vllm-signals or hf-signals)",
+        "text_loop": "the text of a response",
+        "prompt_bpt": "a recording model with log-probabilities (--model trials with vllm or hf, "
+        "vllm-signals, hf-signals)",
+        "completion_bpt": "a recording model with log-probabilities (--model trials with vllm, hf "
+        "or a server that gives them, vllm-signals, hf-signals)",
+        "verifier_a": "lm-eval-bayes verify",
+        "verifier_b": "lm-eval-bayes verify",
+        "verifier_c": "lm-eval-bayes verify",
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SignalTable:
+    """The signals of one run's trials on one task, one row a trial.
+
+    Parameters
+    ----------
+    question : array, shape (T,), ints in 0..M−1
+        The question that each trial answers.
+    columns : mapping of str to array, shape (T,)
+        The signals by name; NaN where a trial lacks one.
+    n_questions : int
+        M.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column has another length than `question`, or a question is out of range.
+
+    Examples
+    --------
+    >>> table = SignalTable.from_questions(
+    ...     [{"is_correct": [1, 0], "prompt_bpt": [2.5, None]}, {"is_correct": [1]}]
+    ... )
+    >>> table.question, table.columns["prompt_bpt"]
+    (array([0, 0, 1]), array([2.5, nan, nan]))
+    >>> table.has("prompt_bpt"), table.has("completion_bpt")
+    (True, False)
+    """
+
+    question: IntArray
+    columns: Mapping[str, FloatArray]
+    n_questions: int
+
+    def __post_init__(self) -> None:
+        question = np.array(self.question, dtype=np.int64)
+        if question.ndim != 1 or np.any((question < 0) | (question >= self.n_questions)):
+            rule = f"be one list of whole numbers in 0..{self.n_questions - 1}"
+            raise InvalidInputError.of("question", rule, self.question)
+        columns = {}
+        for name, values in self.columns.items():
+            column = np.array(values, dtype=np.float64)
+            if column.shape != question.shape:
+                rule = f"have one value a trial ({question.size})"
+                raise InvalidInputError.of(f"columns[{name!r}]", rule, f"shape {column.shape}")
+            columns[name] = column
+        for array in (question, *columns.values()):
+            array.flags.writeable = False
+        object.__setattr__(self, "question", question)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
+
+    @classmethod
+    def from_questions(
+        cls, questions: Sequence[Mapping[str, Sequence[float | bool | None]]]
+    ) -> SignalTable:
+        """Join the columns of single questions; None and what a question lacks is missing."""
+        sizes = []
+        for place, columns in enumerate(questions):
+            lengths = {len(values) for values in columns.values()}
+            if len(lengths) > 1:
+                rule = "have columns of one length, the question's trials"
+                raise InvalidInputError.of(f"questions[{place}]", rule, sorted(lengths))
+            sizes.append(lengths.pop() if lengths else 0)
+        names = dict.fromkeys(name for columns in questions for name in columns)
+        joined = {
+            name: np.concatenate(
+                [
+                    _numbers(columns[name]) if name in columns else np.full(size, np.nan)
+                    for columns, size in zip(questions, sizes, strict=True)
+                ]
+                or [np.empty(0)]
+            )
+            for name in names
+        }
+        return cls(np.repeat(np.arange(len(sizes)), sizes), joined, len(sizes))
+
+    @property
+    def n_trials(self) -> int:
+        """T."""
+        return int(self.question.size)
+
+    def has(self, name: str) -> bool:
+        """Return whether any trial has this signal."""
+        column = self.columns.get(name)
+        return column is not None and bool(np.any(~np.isnan(column)))
+
+    def column(self, name: str) -> FloatArray:
+        """Return one signal, shape (T,); all missing if it was never recorded."""
+        found = self.columns.get(name)
+        return np.full(self.n_trials, np.nan) if found is None else found
+
+    def with_columns(self, columns: Mapping[str, npt.ArrayLike]) -> SignalTable:
+        """Return the table with more columns, or others in place of some."""
+        more = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+        return SignalTable(self.question, {**self.columns, **more}, self.n_questions)
+
+
+def _numbers(values: Sequence[float | bool | None]) -> FloatArray:
+    """Return floats; what is no number is missing."""
+    plain = [
+        float(v) if isinstance(v, (int, float, np.number, np.bool_)) else np.nan for v in values
+    ]
+    return np.asarray(plain, dtype=np.float64)

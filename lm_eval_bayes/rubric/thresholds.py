@@ -1,0 +1,266 @@
+"""Percentiles that cut signals into high and low, and the file that freezes them.
+
+They are taken per task over a named set of runs. Once written to a file they stay as they are,
+so that one more model in a comparison does not move the others' scores.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.signals import SignalTable
+
+FORMAT, VERSION = "lm-eval-bayes-thresholds", 1
+
+#: Every threshold: the signal, the percentile, and among which trials it is taken.
+PERCENTILES: Mapping[str, tuple[str, float, str]] = MappingProxyType(
+    {
+        "tau_high": ("completion_bpt", 40.0, "all"),
+        "tau_low_wrong": ("completion_bpt", 60.0, "wrong"),
+        "tau_prompt": ("prompt_bpt", 90.0, "all"),
+        "ratio_p33": ("token_ratio", 33.0, "all"),
+        "ratio_p66": ("token_ratio", 66.0, "all"),
+        "corr_p33": ("completion_bpt", 33.0, "correct"),
+        "corr_p66": ("completion_bpt", 66.0, "correct"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class TaskThresholds:
+    """The thresholds of one task; None where no trial had the signal [Hariri 2026, Table 4].
+
+    Attributes
+    ----------
+    tau_high, tau_low_wrong : float or None
+        40th percentile of completion_bpt, and its 60th among wrong trials; bits per token.
+    tau_prompt : float or None
+        90th percentile of prompt_bpt.
+    ratio_p33, ratio_p66 : float or None
+        33rd and 66th percentiles of token_ratio.
+    corr_p33, corr_p66 : float or None
+        33rd and 66th percentiles of completion_bpt among correct trials.
+    counts : mapping of str to int
+        How many trials each was taken over.
+
+    Examples
+    --------
+    >>> TaskThresholds(tau_high=1.5).value("tau_high")
+    1.5
+    """
+
+    tau_high: float | None = None
+    tau_low_wrong: float | None = None
+    tau_prompt: float | None = None
+    ratio_p33: float | None = None
+    ratio_p66: float | None = None
+    corr_p33: float | None = None
+    corr_p66: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def value(self, name: str) -> float:
+        """Return one threshold, NaN where there is none."""
+        found = getattr(self, name)
+        return math.nan if found is None else float(found)
+
+    @property
+    def values(self) -> dict[str, float | None]:
+        """The thresholds by name."""
+        return {name: getattr(self, name) for name in PERCENTILES}
+
+    @property
+    def hash(self) -> str:
+        """A short name of these values, for results to carry."""
+        return _digest(self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {"values": self.values, "counts": dict(self.counts)}
+
+
+def task_thresholds(tables: Sequence[SignalTable]) -> TaskThresholds:
+    """Take the percentiles over all trials of the given runs on one task.
+
+    A trial that lacks a signal does not count for that signal's percentiles; trials that are
+    invalid do. Percentiles are numpy's, linear between neighbours.
+
+    Parameters
+    ----------
+    tables : sequence of SignalTable
+        One a run.
+
+    Returns
+    -------
+    TaskThresholds
+
+    Examples
+    --------
+    >>> run = SignalTable.from_questions(
+    ...     [{"completion_bpt": [1, 2, 3, 4, 5], "is_correct": [1, 1, 1, 0, 0]}]
+    ... )
+    >>> found = task_thresholds([run])
+    >>> round(found.tau_high, 2), round(found.tau_low_wrong, 2), found.counts["tau_low_wrong"]
+    (2.6, 4.6, 2)
+    """
+    values: dict[str, float | None] = {}
+    counts = {}
+    for name, (signal, percentile, among) in PERCENTILES.items():
+        pooled = _pooled(tables, signal, among)
+        counts[name] = int(pooled.size)
+        values[name] = float(np.percentile(pooled, percentile)) if pooled.size else None
+    return TaskThresholds(**values, counts=counts)
+
+
+def _pooled(tables: Sequence[SignalTable], signal: str, among: str) -> FloatArray:
+    parts = [np.empty(0)]
+    for table in tables:
+        column, correct = table.column(signal), table.column("is_correct")
+        chosen = ~np.isnan(column)
+        if among != "all":
+            chosen &= correct == (1.0 if among == "correct" else 0.0)
+        parts.append(column[chosen])
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The thresholds of several tasks, and where they come from.
+
+    Attributes
+    ----------
+    tasks : mapping of str to TaskThresholds
+        By the task's name.
+    runs : tuple of str
+        The runs they were taken over.
+    date : str
+        The day, as YYYY-MM-DD.
+
+    Examples
+    --------
+    >>> frozen = Thresholds({"aime25": TaskThresholds(tau_high=1.5)}, ("run 1",), "2026-01-31")
+    >>> Thresholds.from_json(frozen.to_json()) == frozen
+    True
+    """
+
+    tasks: Mapping[str, TaskThresholds]
+    runs: tuple[str, ...]
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+
+    @property
+    def hash(self) -> str:
+        """A short name of all values."""
+        return _digest({task: found.values for task, found in self.tasks.items()})
+
+    def of(self, task: str) -> TaskThresholds:
+        """Return those of one task.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are none.
+        """
+        if task not in self.tasks:
+            rule = f"hold task {task}; the file has {', '.join(self.tasks) or 'none'}"
+            raise InvalidInputError.of("thresholds", rule, task)
+        return self.tasks[task]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "date": self.date,
+            "runs": list(self.runs),
+            "hash": self.hash,
+            "tasks": {task: found.to_dict() for task, found in self.tasks.items()},
+        }
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, name: str = "thresholds") -> Thresholds:
+        """Read the file's text.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` wrote.
+        name : str
+            The file's name, for errors.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no such file, of a newer version, or its values were changed by hand.
+        """
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidInputError.of(name, "be a JSON file of thresholds", error) from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            rule = f'be a file of thresholds, with "format": "{FORMAT}"'
+            raise InvalidInputError.of(name, rule, str(content)[:60])
+        if content.get("version") != VERSION:
+            rule = f"be of version {VERSION}, the newest that this release knows"
+            raise InvalidInputError.of(name, rule, content.get("version"))
+        tasks = {
+            str(task): _task_from(task, found, name)
+            for task, found in (content.get("tasks") or {}).items()
+        }
+        runs = tuple(map(str, content.get("runs") or ()))
+        read = cls(tasks, runs, str(content.get("date")))
+        if content.get("hash") != read.hash:
+            rule = "have the hash of its values; somebody changed them (freeze them anew)"
+            raise InvalidInputError.of(name, rule, content.get("hash"))
+        return read
+
+
+def _task_from(task: object, found: object, name: str) -> TaskThresholds:
+    values = found.get("values") if isinstance(found, Mapping) else None
+    if not isinstance(values, Mapping) or set(values) != set(PERCENTILES):
+        rule = f"give task {task} the values {', '.join(PERCENTILES)}"
+        raise InvalidInputError.of(name, rule, str(found)[:60])
+    for key, value in values.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (number and math.isfinite(value)):
+            raise InvalidInputError.of(name, f"have a number or null for {task}: {key}", value)
+    counts = found.get("counts") if isinstance(found, Mapping) else None
+    return TaskThresholds(**values, counts=dict(counts or {}))
+
+
+def shared_thresholds(found: Mapping[str, TaskThresholds], argument: str = "runs") -> str:
+    """Return the one hash of all models' thresholds.
+
+    Parameters
+    ----------
+    found : mapping of str to TaskThresholds
+        By the model's name.
+    argument : str
+        What to call them in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        If two models have others: their scores cannot be compared.
+    """
+    hashes = {model: thresholds.hash for model, thresholds in found.items()}
+    if len(set(hashes.values())) > 1:
+        told = "; ".join(f"{model}: {digest}" for model, digest in hashes.items())
+        rule = "share their thresholds, or their scores cannot be compared"
+        raise InvalidInputError.of(argument, rule, told)
+    return next(iter(hashes.values()), "none")
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return "blake2b-64:" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,211 @@
+"""The rubric variables of [Hariri 2026, Table 4]: yes, no or unknown, one a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.core.checks import FloatArray
+from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.rubric.thresholds import TaskThresholds
+
+#: One number a trial: 1 yes, 0 no, −1 unknown.
+Truth: TypeAlias = npt.NDArray[np.int8]
+
+NO, YES, UNKNOWN = 0, 1, -1
+
+#: Verifier's probability from which an answer counts as invalid (C) or as surely right (A).
+C_INVALID, A_HIGH = 0.5, 0.6
+
+#: Every variable, with its rule.
+VARIABLES: Mapping[str, str] = MappingProxyType(
+    {
+        "invalid": "repeated_pattern, or C >= .50 where a verifier has judged",
+        "correct": "is_correct",
+        "wrong": "not correct",
+        "boxed": "has_box",
+        "unboxed": "not boxed",
+        "high_conf": "completion_bpt <= tau_high, the 40th percentile",
+        "low_conf": "not high_conf",
+        "wrong_high_conf": "wrong, and completion_bpt <= tau_low_wrong, the 60th percentile "
+        "among wrong trials",
+        "ood": "prompt_bpt >= tau_prompt, the 90th percentile",
+        "ind": "not ood",
+        "economical": "token_ratio <= ratio_p33, the 33rd percentile",
+        "moderate": "token_ratio above ratio_p33 and <= ratio_p66, the 66th percentile",
+        "verbose": "token_ratio > ratio_p66",
+        "corr_high": "completion_bpt <= corr_p33, the 33rd percentile among correct trials",
+        "corr_mid": "completion_bpt above corr_p33 and <= corr_p66, the 66th percentile",
+        "corr_low": "completion_bpt > corr_p66",
+        "A_high": "A >= .6",
+        "B_leads": "B >= C, so that the verifier's doubt is about the answer, not its form",
+    }
+)
+
+#: Of each of these exactly one holds.
+EXCLUSIVE = (
+    ("correct", "wrong"),
+    ("boxed", "unboxed"),
+    ("high_conf", "low_conf"),
+    ("ood", "ind"),
+    ("economical", "moderate", "verbose"),
+    ("corr_high", "corr_mid", "corr_low"),
+)
+
+#: What holds only where something else does.
+IMPLIES = (("wrong_high_conf", "wrong"),)
+
+#: The signals that each variable is made of.
+MADE_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "invalid": ("repeated_pattern",),
+        "correct": ("is_correct",),
+        "wrong": ("is_correct",),
+        "boxed": ("has_box",),
+        "unboxed": ("has_box",),
+        "high_conf": ("completion_bpt",),
+        "low_conf": ("completion_bpt",),
+        "wrong_high_conf": ("is_correct", "completion_bpt"),
+        "ood": ("prompt_bpt",),
+        "ind": ("prompt_bpt",),
+        "economical": ("token_ratio",),
+        "moderate": ("token_ratio",),
+        "verbose": ("token_ratio",),
+        "corr_high": ("completion_bpt",),
+        "corr_mid": ("completion_bpt",),
+        "corr_low": ("completion_bpt",),
+        "A_high": ("verifier_a",),
+        "B_leads": ("verifier_b", "verifier_c"),
+    }
+)
+
+
+def negation(value: Truth) -> Truth:
+    """Return no for yes, yes for no, and unknown for unknown."""
+    return np.where(value == UNKNOWN, UNKNOWN, 1 - value).astype(np.int8)
+
+
+def conjunction(first: Truth, second: Truth) -> Truth:
+    """Return no where either is no, yes where both are yes, else unknown."""
+    no = (first == NO) | (second == NO)
+    unknown = (first == UNKNOWN) | (second == UNKNOWN)
+    return np.where(no, NO, np.where(unknown, UNKNOWN, YES)).astype(np.int8)
+
+
+def disjunction(first: Truth, second: Truth) -> Truth:
+    """Return yes where either is yes, no where both are no, else unknown."""
+    return negation(conjunction(negation(first), negation(second)))
+
+
+def compared(values: FloatArray, holds: npt.NDArray[np.bool_]) -> Truth:
+    """Return whether a comparison holds; unknown where the value is missing."""
+    return np.where(np.isnan(values), UNKNOWN, holds).astype(np.int8)
+
+
+def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth:
+    """Compute one rubric variable.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`VARIABLES`.
+    table : SignalTable
+        The trials.
+    thresholds : TaskThresholds
+        The percentiles of the task.
+
+    Returns
+    -------
+    array, shape (T,)
+        1 yes, 0 no, −1 unknown: a signal or a threshold is missing.
+
+    Examples
+    --------
+    >>> table = SignalTable.from_questions([{"prompt_bpt": [2.0, None, 4.0]}])
+    >>> variable("ood", table, TaskThresholds(tau_prompt=3.0))
+    array([ 0, -1,  1], dtype=int8)
+    """
+    return _RULES[name](table, thresholds)
+
+
+def _flag(name: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
+    def rule(table: SignalTable, _: TaskThresholds) -> Truth:
+        values = table.column(name)
+        return compared(values, values > 0.5)
+
+    return rule
+
+
+def _at_most(signal: str, threshold: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
+    def rule(table: SignalTable, thresholds: TaskThresholds) -> Truth:
+        values, bound = table.column(signal), thresholds.value(threshold)
+        return compared(values + 0.0 * bound, values <= bound)
+
+    return rule
+
+
+def _not(name: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
+    return lambda table, thresholds: negation(variable(name, table, thresholds))
+
+
+def _both(
+    first: Callable[[SignalTable, TaskThresholds], Truth],
+    second: Callable[[SignalTable, TaskThresholds], Truth],
+) -> Callable[[SignalTable, TaskThresholds], Truth]:
+    return lambda table, thresholds: conjunction(
+        first(table, thresholds), second(table, thresholds)
+    )
+
+
+def _negated(
+    rule: Callable[[SignalTable, TaskThresholds], Truth],
+) -> Callable[[SignalTable, TaskThresholds], Truth]:
+    return lambda table, thresholds: negation(rule(table, thresholds))
+
+
+def _invalid(table: SignalTable, _: TaskThresholds) -> Truth:
+    repeated, c = table.column("repeated_pattern"), table.column("verifier_c")
+    # where no verifier has judged, generation alone tells
+    judged = np.where(np.isnan(c), False, c >= C_INVALID)
+    return disjunction(compared(repeated, repeated > 0.5), judged.astype(np.int8))
+
+
+def _ood(table: SignalTable, thresholds: TaskThresholds) -> Truth:
+    values, bound = table.column("prompt_bpt"), thresholds.value("tau_prompt")
+    return compared(values + 0.0 * bound, values >= bound)
+
+
+def _a_high(table: SignalTable, _: TaskThresholds) -> Truth:
+    values = table.column("verifier_a")
+    return compared(values, values >= A_HIGH)
+
+
+def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:
+    b, c = table.column("verifier_b"), table.column("verifier_c")
+    return compared(b + c, b >= c)
+
+
+_RULES: Mapping[str, Callable[[SignalTable, TaskThresholds], Truth]] = {
+    "invalid": _invalid,
+    "correct": _flag("is_correct"),
+    "wrong": _not("correct"),
+    "boxed": _flag("has_box"),
+    "unboxed": _not("boxed"),
+    "high_conf": _at_most("completion_bpt", "tau_high"),
+    "low_conf": _not("high_conf"),
+    "wrong_high_conf": _both(_not("correct"), _at_most("completion_bpt", "tau_low_wrong")),
+    "ood": _ood,
+    "ind": _not("ood"),
+    "economical": _at_most("token_ratio", "ratio_p33"),
+    "moderate": _both(_not("economical"), _at_most("token_ratio", "ratio_p66")),
+    "verbose": _negated(_at_most("token_ratio", "ratio_p66")),
+    "corr_high": _at_most("completion_bpt", "corr_p33"),
+    "corr_mid": _both(_not("corr_high"), _at_most("completion_bpt", "corr_p66")),
+    "corr_low": _negated(_at_most("completion_bpt", "corr_p66")),
+    "A_high": _a_high,
+    "B_leads": _b_leads,
+}

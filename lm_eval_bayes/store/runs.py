@@ -1,0 +1,166 @@
+"""Runs that the harness saved: the tasks of an output folder, and their logged samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes.errors import InvalidInputError
+
+_RULE = "be a run's output folder, or one of its results_*.json or samples_*.jsonl files"
+
+
+@dataclass(frozen=True, eq=False)
+class SavedTask:
+    """One task of one saved run.
+
+    Attributes
+    ----------
+    model : str
+        What the run calls its model.
+    task : str
+        The task's name.
+    samples : Path
+        The file of its logged samples.
+    config : mapping
+        The task's configuration; empty where no results file is there.
+    """
+
+    model: str
+    task: str
+    samples: Path
+    config: Mapping[str, Any]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of repeated sampling that the task ran with; empty if it had none."""
+        found = (self.config.get("metadata") or {}).get("bayes")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The score of each graded category."""
+        return tuple(self.settings.get("weights") or (0.0, 1.0))
+
+    def rows(self, argument: str = "run") -> list[dict[str, Any]]:
+        """Read the logged questions in their order; of several filters the first one logged.
+
+        Raises
+        ------
+        InvalidInputError
+            If a line is cut off or holds no graded trials.
+        """
+        rows = list(_lines(self.samples, argument))
+        if not rows:
+            raise InvalidInputError.of(argument, "hold samples", self.samples.name)
+        if any("outcomes" not in row or "doc_id" not in row for row in rows):
+            rule = "hold graded trials of a task of this package (`outcomes` in every line)"
+            raise InvalidInputError.of(argument, rule, self.samples.name)
+        chosen = rows[0].get("filter")
+        return sorted(
+            (row for row in rows if row.get("filter") == chosen), key=lambda row: int(row["doc_id"])
+        )
+
+
+def saved_tasks(
+    paths: Iterable[str | Path], argument: str = "run", task: str | None = None
+) -> tuple[SavedTask, ...]:
+    """Find the tasks of saved runs.
+
+    Parameters
+    ----------
+    paths : iterable of str or Path
+        Folders that the harness wrote into, `results_*.json` or `samples_*.jsonl` files. Of a
+        folder the newest samples of every model and task count.
+    argument : str
+        What to call a path in an error.
+    task : str, optional
+        Only tasks of this name.
+
+    Returns
+    -------
+    tuple of SavedTask
+        In the order of the paths. Models of one name and task get a number: ``name``,
+        ``name (2)``.
+
+    Raises
+    ------
+    InvalidInputError
+        If a path holds no saved run with logged samples.
+    """
+    found: list[SavedTask] = []
+    for path in paths:
+        here = list(_tasks_at(Path(path).expanduser(), str(path), argument))
+        if task is not None:
+            named = [one for one in here if one.task == task]
+            if not named:
+                rule = f"hold task {task}; there is {', '.join(sorted({t.task for t in here}))}"
+                raise InvalidInputError.of(argument, rule, str(path))
+            here = named
+        known = {one.samples.resolve() for one in found}
+        found += [one for one in here if one.samples.resolve() not in known]
+    return tuple(_told_apart(found))
+
+
+def _tasks_at(place: Path, path: str, argument: str) -> Iterator[SavedTask]:
+    if place.is_dir():
+        files = sorted(place.rglob("samples_*.jsonl"))
+    elif place.name.startswith("results_") and place.suffix == ".json" and place.is_file():
+        stamp = place.stem.removeprefix("results_")
+        files = sorted(place.parent.glob(f"samples_*_{stamp}.jsonl"))
+    elif place.name.startswith("samples_") and place.suffix == ".jsonl" and place.is_file():
+        files = [place]
+    else:
+        raise InvalidInputError.of(argument, _RULE, path)
+    newest: dict[tuple[Path, str], SavedTask] = {}
+    for file in files:  # their names end with the time, so that later ones replace earlier ones
+        one = _saved_task(file, argument)
+        newest[file.parent, one.task] = one
+    if not newest:
+        rule = f"{_RULE}, with logged samples (--log_samples)"
+        raise InvalidInputError.of(argument, rule, path)
+    yield from newest.values()
+
+
+def _saved_task(file: Path, argument: str) -> SavedTask:
+    name, _, stamp = file.stem.removeprefix("samples_").rpartition("_")
+    results = _results(file.with_name(f"results_{stamp}.json"), argument)
+    configs = results.get("configs") or {}
+    # the harness writes a task's slashes as two underscores
+    task = next((t for t in configs if t.replace("/", "__") == name), name)
+    model = str(results.get("model_name") or "") or file.parent.name
+    return SavedTask(model, task, file, configs.get(task) or {})
+
+
+def _results(file: Path, argument: str) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError.of(argument, f"have a whole {file.name}", error) from None
+    return found if isinstance(found, dict) else {}
+
+
+def _lines(file: Path, argument: str) -> Iterator[dict[str, Any]]:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError(f"line {number} is no object")
+                yield row
+    except (OSError, ValueError) as error:
+        rule = f"have a whole samples file; {file.name} cannot be read"
+        raise InvalidInputError.of(argument, rule, error) from None
+
+
+def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:
+    seen: dict[tuple[str, str], int] = {}
+    for one in found:
+        times = seen[one.model, one.task] = seen.get((one.model, one.task), 0) + 1
+        name = one.model if times == 1 else f"{one.model} ({times})"
+        yield SavedTask(name, one.task, one.samples, one.config)
