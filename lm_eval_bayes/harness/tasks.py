@@ -53,6 +53,10 @@ class LoggedResult(dict[str, Any]):
         for key, value in logged.items():
             self.setdefault(key, value)
 
+    def add_rows(self, rows: Mapping[str, Any]) -> None:
+        """Add rows that are aggregated but not logged."""
+        self._rows.update(rows)
+
     def items(self) -> Any:
         """Return the rows."""
         return self._rows.items()

@@ -49,6 +49,8 @@ _MIRRORED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotEq: ast.NotEq,
 }
 _LONGEST = 2000
+#: How deep brackets and `not` may be nested.
+_DEEPEST = 100
 #: More cases than this are not tried out one by one.
 _MOST_WORLDS = 200_000
 
@@ -99,6 +101,9 @@ class Condition:
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
             rule = f"be a condition of 1..{_LONGEST} characters, such as `wrong and boxed`"
             raise InvalidInputError.of(argument, rule, text)
+        if "#" in text:
+            # a comment would swallow the bracket that is put around a condition
+            raise InvalidInputError.of(argument, "be a condition without a comment", text)
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -106,7 +111,7 @@ class Condition:
             raise InvalidInputError.of(argument, rule, text) from None
         variables: dict[str, None] = {}
         bounds: dict[str, list[float]] = {}
-        _collect(tree, variables, bounds, argument)
+        _collect(tree, variables, bounds, argument, _DEEPEST)
         found = tuple((name, tuple(sorted(set(values)))) for name, values in bounds.items())
         return cls(text.strip(), tuple(variables), found, tree)
 
@@ -163,18 +168,28 @@ def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
 
 def _representatives(bounds: set[float]) -> list[float]:
     ordered = sorted(bounds)
-    between = [0.5 * (a + b) for a, b in itertools.pairwise(ordered)]
-    return sorted([ordered[0] - 1.0, *ordered, *between, ordered[-1] + 1.0])
+    between = [0.5 * a + 0.5 * b for a, b in itertools.pairwise(ordered)]
+    # beside 1e17 a step of one is no step
+    below = min(ordered[0] - 1.0, math.nextafter(ordered[0], -math.inf))
+    above = max(ordered[-1] + 1.0, math.nextafter(ordered[-1], math.inf))
+    return sorted([below, *ordered, *between, above])
 
 
 def _collect(
-    node: ast.expr, variables: dict[str, None], bounds: dict[str, list[float]], argument: str
+    node: ast.expr,
+    variables: dict[str, None],
+    bounds: dict[str, list[float]],
+    argument: str,
+    depth: int,
 ) -> None:
+    if depth < 0:
+        rule = f"nest brackets and `not` no deeper than {_DEEPEST}"
+        raise InvalidInputError.of(argument, rule, _written(node))
     if isinstance(node, ast.BoolOp):
         for part in node.values:
-            _collect(part, variables, bounds, argument)
+            _collect(part, variables, bounds, argument, depth - 1)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        _collect(node.operand, variables, bounds, argument)
+        _collect(node.operand, variables, bounds, argument, depth - 1)
     elif isinstance(node, ast.Name):
         if node.id not in VARIABLES:
             rule = (
@@ -187,7 +202,7 @@ def _collect(
         bounds.setdefault(name, []).append(bound)
     else:
         rule = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
-        raise InvalidInputError.of(argument, rule, ast.unparse(node))
+        raise InvalidInputError.of(argument, rule, _written(node))
 
 
 def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[ast.cmpop], float]:
@@ -198,7 +213,7 @@ def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[as
     number = _number(right)
     if len(node.ops) > 1 or kind not in _COMPARISONS or number is None or not _is_signal(left):
         rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
-        raise InvalidInputError.of(argument, rule, ast.unparse(node))
+        raise InvalidInputError.of(argument, rule, _written(node))
     return left.id, kind, number  # type: ignore[attr-defined]
 
 
@@ -212,8 +227,18 @@ def _number(node: ast.expr) -> float | None:
         node = node.operand
     if not isinstance(node, ast.Constant) or type(node.value) not in (int, float):
         return None
-    value = float(node.value)  # type: ignore[arg-type]
+    try:
+        value = float(node.value)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number of more than 308 digits
+        return None
     return (-value if negative else value) if math.isfinite(value) else None
+
+
+def _written(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return "an expression too deep to be shown"
 
 
 def _evaluate(

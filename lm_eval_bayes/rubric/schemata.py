@@ -16,7 +16,6 @@ Where the paper's table leaves a gap:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,7 +67,8 @@ class Schema:
     Raises
     ------
     InvalidInputError
-        If a rule cannot be read, or some case falls into no category.
+        If a rule cannot be read, some case falls into no category, or two categories have one
+        name.
 
     Examples
     --------
@@ -89,6 +89,11 @@ class Schema:
         if len(self.categories) < 2:
             rule = f"have at least two categories in rubric {self.name}"
             raise InvalidInputError.of("categories", rule, len(self.categories))
+        names = [category.name for category in self.categories]
+        if len({*names, "missing"}) <= len(names):
+            # counts are told by name, those of trials without a category as "missing"
+            rule = f"have different names in rubric {self.name}, and none `missing`"
+            raise InvalidInputError.of("categories", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
         missed = next(
@@ -173,7 +178,7 @@ class Schema:
 
 def _check_weight(weight: object, schema: str) -> float:
     number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
-    if not number or not math.isfinite(float(weight)) or abs(float(weight)) > 1e100:  # type: ignore[arg-type]
+    if not number or not abs(weight) <= 1e100:  # type: ignore[arg-type]
         raise InvalidInputError.of("weights", f"be finite numbers in rubric {schema}", weight)
     return float(weight)  # type: ignore[arg-type]
 

@@ -64,7 +64,14 @@ class RubricScore:
             is then mostly prior.
         seed : int
             Of the learned prior's draws.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such prior.
         """
+        if prior not in ("hbayes", "bayes"):
+            raise InvalidInputError.of("prior", "be hbayes or bayes", prior)
         return self._learned(seed) if prior == "hbayes" else self._uniform
 
     @cached_property
@@ -131,8 +138,17 @@ def scored(
     thresholds: TaskThresholds,
     question_ids: Sequence[Hashable] | None = None,
 ) -> RubricScore:
-    """Count trials whose categories are known already; −1 stands for a missing one."""
+    """Count trials whose categories are known already; −1 stands for a missing one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is not one category of the schema a trial.
+    """
     width = len(schema.categories)
+    if category.shape != table.question.shape or np.any((category < -1) | (category >= width)):
+        rule = f"be one category 0..{width - 1} a trial, or -1"
+        raise InvalidInputError.of("category", rule, category)
     there = category >= 0
     flat = table.question[there] * width + category[there]
     counts = np.bincount(flat, minlength=table.n_questions * width)

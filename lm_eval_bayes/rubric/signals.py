@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -56,7 +57,7 @@ class SignalTable:
     question : array, shape (T,), ints in 0..M−1
         The question that each trial answers.
     columns : mapping of str to array, shape (T,)
-        The signals by name; NaN where a trial lacks one.
+        The signals by name; NaN where a trial lacks one. What is infinite is missing too.
     n_questions : int
         M.
 
@@ -91,6 +92,7 @@ class SignalTable:
             if column.shape != question.shape:
                 rule = f"have one value a trial ({question.size})"
                 raise InvalidInputError.of(f"columns[{name!r}]", rule, f"shape {column.shape}")
+            column[np.isinf(column)] = np.nan  # no percentile could be taken
             columns[name] = column
         for array in (question, *columns.values()):
             array.flags.writeable = False
@@ -145,7 +147,13 @@ class SignalTable:
 
 def _numbers(values: Sequence[float | bool | None]) -> FloatArray:
     """Return floats; what is no number is missing."""
-    plain = [
-        float(v) if isinstance(v, (int, float, np.number, np.bool_)) else np.nan for v in values
-    ]
-    return np.asarray(plain, dtype=np.float64)
+    return np.asarray([_number(v) for v in values], dtype=np.float64)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.nan

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -77,7 +78,9 @@ class TaskThresholds:
     @property
     def values(self) -> dict[str, float | None]:
         """The thresholds by name."""
-        return {name: getattr(self, name) for name in PERCENTILES}
+        found = {name: getattr(self, name) for name in PERCENTILES}
+        # 2 and 2.0 are one value, and have one hash
+        return {name: None if v is None else float(v) for name, v in found.items()}
 
     @property
     def hash(self) -> str:
@@ -163,7 +166,9 @@ class Thresholds:
         return _digest({task: found.values for task, found in self.tasks.items()})
 
     def of(self, task: str) -> TaskThresholds:
-        """Return those of one task.
+        """Return those of one task, or of another task of the same questions.
+
+        ``aime25_rubric`` and ``aime25_bayes`` are tasks of the same questions.
 
         Raises
         ------
@@ -171,6 +176,9 @@ class Thresholds:
             If there are none.
         """
         if task not in self.tasks:
+            for name, found in self.tasks.items():
+                if _questions(name) == _questions(task):
+                    return found
             rule = f"hold task {task}; the file has {', '.join(self.tasks) or 'none'}"
             raise InvalidInputError.of("thresholds", rule, task)
         return self.tasks[task]
@@ -205,7 +213,7 @@ class Thresholds:
         """
         try:
             content = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError.of(name, "be a JSON file of thresholds", error) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             rule = f'be a file of thresholds, with "format": "{FORMAT}"'
@@ -213,12 +221,12 @@ class Thresholds:
         if content.get("version") != VERSION:
             rule = f"be of version {VERSION}, the newest that this release knows"
             raise InvalidInputError.of(name, rule, content.get("version"))
-        tasks = {
-            str(task): _task_from(task, found, name)
-            for task, found in (content.get("tasks") or {}).items()
-        }
-        runs = tuple(map(str, content.get("runs") or ()))
-        read = cls(tasks, runs, str(content.get("date")))
+        listed, runs = content.get("tasks"), content.get("runs")
+        if not isinstance(listed, dict) or not isinstance(runs, list):
+            rule = "give `tasks` as a mapping and `runs` as a list"
+            raise InvalidInputError.of(name, rule, str(content)[:60])
+        tasks = {task: _task_from(task, found, name) for task, found in listed.items()}
+        read = cls(tasks, tuple(map(str, runs)), str(content.get("date")))
         if content.get("hash") != read.hash:
             rule = "have the hash of its values; somebody changed them (freeze them anew)"
             raise InvalidInputError.of(name, rule, content.get("hash"))
@@ -232,10 +240,12 @@ def _task_from(task: object, found: object, name: str) -> TaskThresholds:
         raise InvalidInputError.of(name, rule, str(found)[:60])
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (number and math.isfinite(value)):
+        if value is not None and not (number and abs(value) <= sys.float_info.max):
             raise InvalidInputError.of(name, f"have a number or null for {task}: {key}", value)
     counts = found.get("counts") if isinstance(found, Mapping) else None
-    return TaskThresholds(**values, counts=dict(counts or {}))
+    if not isinstance(counts, Mapping) or any(type(n) is not int for n in counts.values()):
+        raise InvalidInputError.of(name, f"give task {task} whole numbers as counts", counts)
+    return TaskThresholds(**values, counts=dict(counts))
 
 
 def shared_thresholds(found: Mapping[str, TaskThresholds], argument: str = "runs") -> str:
@@ -259,6 +269,10 @@ def shared_thresholds(found: Mapping[str, TaskThresholds], argument: str = "runs
         rule = "share their thresholds, or their scores cannot be compared"
         raise InvalidInputError.of(argument, rule, told)
     return next(iter(hashes.values()), "none")
+
+
+def _questions(task: str) -> str:
+    return task.removesuffix("_bayes").removesuffix("_rubric")
 
 
 def _digest(value: object) -> str:

@@ -152,7 +152,8 @@ class Calibration:
             raise InvalidInputError.of("baseline", "be three finite numbers", self.baseline)
         temperature = as_real(self.temperature)
         if temperature is None or not 0.0 < temperature < np.inf:
-            raise InvalidInputError.of("temperature", "be a finite number above 0", temperature)
+            rule = "be a finite number above 0"
+            raise InvalidInputError.of("temperature", rule, self.temperature)
         object.__setattr__(self, "baseline", tuple(map(float, scores)))
         object.__setattr__(self, "temperature", temperature)
 
@@ -177,8 +178,8 @@ class Calibration:
         """
         given = _scores("scores", scores)
         if given.ndim == 0 or given.shape[-1] != 3:
-            rule = f"have the three labels as last axis, shape (..., 3); got shape {given.shape}"
-            raise InvalidInputError.of("scores", rule, scores)
+            rule = "have the three labels as the last axis"
+            raise InvalidInputError.of("scores", rule, f"shape {given.shape}")
         best = given.max(axis=-1) if given.size else given
         if np.isnan(given).any() or np.isposinf(given).any() or np.isneginf(best).any():
             rule = "be numbers below infinity, in every case at least one of them finite"
@@ -231,6 +232,8 @@ def defused(text: str, marks: Iterable[str] = ()) -> str:
     >>> defused("42</candidate_answer><|im_end|> a<b", ["<pad>"])
     '42< /candidate_answer>< |im_end|> a<b'
     """
+    # Half a character, as the JSON of an API may hold, is nothing that a tokenizer takes.
+    text = text.encode("utf-8", "replace").decode("utf-8")
     text = _MARKS.sub(r"\g<0> ", text)
     for mark in marks:
         if len(mark) > 1 and mark in text:

@@ -17,6 +17,7 @@ from lm_eval_bayes.harness.models.explicit import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.keeping import Keeper, MemoryKeeper, StoreKeeper
 from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.store.hashing import canonical_json
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
@@ -101,6 +102,7 @@ class RecordingMixin:
                 "seed_scheme=plain gives all questions of a trial the same seed, so they share "
                 "their noise; the intervals take questions as independent and will be too narrow"
             )
+        tell(self)
         if self.cannot_record:
             log.info("%s cannot record: %s", self.backend_name, ", ".join(self.cannot_record))
 

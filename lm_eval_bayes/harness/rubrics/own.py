@@ -1,0 +1,234 @@
+"""A rubric of the user's own: categories, weights, and rules or a function that chooses.
+
+In a file of its own, or in a task's YAML under `metadata`, as `rubric_own`::
+
+    name: summary_quality
+    categories: [off topic, poor, fair, good]
+    weights: [0, 0.3, 0.7, 1]
+    category: !function judge.category     # (document, completion, signals) -> name or number
+
+    name: terse
+    categories: [invalid, long, terse]
+    weights: [0, 0.5, 1]
+    rules:
+      - {category: invalid, when: repeated_pattern >= 0.5 or text_loop >= 0.5}
+      - {category: terse, when: completion_tokens < 256}
+      - {category: long, otherwise: true}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.rubric.rules import Condition
+from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_KEYS = ("name", "categories", "weights", "rules", "category", "why")
+_MOST_CATEGORIES = 100
+
+
+@dataclass(frozen=True)
+class OwnRubric:
+    """A rubric that is not one of the twelve.
+
+    Attributes
+    ----------
+    schema : Schema
+        Its categories. With a function, the rule of category k is ``<column> == k``.
+    choose : callable or None
+        The function, where there is one.
+    """
+
+    schema: Schema
+    choose: Callable[[Any, str, Mapping[str, Any]], Any] | None = None
+
+    @property
+    def column(self) -> str:
+        """The signal that holds the function's choice."""
+        return _column(self.schema.name)
+
+    def category(self, document: Any, completion: str, signals: Mapping[str, Any]) -> int | None:
+        """Return the category that the function chooses, None for its None.
+
+        Raises
+        ------
+        TaskConfigError
+            If it returns anything that is no category.
+        """
+        assert self.choose is not None
+        chosen = self.choose(document, completion, signals)
+        if chosen is None:
+            return None
+        names = [category.name for category in self.schema.categories]
+        if isinstance(chosen, str) and chosen in names:
+            return names.index(chosen)
+        if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < len(names):
+            return chosen
+        raise TaskConfigError(
+            f"rubric {self.schema.name}: its function must return one of {', '.join(names)}, a "
+            f"number 0..{len(names) - 1}, or None where it cannot tell; got {chosen!r:.80}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        function = None
+        if self.choose is not None:
+            function = f"{self.choose.__module__}.{getattr(self.choose, '__qualname__', '?')}"
+        return {**self.schema.to_dict(), "function": function}
+
+
+def own_rubrics(value: object, folder: Path) -> tuple[OwnRubric, ...]:
+    """Read a task's `rubric_own`.
+
+    Parameters
+    ----------
+    value : str, mapping, list of them, or None
+        Paths of YAML files, or what would stand in them.
+    folder : Path
+        Where relative paths are looked for after the current folder.
+
+    Raises
+    ------
+    InvalidInputError, TaskConfigError
+        If a rubric cannot be read, or would leave a trial without a category.
+    """
+    if value is None:
+        return ()
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    rubrics = tuple(_rubric(_content(one, folder)) for one in listed)
+    names = [rubric.schema.name for rubric in rubrics]
+    if len(set(names)) < len(names):
+        raise InvalidInputError.of("rubric_own", "give every rubric a name of its own", names)
+    return rubrics
+
+
+def _content(value: object, folder: Path) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        places = [Path(value).expanduser(), folder / value]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise InvalidInputError.of("rubric_own", "be a YAML file that exists", value)
+        value = _loaded(found)
+    if not isinstance(value, Mapping):
+        rule = "be a mapping with name, categories, weights, and rules or category"
+        raise InvalidInputError.of("rubric_own", rule, value)
+    return value
+
+
+def _loaded(path: Path) -> object:
+    """Load a YAML as the harness loads a task's, so that `!function` means the same."""
+    from lm_eval_bayes.harness.rubrics.yaml_file import load_yaml
+
+    return load_yaml(path)
+
+
+def _rubric(content: Mapping[str, Any]) -> OwnRubric:
+    unknown = [str(key) for key in content if key not in _KEYS]
+    if unknown:
+        raise InvalidInputError.of("rubric_own", f"have no keys but {', '.join(_KEYS)}", unknown[0])
+    name = content.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in SCHEMATA:
+        rule = "start with a letter, then letters, digits, _ and -, and be none of the twelve"
+        raise InvalidInputError.of("name", rule, name)
+    categories = _categories(content.get("categories"), name)
+    weights = _weights(content.get("weights"), categories, name)
+    rules, choose = content.get("rules"), content.get("category")
+    if (rules is None) == (choose is None):
+        rule = f"have either `rules` or `category` (a !function) in rubric {name}"
+        raise InvalidInputError.of("rubric_own", rule, "both" if rules else "neither")
+    if choose is not None and not callable(choose):
+        rule = f"be a function, as in `category: !function judge.category`, in rubric {name}"
+        raise InvalidInputError.of("category", rule, choose)
+    made = _by_function(name, categories) if rules is None else _by_rules(rules, categories, name)
+    why = str(content.get("why") or "the user's own")
+    listed = tuple(
+        Category(called, made[called], weight)
+        for called, weight in zip(categories, weights, strict=True)
+    )
+    return OwnRubric(Schema(name, listed, why), choose)
+
+
+def _categories(value: object, name: str) -> list[str]:
+    listed = [str(one) for one in value] if isinstance(value, (list, tuple)) else []
+    if not 2 <= len(listed) <= _MOST_CATEGORIES or len(set(listed)) < len(listed):
+        rule = f"be a list of 2..{_MOST_CATEGORIES} different names in rubric {name}"
+        raise InvalidInputError.of("categories", rule, value)
+    return listed
+
+
+def _weights(value: object, categories: Sequence[str], name: str) -> list[float]:
+    top = len(categories) - 1
+    if value is None:
+        return [k / top for k in range(top + 1)]
+    listed = value if isinstance(value, (list, tuple)) else []
+    good = all(isinstance(w, (int, float)) and not isinstance(w, bool) for w in listed)
+    if len(listed) != len(categories) or not good:
+        rule = f"have {len(categories)} numbers in rubric {name}, one a category"
+        raise InvalidInputError.of("weights", rule, value)
+    if min(listed) == max(listed):
+        raise InvalidInputError.of("weights", f"tell the categories apart in rubric {name}", value)
+    return [float(w) for w in listed]
+
+
+def _column(name: str) -> str:
+    return "rubric_" + name.replace("-", "_")
+
+
+def _by_function(name: str, categories: Sequence[str]) -> dict[str, str]:
+    # the first and the last are open to their sides, so that every number is in one of them
+    column = _column(name)
+    last = len(categories) - 1
+    rules = {called: f"{column} <= {place}" for place, called in enumerate(categories)}
+    rules[categories[last]] = f"{column} > {last - 1}"
+    return rules
+
+
+def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, str]:
+    """Return one condition a category: that of its rules, where no earlier rule holds."""
+    if not isinstance(rules, (list, tuple)) or not rules:
+        raise InvalidInputError.of("rules", f"be a list of rules in rubric {name}", rules)
+    made: dict[str, list[str]] = {}
+    earlier: list[str] = []
+    for place, rule in enumerate(rules):
+        last = place == len(rules) - 1
+        category, when = _rule(rule, f"rules[{place}]", categories, name, last=last)
+        before = f"not ({' or '.join(earlier)})" if earlier else ""
+        parts = [part for part in (when and f"({when})", before) if part]
+        if not parts:
+            raise InvalidInputError.of(f"rules[{place}]", "come after another rule", "otherwise")
+        made.setdefault(category, []).append(" and ".join(parts))
+        earlier.append(f"({when})")
+    unused = [category for category in categories if category not in made]
+    if unused:
+        rule = f"give every category of rubric {name} a rule"
+        raise InvalidInputError.of("rules", rule, f"none for {unused[0]}")
+    return {category: " or ".join(f"({one})" for one in made[category]) for category in categories}
+
+
+def _rule(
+    rule: object, argument: str, categories: Sequence[str], name: str, *, last: bool
+) -> tuple[str, str]:
+    """Return a rule's category and its condition, which is empty for `otherwise`."""
+    form = "be {category: NAME, when: CONDITION}, or {category: NAME, otherwise: true} at the end"
+    if not isinstance(rule, Mapping) or set(rule) not in (
+        {"category", "when"},
+        {"category", "otherwise"},
+    ):
+        raise InvalidInputError.of(argument, form, rule)
+    category = rule["category"]
+    if not isinstance(category, str) and isinstance(category, int):
+        category = categories[category] if 0 <= category < len(categories) else str(category)
+    if category not in categories:
+        known = f"name one of the categories of rubric {name} ({', '.join(categories)})"
+        raise InvalidInputError.of(argument, known, rule["category"])
+    if "otherwise" in rule:
+        if rule["otherwise"] is not True or not last:
+            raise InvalidInputError.of(argument, form, rule)
+        return category, ""
+    return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text

@@ -1,0 +1,117 @@
+"""What a run asks of its rubrics: the `rubric_*` settings of a task, checked before sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.rubrics.own import OwnRubric, own_rubrics
+from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
+from lm_eval_bayes.rubric.scoring import Prior
+from lm_eval_bayes.rubric.thresholds import Thresholds
+
+#: Every key that a rubric task's metadata may carry for it, with what it means.
+KEYS = {
+    "rubric_schemata": "names of schemata, which must find their signals (default: all that do)",
+    "rubric_thresholds": "a file of frozen thresholds (default: those of the task's own trials)",
+    "rubric_prior": "hbayes, learned across questions, or bayes, the paper's (default hbayes)",
+    "rubric_own": "a rubric of your own, or a list of them: a YAML file, or what would stand in it",
+}
+
+PRIORS: tuple[Prior, ...] = ("hbayes", "bayes")
+
+
+@dataclass(frozen=True)
+class RubricSettings:
+    """The checked settings of one rubric task.
+
+    Attributes
+    ----------
+    schemata : tuple of Schema
+        Those of the twelve that were asked for; all of them if none was named.
+    named : bool
+        Whether they were named, so that each must find its signals.
+    own : tuple of OwnRubric
+        Rubrics of the user's own.
+    thresholds : Thresholds or None
+        Frozen ones.
+    prior : {"hbayes", "bayes"}
+        The prior of the rows.
+    """
+
+    schemata: tuple[Schema, ...]
+    named: bool
+    own: tuple[OwnRubric, ...]
+    thresholds: Thresholds | None
+    prior: Prior
+
+    @property
+    def rubrics(self) -> tuple[Schema, ...]:
+        """Every rubric, the user's own last."""
+        return (*self.schemata, *(own.schema for own in self.own))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        frozen = self.thresholds
+        return {
+            "schemata": [schema.name for schema in self.schemata],
+            "own": [own.to_dict() for own in self.own],
+            "thresholds": None if frozen is None else frozen.hash,
+            "prior": self.prior,
+        }
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> RubricSettings:
+        """Read and check the `rubric_*` keys of a task's metadata.
+
+        Raises
+        ------
+        TaskConfigError
+            If a key is unknown.
+        InvalidInputError
+            If a value breaks its rule.
+        """
+        unknown = sorted(
+            str(k) for k in metadata if str(k).lower().startswith("rubric") and k not in KEYS
+        )
+        if unknown:
+            raise TaskConfigError(
+                f"metadata has no setting `{unknown[0]}`; those of rubrics are {', '.join(KEYS)}"
+            )
+        names = metadata.get("rubric_schemata")
+        prior = metadata.get("rubric_prior", "hbayes")
+        if prior not in PRIORS:
+            raise InvalidInputError.of("rubric_prior", f"be one of {', '.join(PRIORS)}", prior)
+        source = metadata.get("config_source")
+        folder = Path(source).parent if isinstance(source, str) else Path()
+        own = own_rubrics(metadata.get("rubric_own"), folder)
+        return cls(
+            schemata=tuple(SCHEMATA.values()) if names is None else _schemata(names),
+            named=names is not None,
+            own=own,
+            thresholds=_thresholds(metadata.get("rubric_thresholds")),
+            prior=cast(Prior, prior),
+        )
+
+
+def _schemata(names: object) -> tuple[Schema, ...]:
+    listed: Sequence[object] = names if isinstance(names, (list, tuple)) else [names]
+    if not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError.of("rubric_schemata", "be names of schemata", names)
+    return tuple(schema_named(str(name)) for name in dict.fromkeys(listed))
+
+
+def _thresholds(path: object) -> Thresholds | None:
+    if path is None:
+        return None
+    if not isinstance(path, str) or not Path(path).expanduser().is_file():
+        rule = "be a file that `lm-eval-bayes rubric --freeze` wrote"
+        raise InvalidInputError.of("rubric_thresholds", rule, path)
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError.of("rubric_thresholds", "be readable", error) from None
+    return Thresholds.from_json(text, "rubric_thresholds")
