@@ -21,6 +21,7 @@ from lm_eval.utils import apply_template
 
 from lm_eval_bayes.harness import grading, rows
 from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.rubrics.task import RubricTask
 from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,13 +42,24 @@ def config(task: str) -> dict[str, Any]:
     return load_yaml(path)
 
 
-def test_the_index_finds_five_tasks_and_a_group_and_no_base() -> None:
+RUBRICS = [task.replace("_bayes", "_rubric") for task in TASKS]
+
+
+def test_the_index_finds_five_tasks_twice_and_a_group_and_no_base() -> None:
     index = TaskIndex.build([CONFIGS])
     assert {name: entry.kind for name, entry in index.items()} == {
-        **dict.fromkeys(TASKS, Kind.PY_TASK),
+        **dict.fromkeys([*TASKS, *RUBRICS], Kind.PY_TASK),
         "contest_math_bayes": Kind.GROUP,
     }
     assert len(list(CONFIGS.rglob("*.yaml"))) == len(index)
+
+
+@pytest.mark.parametrize("task", RUBRICS)
+def test_a_rubric_task_is_its_task_with_another_class(task: str) -> None:
+    plain, rubric = config(task.replace("_rubric", "_bayes")), config(task)
+    assert rubric.pop("class") is RubricTask
+    plain.pop("class")
+    assert {**rubric, "task": plain["task"]} == plain
 
 
 @pytest.mark.parametrize("task", TASKS)

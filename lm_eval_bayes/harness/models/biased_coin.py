@@ -35,6 +35,8 @@ from lm_eval_bayes.harness.models._coin_laws import (
     uniforms,
 )
 from lm_eval_bayes.harness.models._wrong_answers import pick, wrong_answers
+from lm_eval_bayes.harness.models.completion import Completion
+from lm_eval_bayes.harness.models.recorded import tell
 
 log = get_logger(__name__)
 
@@ -109,6 +111,8 @@ class BiasedCoinLM(LM):
     {'demo': 0.6}
     """
 
+    cannot_record: tuple[str, ...] = ("completion_bpt", "prompt_bpt")
+
     def __init__(
         self,
         p: float | None = None,
@@ -120,6 +124,7 @@ class BiasedCoinLM(LM):
         **others: Any,
     ) -> None:
         super().__init__()
+        tell(self)
         unknown = sorted(set(others) - _NOT_OURS)
         if unknown:
             raise ModelConfigError(
@@ -170,10 +175,11 @@ class BiasedCoinLM(LM):
         # Trials are counted by prompt, so that a question which stands twice in a
         # task is not answered twice with the same draws.
         trials: Counter[tuple[str, str]] = Counter()
-        responses = []
+        responses: list[str] = []
         for question in questions:
             asked = question.task, question.prompt
-            responses.append(self.respond(asked, trials[asked], *prepared[question]))
+            text = self.respond(asked, trials[asked], *prepared[question])
+            responses.append(Completion(text, measured(question.prompt, text)))
             trials[asked] += 1
         return responses
 
@@ -287,6 +293,15 @@ class BiasedCoinLM(LM):
     ) -> Any:
         """Refuse: a coin has no likelihoods."""
         raise _only_generates(requests)
+
+
+def measured(prompt: str, text: str) -> dict[str, Any]:
+    """Return what a coin knows of a trial. Its tokens are its words; it has no probabilities."""
+    return {
+        "prompt_tokens": len(prompt.split()),
+        "completion_tokens": len(text.split()),
+        "finish_reason": "stop",
+    }
 
 
 def question_of(request: Instance) -> Question:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes import __version__
-from lm_eval_bayes.harness.models.biased_coin import question_of
+from lm_eval_bayes.harness.models.biased_coin import measured, question_of
 from lm_eval_bayes.harness.models.orders import Order, Sampled
 
 
@@ -14,7 +14,6 @@ class CoinSampling:
     """What `--model trials` needs of the biased coin. Its tokens are its words."""
 
     takes_seed = True
-    cannot_record: tuple[str, ...] = ("completion_bpt", "prompt_bpt")
 
     def sample(
         self, orders: Sequence[Order], measure: frozenset[str]
@@ -27,12 +26,7 @@ class CoinSampling:
             text = coin.respond((question.task, question.prompt), order.trial, *prepared[question])
             yield (
                 order,
-                Sampled(
-                    text,
-                    prompt_tokens=len(order.prompt.split()),
-                    completion_tokens=len(text.split()),
-                    finish_reason="stop",
-                ),
+                Sampled(text, **measured(order.prompt, text)),
             )
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
