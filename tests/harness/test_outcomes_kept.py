@@ -229,3 +229,17 @@ def test_thirty_questions_of_eighty_trials(tmp_path, monkeypatch):
     busy, waited = (sum(times) for times in zip(*took, strict=True))
     print(f"{len(took)} questions: {busy:.3f} s of the processor, {waited:.3f} s in all")
     assert busy < 0.2
+
+
+def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tmp_path):
+    store = str(tmp_path / "c.sqlite")
+    first = TrialsLM(backend="biased_coin", store=store, beta="2:3")
+    toy.evaluate(first, coin_task(), limit=1)
+    assert first.get_model_info()["biased_coin"]["questions"] == {"toy": 1}
+    truths = []
+    for _ in range(2):  # some trials are stored, then all
+        lm = TrialsLM(backend="biased_coin", store=store, beta="2:3")
+        toy.evaluate(lm, coin_task())
+        truths.append(lm.get_model_info()["biased_coin"])
+    assert truths[0]["questions"] == {"toy": 3}
+    assert truths[0] == truths[1]

@@ -171,6 +171,7 @@ class BiasedCoinLM(LM):
         """
         questions = [question_of(request) for request in requests]
         prepared = self.prepared(requests)
+        self.record_truth(prepared)
 
         # Trials are counted by prompt, so that a question which stands twice in a
         # task is not answered twice with the same draws.
@@ -201,7 +202,6 @@ class BiasedCoinLM(LM):
                 key = ("mistakes", self.seed, question.task, question.prompt)
                 mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
                 prepared[question] = gold, mistakes, self.law.probability(question)
-        self._record({question: p for question, (_, _, p) in prepared.items()})
         return prepared
 
     def respond(
@@ -237,9 +237,10 @@ class BiasedCoinLM(LM):
             )
         return text
 
-    def _record(self, asked: dict[Question, float]) -> None:
+    def record_truth(self, prepared: dict[Question, tuple[str, tuple[str, ...], float]]) -> None:
+        """Note the success probability of every question asked, of all ranks, and tell it."""
         mine: dict[str, dict[str, float]] = {}
-        for question, p in asked.items():
+        for question, (_, _, p) in prepared.items():
             mine.setdefault(question.task, {})[str(question.doc_id)] = p
         ranks = self.gather_object(mine, dst=0) if self.world_size > 1 else [mine]
         self._true_p = {}

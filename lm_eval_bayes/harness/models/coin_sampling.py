@@ -15,6 +15,11 @@ class CoinSampling:
 
     takes_seed = True
 
+    def notice(self, requests: Sequence[Any]) -> None:
+        """Note the true score of all questions, also of those whose trials are stored."""
+        coin: Any = self
+        coin.record_truth(coin.prepared(requests))
+
     def sample(
         self, orders: Sequence[Order], measure: frozenset[str]
     ) -> Iterator[tuple[Order, Sampled]]:

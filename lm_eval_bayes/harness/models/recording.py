@@ -155,6 +155,8 @@ class RecordingMixin:
         disable_tqdm : bool
             Whether to show no progress bar.
         """
+        if hasattr(self, "notice"):  # the sampling mixin looks at all that is asked
+            self.notice(requests)
         orders, keys = self._orders(requests)
         self._asked = set(keys)
         trials = self._stored(orders, keys)
