@@ -9,11 +9,12 @@ import ast
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.errors import InvalidInputError
@@ -22,6 +23,7 @@ from lm_eval_bayes.rubric.variables import (
     IMPLIES,
     UNKNOWN,
     VARIABLES,
+    YES,
     Truth,
     compared,
     conjunction,
@@ -53,6 +55,7 @@ _LONGEST = 2000
 _DEEPEST = 100
 #: More cases than this are not tried out one by one.
 _MOST_WORLDS = 200_000
+_CASES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,31 @@ class Condition:
 
     def holds(self, world: World) -> bool:
         """Evaluate in one case in which everything is known."""
+        return bool(self.hold([world])[0])
+
+    def hold(self, cases: Sequence[World]) -> npt.NDArray[np.bool_]:
+        """Evaluate in several such cases, shape (cases,)."""
         truth = self.evaluate(
-            lambda name: np.array([world[name]], dtype=np.int8),
-            lambda name: np.array([world[name]], dtype=np.float64),
+            lambda name: np.array([case[name] for case in cases], dtype=np.int8),
+            lambda name: np.array([case[name] for case in cases], dtype=np.float64),
         )
-        return bool(truth[0])
+        return np.asarray(truth == YES)
+
+
+def uncovered(conditions: tuple[Condition, ...]) -> World | None:
+    """Return a case in which none of some conditions holds, None if there is none.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are too many cases to try them all, see `worlds`.
+    """
+    left = worlds(conditions)
+    while cases := list(itertools.islice(left, _CASES_AT_ONCE)):
+        covered = np.any([condition.hold(cases) for condition in conditions], axis=0)
+        if not covered.all():
+            return cases[int(covered.argmin())]
+    return None
 
 
 def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from lm_eval_bayes.core.checks import IntArray
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, worlds
+from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.rubric.variables import MADE_OF, variable
@@ -96,9 +96,7 @@ class Schema:
             raise InvalidInputError.of("categories", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
-        missed = next(
-            (w for w in worlds(self.rules) if not any(r.holds(w) for r in self.rules)), None
-        )
+        missed = uncovered(self.rules)
         if missed is not None:
             told = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
             rule = f"cover every case of rubric {self.name}: no category takes a trial with {told}"

@@ -114,7 +114,7 @@ def score(
     Raises
     ------
     InvalidInputError
-        If no trial has a signal that the schema needs.
+        If no trial has a signal that the schema needs, or none can be classified.
 
     Examples
     --------
@@ -128,7 +128,12 @@ def score(
     {'invalid': 1, 'wrong': 1, 'correct': 1, 'missing': 1}
     """
     refuse_missing([schema], table)
-    return scored(schema, schema.classify(table, thresholds), table, thresholds, question_ids)
+    found = scored(schema, schema.classify(table, thresholds), table, thresholds, question_ids)
+    if table.n_trials and found.missing == table.n_trials:
+        none = [name for name, value in thresholds.values.items() if value is None]
+        rule = f"let some trial into a category of {schema.name}"
+        raise InvalidInputError.of("thresholds", rule, f"none for {', '.join(none) or 'it'}")
+    return found
 
 
 def scored(

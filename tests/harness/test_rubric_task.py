@@ -18,6 +18,7 @@ from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.rubrics.own import own_rubrics
 from lm_eval_bayes.harness.rubrics.task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
+from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, Thresholds
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -273,6 +274,10 @@ def changed(**changes):
             changed(rules=[{"category": "bad", "when": "__import__('os')"}, *RULES["rules"]]),
             "hold names, `and`, `or`",
         ),
+        (
+            changed(rules=[{"category": "bad", "when": "complation_tokens > 5"}, *RULES["rules"]]),
+            "compare signals that exist .*complation_tokens",
+        ),
         (changed(extra=1), "have no keys but name"),
         ([RULES, RULES], "give every rubric a name of its own"),
     ],
@@ -280,6 +285,26 @@ def changed(**changes):
 def test_bad_rubrics_are_refused_when_the_task_loads(own, message):
     with pytest.raises((InvalidInputError, TaskConfigError), match=message):
         task(rubric_own=own)
+
+
+def test_two_rules_of_one_category_are_one():
+    rules = [
+        {"category": "bad", "when": "repeated_pattern >= 0.5"},
+        {"category": "bad", "when": "text_loop >= 0.5"},
+        *RULES["rules"][1:],
+    ]
+    (own,) = own_rubrics(changed(rules=rules), EXAMPLES)
+    table = SignalTable.from_questions(
+        [
+            {
+                "repeated_pattern": [None, 0, 1, 0, None],
+                "text_loop": [1, 0, 0, 0, 0],
+                "completion_tokens": [9, 3, 3, 9, 3],
+            }
+        ]
+    )
+    # a loop is bad whatever ended it; whether the last one is bad cannot be told
+    assert own.schema.classify(table, TaskThresholds()).tolist() == [0, 2, 0, 1, -1]
 
 
 def test_rules_that_leave_a_case_out_name_it():

@@ -27,6 +27,8 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
+from lm_eval_bayes.rubric.signals import SIGNALS
+from lm_eval_bayes.rubric.trial_signals import RECORDED
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _KEYS = ("name", "categories", "weights", "rules", "category", "why")
@@ -151,7 +153,13 @@ def _rubric(content: Mapping[str, Any]) -> OwnRubric:
         Category(called, made[called], weight)
         for called, weight in zip(categories, weights, strict=True)
     )
-    return OwnRubric(Schema(name, listed, why), choose)
+    schema = Schema(name, listed, why)
+    known = {*SIGNALS, *RECORDED, "outcome", _column(name)}
+    strange = [signal for signal in schema.needs if signal not in known]
+    if strange:
+        rule = f"compare signals that exist ({', '.join([*SIGNALS, *RECORDED, 'outcome'])})"
+        raise InvalidInputError.of("rules", rule, strange[0])
+    return OwnRubric(schema, choose)
 
 
 def _categories(value: object, name: str) -> list[str]:
@@ -194,16 +202,19 @@ def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, 
     if not isinstance(rules, (list, tuple)) or not rules:
         raise InvalidInputError.of("rules", f"be a list of rules in rubric {name}", rules)
     made: dict[str, list[str]] = {}
-    earlier: list[str] = []
+    earlier: list[tuple[str, str]] = []
     for place, rule in enumerate(rules):
         last = place == len(rules) - 1
         category, when = _rule(rule, f"rules[{place}]", categories, name, last=last)
-        before = f"not ({' or '.join(earlier)})" if earlier else ""
+        # earlier rules of the same category need no exception
+        others = [f"({told})" for whose, told in earlier if whose != category]
+        before = f"not ({' or '.join(others)})" if others else ""
         parts = [part for part in (when and f"({when})", before) if part]
         if not parts:
-            raise InvalidInputError.of(f"rules[{place}]", "come after another rule", "otherwise")
+            rule = "come after a rule of another category"
+            raise InvalidInputError.of(f"rules[{place}]", rule, "otherwise")
         made.setdefault(category, []).append(" and ".join(parts))
-        earlier.append(f"({when})")
+        earlier.append((category, when))
     unused = [category for category in categories if category not in made]
     if unused:
         rule = f"give every category of rubric {name} a rule"

@@ -1,0 +1,184 @@
+"""Columns of numbers, and what the signals of a trial are taken from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.signals import SIGNALS, SOURCES, SignalTable
+from lm_eval_bayes.rubric.trial_signals import MAX_GEN_TOKS, trial_signals
+
+NAN = float("nan")
+
+
+def test_questions_are_joined_with_gaps_where_one_lacks_a_signal():
+    table = SignalTable.from_questions(
+        [
+            {"is_correct": [True, False], "prompt_bpt": [1.5, None]},
+            {},
+            {"is_correct": [1], "verifier_a": [np.float32(0.5)]},
+        ]
+    )
+    assert table.question.tolist() == [0, 0, 2]
+    assert (table.n_trials, table.n_questions) == (3, 3)
+    np.testing.assert_array_equal(table.columns["is_correct"], [1, 0, 1])
+    np.testing.assert_array_equal(table.columns["prompt_bpt"], [1.5, NAN, NAN])
+    np.testing.assert_array_equal(table.columns["verifier_a"], [NAN, NAN, 0.5])
+
+
+@pytest.mark.parametrize("value", [None, "0.5", [], float("inf"), -float("inf"), NAN, 10**400])
+def test_what_is_no_finite_number_is_missing(value):
+    table = SignalTable.from_questions([{"completion_bpt": [value, 2.0]}])
+    np.testing.assert_array_equal(table.columns["completion_bpt"], [NAN, 2.0])
+
+
+def test_infinite_values_are_missing_however_they_come():
+    table = SignalTable(np.array([0, 0]), {"x": np.array([np.inf, 1.0])}, 1)
+    np.testing.assert_array_equal(table.columns["x"], [NAN, 1.0])
+    more = table.with_columns({"y": [-np.inf, 2.0]})
+    np.testing.assert_array_equal(more.columns["y"], [NAN, 2.0])
+
+
+def test_has_asks_for_one_value_that_is_there():
+    table = SignalTable.from_questions([{"a": [None, 0.0], "b": [None, None]}])
+    assert (table.has("a"), table.has("b"), table.has("c")) == (True, False, False)
+    assert np.isnan(table.column("c")).all()
+    assert table.column("c").shape == (2,)
+
+
+def test_no_questions_and_no_trials():
+    assert SignalTable.from_questions([]).n_questions == 0
+    empty = SignalTable.from_questions([{"is_correct": []}, {}])
+    assert (empty.n_questions, empty.n_trials, empty.has("is_correct")) == (2, 0, False)
+
+
+def test_columns_cannot_be_written_to():
+    values = np.array([1.0, 0.0])
+    table = SignalTable(np.array([0, 1]), {"is_correct": values}, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        table.columns["is_correct"][0] = 0.0
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        table.columns["has_box"] = values
+    values[0] = 7.0
+    assert table.columns["is_correct"][0] == 1.0
+
+
+def test_more_columns_leave_the_first_table_as_it_was():
+    table = SignalTable.from_questions([{"a": [1, 2]}])
+    other = table.with_columns({"a": [3, 4], "b": [5, 6]})
+    np.testing.assert_array_equal(other.column("a"), [3, 4])
+    np.testing.assert_array_equal(table.column("a"), [1, 2])
+    assert not table.has("b")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: SignalTable.from_questions([{"a": [1]}, {"a": [1, 2], "b": [1]}]),
+            r"`questions\[1\]` must have columns of one length, the question's trials",
+        ),
+        (
+            lambda: SignalTable(np.array([0, 2]), {}, 2),
+            r"`question` must be one list of whole numbers in 0\.\.1",
+        ),
+        (lambda: SignalTable(np.array([-1]), {}, 2), r"in 0\.\.1"),
+        (lambda: SignalTable(np.zeros((1, 1), int), {}, 2), "be one list of whole numbers"),
+        (
+            lambda: SignalTable(np.array([0, 1]), {"a": np.zeros(3)}, 2),
+            r"`columns\['a'\]` must have one value a trial \(2\); got shape \(3,\)",
+        ),
+        (
+            lambda: SignalTable.from_questions([{"a": [1]}]).with_columns({"b": [1, 2]}),
+            r"`columns\['b'\]` must have one value a trial \(1\)",
+        ),
+    ],
+)
+def test_tables_that_are_none(make, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+def test_every_signal_has_a_source():
+    assert list(SIGNALS) == list(SOURCES)
+
+
+# --- from texts, grades and recorded numbers ---
+
+LOOP = "Wait, let me check again. " * 40
+
+
+def test_a_plain_backend_gives_what_the_text_gives():
+    texts = ["So \\boxed{4}.", "4", "\\boxed{}", LOOP]
+    found = trial_signals(texts, [1, 0, 0, 0], {})
+    assert found == {
+        "outcome": [1, 0, 0, 0],
+        "has_box": [1, 0, 0, 0],
+        "text_loop": [0, 0, 0, 1],
+        "is_correct": [1, 0, 0, 0],
+    }
+
+
+def test_a_box_counts_only_after_thinking():
+    texts = [
+        "<think>\\boxed{4}</think> It is 4.",
+        "<think>hm</think> \\boxed{4}",
+        "\\boxed{4} #E 4",
+    ]
+    assert trial_signals(texts, [1] * 3, {})["has_box"] == [0, 1, 1]
+    assert trial_signals(texts, [1] * 3, {}, think_end_token="#E")["has_box"] == [0, 1, 0]
+
+
+def test_recorded_numbers_by_hand():
+    found = trial_signals(
+        ["a"] * 4,
+        [0] * 4,
+        {
+            "completion_tokens": [16_384, 32_768, None, 0],
+            "finish_reason": ["stop", "length", None, "abort"],
+            "completion_bpt": [0.5, None, 1, "?"],
+            "prompt_bpt": [2.5] * 4,
+            "prompt_truncated": [False, True, None, False],
+            "seed": [1, 2, 3, 4],
+        },
+    )
+    assert MAX_GEN_TOKS == 32_768
+    assert found["token_ratio"] == [0.5, 1.0, None, 0.0]
+    assert found["repeated_pattern"] == [0, 1, None, 1]
+    assert found["completion_bpt"] == [0.5, None, 1.0, None]
+    assert found["prompt_truncated"] == [0, 1, None, 0]
+    assert "seed" not in found
+    json.dumps(found)
+
+
+def test_token_ratio_is_of_the_runs_own_limit():
+    found = trial_signals(["a", "b"], [0, 0], {"completion_tokens": [64, 32]}, max_gen_toks=64)
+    assert found["token_ratio"] == [1.0, 0.5]
+
+
+def test_what_was_recorded_of_no_trial_is_absent():
+    recorded = {"completion_tokens": [None], "completion_bpt": [None], "finish_reason": [None]}
+    found = trial_signals(["a"], [1], recorded)
+    assert set(found) == {"outcome", "has_box", "text_loop", "is_correct"}
+
+
+def test_a_grade_of_more_than_two_levels_is_no_right_or_wrong():
+    found = trial_signals(["a", "b"], [2, 3], {}, binary=False)
+    assert found["outcome"] == [2.0, 3.0]
+    assert "is_correct" not in found
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "recorded", "message"),
+    [
+        ([1], {}, r"`outcomes` must have one value a text \(2\); got 1"),
+        ([1, 1], {"completion_bpt": [1.0]}, r"`completion_bpt` must have one value a text"),
+        ([1, 1], {"seed": [1, 2, 3]}, r"`seed` must have one value a text \(2\); got 3"),
+    ],
+)
+def test_columns_of_another_length(outcomes, recorded, message):
+    with pytest.raises(InvalidInputError, match=message):
+        trial_signals(["a", "b"], outcomes, recorded)
