@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.laws.pearson import _GAMMA, _beta_as_gamma
+from lm_eval_bayes.core.laws.beta_below import beta_below
 from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
@@ -118,15 +118,15 @@ def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trial
     assert np.all((low - some < ours) & (ours < high + some)), (low, ours, high)
 
 
+@pytest.mark.parametrize("error", [1e-8, 1e-6, 1e-5, 1e-4])
 @pytest.mark.parametrize("a", [1e-4, 0.3, 1.0, 2.5, 20.0, 400.0])
-def test_a_beta_is_a_gamma_where_its_far_parameter_is_large(a):
-    rate = (
-        np.sqrt(a * (a + 1) * (1 + a / 20) / _GAMMA) * np.array([1.0, 1.1, 1.5, 10.0, 1e8])[:, None]
-    )
-    b = np.maximum(rate - (a - 1) / 2, 4.0)
-    x = np.maximum(special.betaincinv(a, b, np.linspace(0.0, 1.0, 401)), 1e-300)
-    found = _beta_as_gamma(np.full_like(b, a), b, x)
-    assert np.abs(found - special.betainc(a, b, x)).max() < 1e-5
+def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
+    b = np.append(np.geomspace(max(a, 3.0), 1e4 * max(a, 3.0), 60), 1e12)
+    x = special.betaincinv(a, b[:, None], np.linspace(0.0, 1.0, 401))
+    x = np.maximum(x, 1e-300)
+    found = beta_below(np.full(b.size, a), b, x, error)
+    assert np.abs(found - special.betainc(a, b[:, None], x)).max() < error
+    assert np.all(beta_below(np.full(b.size, a), b, np.zeros((1, 1)), error) == 0.0)
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (9, 30), (30, 30), (300, 1000)])

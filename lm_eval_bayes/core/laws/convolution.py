@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.core.laws.beta_below import beta_below
 from lm_eval_bayes.core.laws.curves import Curve, beta_quantile
 from lm_eval_bayes.core.laws.laws import BetaLaw
 from lm_eval_bayes.core.laws.tables import Table
@@ -26,6 +27,8 @@ _STEPS = 128
 #: Lattice points for one question, at the most.
 _MAX_CELLS = 1 << 15
 _TAIL = 1e-18
+#: What a question's distribution function may be wrong by.
+_ERROR = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +146,7 @@ def lattice_masses(
     p, q = curve.inverse(np.asarray(points * (curve.top / n_cells), dtype=np.float64))
     p[0], q[0] = (0.0, 1.0) if first == 0 else (p[0], q[0])
     p[-1], q[-1] = (1.0, 0.0) if last == n_cells else (p[-1], q[-1])
-    below = special.betainc(a, b, p)
+    below = _below(a, b, p, q)
     mass = np.diff(below, axis=1)
     # ∫ p f(p) dp up to x is (a F(x) − x^a (1−x)^b / B(a, b)) / (a + b)
     log_edge = special.xlogy(a, p) + special.xlogy(b, q) - special.betaln(a, b)
@@ -158,6 +161,15 @@ def lattice_masses(
     wrapped[:, offset + points[:-1] - first] += mass - upper
     wrapped[:, offset + points[1:] - first] += upper
     return np.asarray(wrapped.reshape(a.size, -1, length).sum(axis=1))
+
+
+def _below(a: FloatArray, b: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
+    """Return Beta distribution functions at p = 1 − q, from the end that is nearer."""
+    near = a[:, 0] <= b[:, 0]
+    below = np.empty((a.shape[0], p.size))
+    below[near] = beta_below(a[near, 0], b[near, 0], p[None, :], _ERROR)
+    below[~near] = 1.0 - beta_below(b[~near, 0], a[~near, 0], q[None, :], _ERROR)
+    return below
 
 
 def _supports(law: BetaLaw, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -42,7 +42,7 @@ _LONGEST = 1 << 19
 #: Posterior mass in the least likely nodes that the lattice leaves out.
 _LEFT_OUT = 5e-5
 #: Lattice steps in one standard deviation of the sum, at the least.
-_STEPS = 24.0
+_STEPS = 16.0
 #: Posterior mass that may lie outside the window of the lattice.
 _OUTSIDE = 1e-6
 #: A Beta leans on its end while the parameter of that end is no larger. Its lattice points may

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
+from lm_eval_bayes.core.laws.beta_below import beta_below
 from lm_eval_bayes.core.laws.beta_mixture import Cumulants
 from lm_eval_bayes.core.laws.curves import beta_quantile
 from lm_eval_bayes.core.laws.tables import Table
@@ -20,9 +21,6 @@ from lm_eval_bayes.core.laws.tables import Table
 #: Points of a table, half evenly in the score and half evenly in a normal's quantiles.
 _POINTS = 100
 _FINER = 6
-#: A Beta(a, b) is evaluated as a gamma where a (a + 1) (1 + a / 20) / T², T = b + (a − 1) / 2,
-#: is no larger: its distribution function is wrong by less than 1e-5, and takes half the time.
-_GAMMA = 0.005
 #: Posterior mass in the least likely nodes that are left out.
 _LEFT_OUT = 5e-5
 
@@ -75,12 +73,7 @@ class PearsonNodes:
         towards = np.where(self.skew < 0.0, -1.0, 1.0)
         from_mean = towards[:, None] * (score - self.mean[:, None]) / width[:, None]
         inside = np.clip(from_mean + (near / total)[:, None], 0.0, 1.0)
-        part = np.empty_like(inside)
-        bend = near * (near + 1.0) * (1.0 + near / 20.0)
-        gamma = bend <= _GAMMA * (far + 0.5 * (near - 1.0)) ** 2
-        part[gamma] = _beta_as_gamma(near[gamma, None], far[gamma, None], inside[gamma])
-        rest = ~gamma
-        part[rest] = special.betainc(near[rest, None], far[rest, None], inside[rest])
+        part = beta_below(near, far, inside, 1e-5)
         return np.asarray(np.where(towards[:, None] < 0.0, 1.0 - part, part))
 
 
@@ -127,20 +120,6 @@ def pearson_table(
     smooth = np.clip(PchipInterpolator(score, below)(finer), 0.0, 1.0)
     # what lies below the first point lies, for all that can be told, on it
     return Table(np.append(0.0, smooth), np.append(finer[0], finer))
-
-
-def _beta_as_gamma(a: FloatArray, b: FloatArray, x: FloatArray) -> FloatArray:
-    """Return a Beta's distribution function by Wise's expansion, to its second term.
-
-    −log(1 − x) has the density of a gamma of shape a and rate T times (sinh(v/2) / (v/2))^(a−1),
-    of which 1 + (a − 1) v² / 24 is kept.
-    """
-    rate = b + 0.5 * (a - 1.0)
-    y = np.clip(-rate * np.log1p(-np.minimum(x, 1.0 - 1e-16)), 1e-307, 1e300)
-    density = np.exp(a * np.log(y) - y - special.gammaln(a + 1.0))
-    bend = (a - 1.0) * a * (a + 1.0) / (24.0 * rate**2)
-    part = special.gammainc(a, y) - bend / (1.0 + bend) * density * (1.0 + y / (a + 1.0))
-    return np.where(x > 0.0, np.clip(part, 0.0, 1.0), 0.0)
 
 
 def _scores(mu: float, sigma: float) -> FloatArray:
