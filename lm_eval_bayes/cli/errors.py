@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from lm_eval_bayes.cli.output import warn
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.cli.output import discard, warn
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 #: Something that was checked is not as it should be.
 FOUND = 1
@@ -16,6 +20,8 @@ FOUND = 1
 ERROR = 2
 #: Ctrl-C.
 INTERRUPTED = 130
+#: What a shell shows of a program that wrote to a pipe whose reader had gone.
+UNREAD = 141
 
 EXIT_CODES = """\b
 Exit codes:
@@ -23,19 +29,85 @@ Exit codes:
   1    done, and something that was checked is not as it should be
   2    not done: wrong arguments, or an error, told in one sentence
   130  stopped by Ctrl-C
+  141  stopped, since what reads the output has ended (as `head` does)
+  143  stopped by SIGTERM
 """
 
 
 class PlainErrorsGroup(TyperGroup):
     """A group of commands that tells every deliberate error of this package in one sentence."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments; `--help` and `--version` print here."""
+        with _printed():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        with _printed():
+            try:
+                return super().invoke(ctx)
+            except LmEvalBayesError as error:
+                warn(f"error: {error}")
+                raise typer.Exit(ERROR) from None
+            except KeyboardInterrupt:
+                warn("stopped")
+                raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _printed() -> Iterator[None]:
+    """Tell where standard output cannot be written; end quietly where nobody reads it."""
+    try:
         try:
-            return super().invoke(ctx)
-        except LmEvalBayesError as error:
-            warn(f"error: {error}")
+            yield
+        except (typer.Exit, SystemExit):
+            _flush()
+            raise
+        # Here rather than when the interpreter ends, which could tell nobody in one sentence.
+        _flush()
+    except OSError as error:
+        broken = _fault_of_output(error)
+        if broken is None:
+            if error.errno != errno.EPIPE:
+                raise
+            # Somebody else's pipe, as to a server: typer would end with 1 and say nothing.
+            warn(f"error: a pipe or connection was closed by the other side: {error.strerror}")
             raise typer.Exit(ERROR) from None
-        except KeyboardInterrupt:
-            warn("stopped")
-            raise typer.Exit(INTERRUPTED) from None
+        discard(sys.stdout)
+        if broken.errno == errno.EPIPE:
+            raise typer.Exit(UNREAD) from None
+        warn(f"error: standard output cannot be written: {broken.strerror}")
+        raise typer.Exit(ERROR) from None
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _fault_of_output(error: OSError) -> OSError | None:
+    """Return what happens when standard output is written, None where it is not to blame."""
+    if sys.stdout is None or error.filename is not None:
+        return None
+    try:
+        # What failed before is still in the buffer, unless there is none: then one character.
+        sys.stdout.flush()
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as again:
+        return again
+    return None
+
+
+@contextmanager
+def named_as_options(*arguments: str) -> Iterator[None]:
+    """Let errors call an argument of the Python API by the option it was given as."""
+    try:
+        yield
+    except InvalidInputError as error:
+        text = str(error)
+        for name in arguments:
+            if text.startswith(f"`{name}` "):
+                text = f"`--{name.replace('_', '-')}` {text[len(name) + 3 :]}"
+        raise InvalidInputError(text) from None

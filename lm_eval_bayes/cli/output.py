@@ -7,9 +7,11 @@ it reaches a terminal as a control character.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -40,8 +42,19 @@ def say(text: object = "") -> None:
 
 
 def warn(text: object) -> None:
-    """Print one line to standard error."""
-    typer.echo(_encodable(printable(text), sys.stderr), err=True)
+    """Print one line to standard error, if it can be written: there is nowhere else to tell."""
+    try:
+        typer.echo(_encodable(printable(text), sys.stderr), err=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: Any) -> None:
+    """Let what a stream could not write vanish, as the interpreter would try it at its end."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def say_json(value: Any) -> None:
@@ -52,7 +65,7 @@ def say_json(value: Any) -> None:
 def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table: drawn by rich on a terminal, else in columns two blanks apart."""
     lines = [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _draw(title, head, lines)
         return
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lm_eval_bayes.cli.errors import ERROR, FOUND
+from lm_eval_bayes.cli.errors import ERROR, FOUND, named_as_options
 from lm_eval_bayes.cli.output import count, say, say_json, say_table, size, warn
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.store.info import StoreInfo
@@ -23,7 +25,10 @@ app = typer.Typer(
 )
 
 #: Conflicts that are printed, one a line; --json gives all that the merge names.
-SHOWN = 100
+SHOWN = 5
+
+#: What `export -o` takes for standard output.
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 Stores = Annotated[
     list[Path],
@@ -121,8 +126,8 @@ def merge(
 ) -> None:
     """Bring the stores of ranks, jobs or computers together: all of it, or nothing.
 
-    The target may exist, and may be among the stores. Trials that two stores hold with another
-    text or seed are named, and nothing is merged unless --keep-first is given.
+    The target may exist, and may be among the stores. Where two stores hold a trial with another
+    text or seed, this is told, and nothing is merged unless --keep-first is given.
 
     \b
     Examples:
@@ -130,17 +135,25 @@ def merge(
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
     from lm_eval_bayes.store.errors import TrialConflictError
+    from lm_eval_bayes.store.locations import locate
     from lm_eval_bayes.store.merge import merge as merge_stores
 
+    target = locate(output)
+    if all(locate(path) == target for path in stores):
+        raise InvalidInputError(
+            f"{target} is the target of --output and the only store that was given: there is "
+            "nothing to merge"
+        )
     try:
         report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
     except TrialConflictError as error:
         warn(f"error: {error}")
         conflicts: list[Any] = list(error.conflicts)
         if as_json:
-            say_json({"merged": False, "conflicts": [one.to_dict() for one in conflicts]})
+            named = [one.to_dict() for one in conflicts]
+            say_json({"merged": False, "n_conflicts": error.n_conflicts, "conflicts": named})
         else:
-            _name(conflicts)
+            _name(conflicts, error.n_conflicts)
             warn("with --keep-first the trial of the store that comes first is kept")
         raise typer.Exit(ERROR) from None
     if as_json:
@@ -152,16 +165,26 @@ def merge(
     )
     if report.n_conflicts:
         say(f"{count(report.n_conflicts, 'trial')} differed, and the first was kept")
-        _name(list(report.conflicts))
+        _name(list(report.conflicts), report.n_conflicts)
     for note in report.notes:
         say(f"note: {note}")
 
 
-def _name(conflicts: list[Conflict]) -> None:
+def _name(conflicts: list[Conflict], n_conflicts: int) -> None:
     for conflict in conflicts[:SHOWN]:
-        warn(f"  {conflict}")
-    if len(conflicts) > SHOWN:
-        warn(f"  and more, {SHOWN} are shown; --json names up to 1,000")
+        warn(f"  {_shortened(conflict)}")
+    more = n_conflicts - SHOWN
+    if more > 0:
+        up_to = "" if n_conflicts == len(conflicts) else f" up to {len(conflicts):,}"
+        warn(f"  and {more:,} more; --json names{up_to or ' all'}, with whole hashes")
+
+
+def _shortened(conflict: Conflict) -> str:
+    """Name a conflict with the first digits of its hashes."""
+    from dataclasses import replace
+
+    digits = {name: h.rpartition(":")[2][:8] for name, h in conflict.key.to_dict().items()}
+    return str(replace(conflict, key=replace(conflict.key, **digits)))
 
 
 @app.command()
@@ -215,7 +238,10 @@ def export(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="PATH", help="A file for jsonl, a folder for samples."
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="A file for jsonl (- is standard output), a folder for samples.",
         ),
     ],
     form: Annotated[
@@ -233,35 +259,69 @@ def export(
 ) -> None:
     """Write a store as JSON lines, or as the harness's own logs of samples.
 
-    To export several stores, merge them first.
+    To export several stores, merge them first. What is damaged but can be read is exported as
+    it is; then this is told, and the exit code is 1.
 
     \b
     Examples:
       lm-eval-bayes store export runs/aime.sqlite -o aime.jsonl
       lm-eval-bayes store export runs/aime.sqlite --format samples -o samples/
     """
-    if form is Format.jsonl:
-        from lm_eval_bayes.store.export import export_jsonl
-
-        written = export_jsonl(store, output, overwrite)
+    to_stdout = str(output) in STDOUT
+    if form is Format.samples:
+        if to_stdout:
+            raise InvalidInputError("samples are several files: name a folder with --output")
+        damaged = _export_samples(store, output, overwrite, as_json)
+    elif to_stdout:
         if as_json:
-            say_json(written.to_dict())
-        else:
-            lines = f"{count(written.trials, 'trial')}, {count(written.lines, 'line')}"
-            say(f"{written.path}: {lines}, {size(written.size)}")
-        return
+            rule = "be left out where --output is standard output, which gets the lines"
+            raise InvalidInputError.of("--json", rule, str(output))
+        damaged = _export_to_stdout(store)
+    else:
+        damaged = _export_jsonl(store, output, overwrite, as_json)
+    if damaged:
+        warn(
+            f"warning: {count(damaged, 'record')} exported from {store} "
+            f"{'is' if damaged == 1 else 'are'} not what was written; "
+            "`lm-eval-bayes store verify` tells more"
+        )
+        raise typer.Exit(FOUND)
+
+
+def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
+    from lm_eval_bayes.store.export import export_jsonl
+
+    written = export_jsonl(store, output, overwrite)
+    if as_json:
+        say_json(written.to_dict())
+    else:
+        lines = f"{count(written.trials, 'trial')}, {count(written.lines, 'line')}"
+        say(f"{written.path}: {lines}, {size(written.size)}")
+    return written.damaged
+
+
+def _export_to_stdout(store: Path) -> int:
+    from lm_eval_bayes.store.export import export_lines
+
+    if sys.stdout is None:
+        raise InvalidInputError("standard output is closed: name a file with --output")
+    return export_lines(store, sys.stdout).damaged
+
+
+def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
     from lm_eval_bayes.store.samples_export import export_samples
 
     report = export_samples(store, output, overwrite)
     if as_json:
         say_json(report.to_dict())
-        return
+        return report.damaged
     for file in report.files:
         of_task = "not graded" if file.task is None else f"task {file.task}, {file.version}"
         held = f"{count(file.lines, 'line')}, {count(file.trials, 'trial')}"
         say(f"{file.path}: {held}, {of_task}")
     if not report.files:
         say(f"{report.folder}: nothing was written, the store has no trials")
+    return report.damaged
 
 
 @app.command()
@@ -295,7 +355,14 @@ def prune(
       lm-eval-bayes store prune runs/aime.sqlite --trials-from 16
       lm-eval-bayes store prune runs/aime.sqlite --model blake2b-128:0f... --yes
     """
+    from lm_eval_bayes.store.locations import locate
     from lm_eval_bayes.store.trials import TrialStore
+
+    if model is None and sampling is None and prompt is None and trials_from is None:
+        raise InvalidInputError(
+            "nothing says what to delete: give --model, --sampling, --prompt or --trials-from"
+        )
+    places = [locate(path) for path in stores]
 
     def pruned(path: Path, dry_run: bool) -> PruneReport:
         # Opened for reading first, since opening for writing would make a store that is missing.
@@ -310,14 +377,15 @@ def prune(
             )
 
     # All of them are counted before anything is deleted: a slip ends it here.
-    reports = [pruned(path, True) for path in stores]
-    if yes:
-        reports = [pruned(path, False) for path in stores]
+    with named_as_options("model", "sampling", "prompt", "trials_from"):
+        reports = [pruned(path, True) for path in places]
+        if yes:
+            reports = [pruned(path, False) for path in places]
     if as_json:
-        named = zip(stores, reports, strict=True)
+        named = zip(places, reports, strict=True)
         say_json([{"path": str(path), **report.to_dict()} for path, report in named])
         return
-    for path, report in zip(stores, reports, strict=True):
+    for path, report in zip(places, reports, strict=True):
         verb = "deleted" if yes else "to be deleted"
         parts = [
             count(report.trials, "trial"),

@@ -12,6 +12,9 @@ from lm_eval_bayes.rubric.loops import text_loop
 #: The paper's limit of a completion, in tokens; for runs that do not say theirs.
 MAX_GEN_TOKS = 32_768
 
+#: Names of a completion's limit, in the order in which the harness looks for them.
+_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+
 #: Recorded numbers that a rubric of one's own may name besides the signals of the schemata.
 RECORDED = ("completion_tokens", "prompt_tokens", "think_closed", "prompt_truncated")
 
@@ -87,6 +90,23 @@ def trial_signals(
             for reason in recorded["finish_reason"]
         ]
     return {name: values for name, values in found.items() if any(v is not None for v in values)}
+
+
+def completion_limit(generation_kwargs: object) -> int | None:
+    """Return how many tokens a completion may have, by the first name that says so.
+
+    Examples
+    --------
+    >>> completion_limit({"max_tokens": 512, "temperature": 0.6})
+    512
+    """
+    if not isinstance(generation_kwargs, Mapping):
+        return None
+    limits = (generation_kwargs.get(name) for name in _LIMITS)
+    limit = next((one for one in limits if one is not None), None)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit <= 0:
+        return None
+    return limit
 
 
 def _number(value: object) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +13,13 @@ from os import PathLike
 from lm_eval_bayes.errors import LmEvalBayesError
 
 # SQLite's primary result codes (https://www.sqlite.org/rescode.html); Python names them from 3.11.
-BUSY, LOCKED, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 11, 13, 15, 26
+BUSY, LOCKED, IO, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 10, 11, 13, 15, 26
 _WAITING = (BUSY, LOCKED, PROTOCOL)
 _DAMAGE = (CORRUPT, NOT_A_DATABASE)
+
+#: Bytes that a disk must have free for us to believe that it is not full: the index of SQLite's
+#: log alone takes half of them, and where it finds no room SQLite speaks of an I/O error.
+ROOM = 2**16
 
 
 class StoreError(LmEvalBayesError):
@@ -54,11 +61,16 @@ class TrialConflictError(StoreError, ValueError):
     ----------
     conflicts : tuple
         What collided, one record each.
+    n_conflicts : int
+        How many there are, where not all have a record.
     """
 
-    def __init__(self, message: str, conflicts: tuple[object, ...] = ()) -> None:
+    def __init__(
+        self, message: str, conflicts: tuple[object, ...] = (), n_conflicts: int | None = None
+    ) -> None:
         super().__init__(message)
         self.conflicts = conflicts
+        self.n_conflicts = len(conflicts) if n_conflicts is None else n_conflicts
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -86,7 +98,7 @@ def plain_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> 
     code = primary_code(error)
     if code in _WAITING:
         return StoreBusyError(f"{path} cannot be {doing}: another process keeps it locked")
-    if code == FULL:
+    if _is_full(error, code, path):
         return StoreFullError(
             f"{path} cannot be {doing}: the disk is full ({error}); what was committed is safe"
         )
@@ -94,6 +106,19 @@ def plain_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> 
     if code in _DAMAGE or (not code and type(error) is sqlite3.DatabaseError):
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
     return StoreFileError(f"{path} cannot be {doing}: {error}")
+
+
+def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool:
+    # By its words on Python 3.10.
+    if code == FULL or (not code and "disk is full" in str(error)):
+        return True
+    if code != IO and (code or "disk I/O error" not in str(error)):
+        return False
+    try:
+        free: float = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    except OSError:
+        free = math.inf
+    return free < ROOM
 
 
 @contextmanager

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from lm_eval_bayes.store.errors import NotAStoreError, StoreFileError, readable
-from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.locations import is_store, locate, publish, sync_folder, temporary_name
+from lm_eval_bayes.store.checked import CheckedTrials
+from lm_eval_bayes.store.errors import (
+    NotAStoreError,
+    StoreDamagedError,
+    StoreFileError,
+    readable,
+)
+from lm_eval_bayes.store.file import StoreFile, open_file, store_at
+from lm_eval_bayes.store.locations import locate, publish, sync_folder, temporary_name
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, rows_of
 from lm_eval_bayes.store.records import TrialKey, strict_json
-from lm_eval_bayes.store.rows import READ, decode
+from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
 from lm_eval_bayes.store.trials import TrialStore
 
 
@@ -29,15 +36,19 @@ class ExportReport:
     Attributes
     ----------
     path : str
-        The file.
+        The file; "-" where it was written to an open one.
     trials, lines, size : int
         Trials, lines of any kind, and bytes in it.
+    damaged : int
+        Lines of any kind that are not what was written to the store, see
+        :func:`~lm_eval_bayes.store.verify.verify`; they were exported as they are now.
     """
 
     path: str
     trials: int
     lines: int
     size: int
+    damaged: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -70,10 +81,10 @@ def export_jsonl(
         If the store cannot be read or the file not be written; nothing is left behind.
     """
     target = locate(path)
-    source = store.path if isinstance(store, TrialStore) else store
-    with closing(open_file(source, "read")) as file:
+    with closing(_opened(store)) as file:
         if target == file.path:
             raise StoreFileError(f"{target} is the store itself; export to another file")
+        refuse_special(path)
         if target.exists():
             if not overwrite:
                 raise StoreFileError(f"{target} exists already; nothing was exported")
@@ -81,30 +92,69 @@ def export_jsonl(
         return _write(file, target, overwrite)
 
 
+def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> ExportReport:
+    """Write the lines of :func:`export_jsonl` to an open text file, such as standard output.
+
+    Parameters
+    ----------
+    store : TrialStore or path
+        Where from.
+    output : text file
+        Where to. All of it is ASCII.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be read; then the lines before that were written.
+    OSError
+        Whatever `output` raises.
+    """
+    with closing(_opened(store)) as file:
+        return _copy(file, output, "-")
+
+
+def refuse_special(path: str | PathLike[str]) -> None:
+    """Refuse to put a file in the place of a folder, a device, a pipe or a socket.
+
+    Raises
+    ------
+    StoreFileError
+        If one of these is at `path`.
+    """
+    # By the path as it was given: what /dev/fd/3 leads to has no other name, if it is a pipe.
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise StoreFileError(
+            f"{os.fsdecode(path)} is {kind}, so it is not replaced; nothing was exported"
+        )
+
+
+def _opened(store: TrialStore | str | PathLike[str]) -> StoreFile:
+    return open_file(store.path if isinstance(store, TrialStore) else store, "read")
+
+
 def _refuse_store(target: Path) -> None:
     try:
-        there = is_store(target)
+        there = store_at(target)
     except NotAStoreError:
         return
+    except StoreDamagedError as error:
+        raise StoreFileError(f"{error}; export to another file") from error
     if there:
         raise StoreFileError(f"{target} is a trial store; export to another file")
 
 
 def _write(file: StoreFile, target: Path, overwrite: bool) -> ExportReport:
     temporary = temporary_name(target)
-    trials = lines = 0
     try:
-        with (
-            file.reading() as connection,
-            open(temporary, "x", encoding="ascii", newline="\n") as output,
-        ):
-            for line in _lines(connection, file):
-                lines += 1
-                trials += line["kind"] == "trial"
-                output.write(dumps(line) + "\n")
+        with open(temporary, "x", encoding="ascii", newline="\n") as output:
+            report = _copy(file, output, str(target))
             output.flush()
             os.fsync(output.fileno())
-        size = temporary.stat().st_size
         if overwrite:
             os.replace(temporary, target)
             sync_folder(target.parent)
@@ -117,7 +167,18 @@ def _write(file: StoreFile, target: Path, overwrite: bool) -> ExportReport:
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return ExportReport(path=str(target), trials=trials, lines=lines, size=size)
+    return report
+
+
+def _copy(file: StoreFile, output: TextIO, path: str) -> ExportReport:
+    trials = lines = size = 0
+    with file.reading() as connection:
+        exported = _Lines(connection, file)
+        for line in exported.all():
+            lines += 1
+            trials += line["kind"] == "trial"
+            size += output.write(dumps(line) + "\n")
+    return ExportReport(path, trials, lines, size, exported.damaged)
 
 
 def dumps(line: dict[str, Any]) -> str:
@@ -129,65 +190,67 @@ def dumps(line: dict[str, Any]) -> str:
         return json.dumps(strict_json(line), allow_nan=False)
 
 
-def _lines(connection: sqlite3.Connection, file: StoreFile) -> Iterator[dict[str, Any]]:
-    with readable(file.path, "a line to be exported"):
-        yield from _descriptions(connection)
-        if file.schema >= PROMPT_SIGNALS_SCHEMA:
-            yield from _prompt_signals(connection)
-        yield from _trials(connection)
-        if file.schema >= OUTCOMES_SCHEMA:
-            yield from _outcomes(connection)
+class _Lines:
+    """The lines of a store; `damaged` counts those that are not what was written."""
 
+    def __init__(self, connection: sqlite3.Connection, file: StoreFile) -> None:
+        self.connection, self.file = connection, file
+        self.damaged = 0
 
-def _descriptions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for table, kind in (("models", "model"), ("samplings", "sampling")):
-        rows = connection.execute(f"SELECT hash, description FROM {table} ORDER BY hash")
-        for digest, text in rows:
-            yield {"kind": kind, "hash": digest, "description": json.loads(text)}
-    for digest, text in connection.execute("SELECT hash, description FROM prompts ORDER BY hash"):
-        yield {"kind": "prompt", "hash": digest, "text": str(text, "utf-8", "surrogatepass")}
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Read them in the order of an export."""
+        with readable(self.file.path, "a line to be exported"):
+            yield from self._descriptions()
+            if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
+                yield from self._prompt_signals()
+            yield from self._trials()
+            if self.file.schema >= OUTCOMES_SCHEMA:
+                yield from self._outcomes()
 
+    def _descriptions(self) -> Iterator[dict[str, Any]]:
+        for table, kind in (("models", "model"), ("samplings", "sampling"), ("prompts", "prompt")):
+            rows = self.connection.execute(f"SELECT hash, description FROM {table} ORDER BY hash")
+            for digest, found in rows:
+                self.damaged += not description_intact(table, digest, found)
+                line = {"kind": kind, "hash": digest}
+                if kind == "prompt":
+                    yield {**line, "text": str(found, "utf-8", "surrogatepass")}
+                else:
+                    yield {**line, "description": json.loads(found)}
 
-def _prompt_signals(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    rows = connection.execute(
-        "SELECT m.hash, p.hash, created, signals FROM prompt_signals "
-        "JOIN models AS m ON m.id = model JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2"
-    )
-    for model, prompt, created, text in rows:
-        yield {
-            "kind": "prompt_signals",
-            "model": model,
-            "prompt": prompt,
-            "created": created,
-            "signals": json.loads(text),
-        }
-
-
-def _trials(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    versions = {
-        number: json.loads(text)
-        for number, text in connection.execute("SELECT id, description FROM versions")
-    }
-    series = connection.execute(
-        "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
-        "(SELECT DISTINCT model, sampling, prompt FROM trials) "
-        "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
-        "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
-    ).fetchall()
-    # One question at a time: SQLite sorts the hashes here and never the texts.
-    for model, sampling, prompt, *ids in series:
-        key = TrialKey(model=model, prompt=prompt, sampling=sampling)
-        rows = connection.execute(
-            f"SELECT prompt, {READ} FROM trials "
-            "WHERE model = ? AND sampling = ? AND prompt = ? ORDER BY trial",
-            ids,
+    def _prompt_signals(self) -> Iterator[dict[str, Any]]:
+        rows = self.connection.execute(
+            "SELECT m.hash, p.hash, created, signals, s.hash FROM prompt_signals AS s "
+            "JOIN models AS m ON m.id = model JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2"
         )
-        for row in rows:
-            yield {"kind": "trial", **decode(key, versions, row).to_dict()}
+        for model, prompt, created, text, digest in rows:
+            self.damaged += not prompt_signals_intact(digest, model, prompt, (created, text))
+            yield {
+                "kind": "prompt_signals",
+                "model": model,
+                "prompt": prompt,
+                "created": created,
+                "signals": json.loads(text),
+            }
 
+    def _trials(self) -> Iterator[dict[str, Any]]:
+        trials = CheckedTrials(self.connection)
+        series = self.connection.execute(
+            "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
+            "(SELECT DISTINCT model, sampling, prompt FROM trials) "
+            "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
+            "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
+        ).fetchall()
+        # One question at a time: SQLite sorts the hashes here and never the texts.
+        for model, sampling, prompt, *ids in series:
+            key = TrialKey(model=model, prompt=prompt, sampling=sampling)
+            for trial, intact in trials.of(key, ids):
+                self.damaged += not intact
+                yield {"kind": "trial", **trial.to_dict()}
 
-def _outcomes(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for row in rows_of(connection):
-        question = dict(zip(QUESTION.split(", "), row.question, strict=True))
-        graded = row.values[0]
-        yield {"kind": "outcome", **question, **row.graded_trial().to_dict(), "graded": graded}
+    def _outcomes(self) -> Iterator[dict[str, Any]]:
+        for row in rows_of(self.connection):
+            self.damaged += not row.is_intact()
+            question = dict(zip(QUESTION.split(", "), row.question, strict=True))
+            graded = row.values[0]
+            yield {"kind": "outcome", **question, **row.graded_trial().to_dict(), "graded": graded}

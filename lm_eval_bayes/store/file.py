@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.store.errors import (
+    NotAStoreError,
     StoreDamagedError,
     StoreError,
     StoreFileError,
@@ -35,6 +36,9 @@ SYNCHRONOUS: tuple[Synchronous, ...] = ("NORMAL", "FULL")
 
 #: How long to wait for another process that is writing, in seconds.
 WAIT_S = 60.0
+
+#: Bytes of an SQLite file's header, which tells whose the file is.
+HEADER = 100
 
 
 class StoreFile:
@@ -140,6 +144,27 @@ def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
             time.sleep(0.01)
 
 
+def store_at(path: Path) -> bool:
+    """Whether a trial store is at `path`, see :func:`lm_eval_bayes.store.locations.is_store`.
+
+    Raises
+    ------
+    StoreDamagedError
+        Also where an SQLite file is cut off before it tells whose it is.
+    """
+    try:
+        return is_store(path)
+    except NotAStoreError as error:
+        # Without a cause: SQLite itself took the first bytes for those of a file of its own.
+        if error.__cause__ is None and path.is_file():
+            size = path.stat().st_size
+            if 0 < size < HEADER:
+                raise StoreDamagedError(
+                    f"{path} is damaged: it is cut off after its first {size} bytes"
+                ) from error
+        raise
+
+
 def open_file(
     path: str | PathLike[str],
     mode: Mode = "write",
@@ -151,15 +176,15 @@ def open_file(
     synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
     place = locate(path)
     if mode == "read":
-        if not is_store(place):
+        if not store_at(place):
             raise StoreFileError(f"{place} cannot be opened: there is no such file")
         return _open_to_read(place, wait_s)
     warning = network_warning(place)
     if warning:
         log.warning(warning)
-    if not is_store(place) and not create_file(place):
+    if not store_at(place) and not create_file(place):
         # Somebody else was faster; see what it is.
-        is_store(place)
+        store_at(place)
     return _open_to_write(place, synchronous, wait_s)
 
 
@@ -198,7 +223,10 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
     if not _writable(path):
         # Asked before SQLite, which would leave a log of ours beside a file that is not ours.
-        raise StoreFileError(f"{path} cannot be written: the file is read-only for us")
+        raise StoreFileError(
+            f"{path} cannot be written: the file is read-only for us; write to a copy of it, or "
+            "read it with `lm-eval-bayes store export`"
+        )
     with plain_errors(path, "opened for writing"):
         file = StoreFile(path, "write", connect(path, "mode=rw", wait_s), wait_s)
         try:

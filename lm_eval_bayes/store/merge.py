@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     TrialConflictError,
 )
-from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
-from lm_eval_bayes.store.locations import is_store, locate
+from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file, store_at
+from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.models import check_weights
-from lm_eval_bayes.store.records import Conflict, TrialKey, name_conflicts
+from lm_eval_bayes.store.records import Conflict, TrialKey
 from lm_eval_bayes.store.rows import (
     COLUMNS,
     INSERT,
@@ -116,7 +117,8 @@ def merge(
     Raises
     ------
     TrialConflictError
-        If stores disagree; its ``conflicts`` name every trial, up to 1,000.
+        If stores disagree; the message sums up, and its ``conflicts`` name every trial, up to
+        1,000.
     StoreError
         If one of the files is no store, damaged, of a later release, or cannot be written.
     """
@@ -134,7 +136,7 @@ def merge(
             stack.callback(file.close)
             files.append(file)
         merger = _Merger(place, files, conflicts)
-        if is_store(place):
+        if store_at(place):
             with (
                 closing(open_file(place, "write", wait_s=wait_s)) as file,
                 file.writing() as connection,
@@ -158,6 +160,7 @@ class _Merger:
         self.known = 0
         self.n_conflicts = 0
         self.conflicts: list[Conflict] = []
+        self.differing = _Differing()
         self.not_merged: set[Place] = set()
         self.outcomes: list[CopiedOutcomes] = []
         self.notes: tuple[str, ...] = ()
@@ -184,9 +187,10 @@ class _Merger:
                     )
         if self.conflicts and self.refuses:
             raise TrialConflictError(
-                f"{self.n_conflicts:,} trials differ, so nothing was merged: "
-                f"{name_conflicts(self.conflicts)}",
+                f"{_count(self.n_conflicts, 'trial differs', 'trials differ')}, so nothing was "
+                f"merged: {self.differing}",
                 tuple(self.conflicts),
+                self.n_conflicts,
             )
         graded = [note for copied in self.outcomes for note in copied.notes()]
         self.notes = (*_notes(target, self.target), *graded)
@@ -243,11 +247,42 @@ class _Merger:
 
     def _collided(self, key: TrialKey, trial: int, what: str, number: int) -> None:
         self.n_conflicts += 1
+        self.differing.add(key, what)
         if len(self.conflicts) < MAX_CONFLICTS:
             holders = (file.path for file in self.sources[:number] if _holds(file, key, trial))
             first = next(holders, self.target)
             second = self.sources[number].path
             self.conflicts.append(Conflict(key, trial, what, str(first), str(second)))
+            self.differing.stores |= dict.fromkeys((str(first), str(second)))
+
+
+class _Differing:
+    """What trials that differ have in common."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.prompts: set[str] = set()
+        self.models: set[str] = set()
+        self.stores: dict[str, None] = {}
+
+    def add(self, key: TrialKey, what: str) -> None:
+        self.kinds[what] += 1
+        self.prompts.add(key.prompt)
+        self.models.add(key.model)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{n:,} in {what}" for what, n in sorted(self.kinds.items()))
+        prompts = _count(len(self.prompts), "prompt", "prompts")
+        models = _count(len(self.models), "model", "models")
+        stores = [*self.stores]
+        named = " and ".join(stores[:2])
+        if len(stores) > 2:
+            named += f" and {_count(len(stores) - 2, 'other store', 'other stores')}"
+        return f"{kinds}, of {prompts} and {models}, between {named}"
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
 
 
 def _copy_descriptions(

@@ -10,6 +10,11 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 
+#: Arguments of a model that say nothing about it.
+_NOT_THE_MODEL = frozenset(
+    {"backend", "store", "trials", "seed_scheme", "synchronous", "batch_size"}
+)
+
 _RULE = "be a run's output folder, or one of its results_*.json or samples_*.jsonl files"
 
 
@@ -131,8 +136,19 @@ def _saved_task(file: Path, argument: str) -> SavedTask:
     configs = results.get("configs") or {}
     # the harness writes a task's slashes as two underscores
     task = next((t for t in configs if t.replace("/", "__") == name), name)
-    model = str(results.get("model_name") or "") or file.parent.name
-    return SavedTask(model, task, file, configs.get(task) or {})
+    return SavedTask(_model_name(results, file), task, file, configs.get(task) or {})
+
+
+def _model_name(results: Mapping[str, Any], file: Path) -> str:
+    """Return what to call a run's model: the harness names those without a path by a hash."""
+    config = results.get("config") or {}
+    arguments = config.get("model_args")
+    keys = ("pretrained", "model", "model_name", "engine", "path")
+    if not isinstance(arguments, Mapping) or any(arguments.get(key) for key in keys):
+        return str(results.get("model_name") or "") or file.parent.name
+    kind = str(arguments.get("backend") or config.get("model") or file.parent.name)
+    told = [f"{key}={value}" for key, value in arguments.items() if key not in _NOT_THE_MODEL]
+    return " ".join([kind, *told])
 
 
 def _results(file: Path, argument: str) -> dict[str, Any]:
@@ -156,6 +172,22 @@ def _lines(file: Path, argument: str) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError) as error:
         rule = f"have a whole samples file; {file.name} cannot be read"
         raise InvalidInputError.of(argument, rule, error) from None
+
+
+def distinct(hashes: Sequence[str]) -> tuple[str, ...]:
+    """Tell apart the places of a question that stands twice in a task.
+
+    Examples
+    --------
+    >>> distinct(["a", "b", "a"])
+    ('a', 'b', 'a#2')
+    """
+    seen: dict[str, int] = {}
+    ids = []
+    for digest in hashes:
+        seen[digest] = seen.get(digest, 0) + 1
+        ids.append(digest if seen[digest] == 1 else f"{digest}#{seen[digest]}")
+    return tuple(ids)
 
 
 def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:

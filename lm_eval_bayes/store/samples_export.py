@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.store.errors import StoreFileError, readable
-from lm_eval_bayes.store.export import dumps
+from lm_eval_bayes.store.export import dumps, refuse_special
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.locations import locate, publish, sync_folder, temporary_name
 from lm_eval_bayes.store.samples_lines import Series, series_of, sha256
@@ -54,14 +54,19 @@ class SamplesReport:
         Where the files are.
     files : tuple of SamplesFile
         The files.
+    damaged : int
+        Trials, outcomes and whatever else was exported that are not what was written to the
+        store, see :func:`~lm_eval_bayes.store.verify.verify`.
     """
 
     folder: str
     files: tuple[SamplesFile, ...]
+    damaged: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {"folder": self.folder, "files": [asdict(file) for file in self.files]}
+        files = [asdict(file) for file in self.files]
+        return {"folder": self.folder, "files": files, "damaged": self.damaged}
 
 
 #: Under which name a file lies first, and what it is.
@@ -85,8 +90,8 @@ def export_samples(
     store : TrialStore or path
         Where from.
     folder : path
-        Where to; it is made if need be. The files' names are made of hashes and the date of the
-        last trial, and they appear when all are complete.
+        Where to; it is made if need be, and goes again if the export fails. The files' names are
+        made of hashes and the date of the last trial, and they appear when all are complete.
     overwrite : bool
         Whether files that are there may be replaced.
 
@@ -101,21 +106,43 @@ def export_samples(
         if target.exists() and not target.is_dir():
             raise StoreFileError(f"{target} is no folder, and samples are written into one")
         finished: list[_Finished] = []
+        damaged: set[tuple[object, ...]] = set()
         try:
-            target.mkdir(exist_ok=True)
-            with file.reading() as connection, readable(file.path, "a line to be exported"):
-                for series in series_of(connection, file.schema):
-                    finished.append(_written(series, target))
-            _publish(finished, overwrite)
+            with _folder(target, finished):
+                with file.reading() as connection, readable(file.path, "a line to be exported"):
+                    for series in series_of(connection, file.schema, damaged):
+                        finished.append(_written(series, target))
+                _publish(finished, overwrite)
         except StoreFileError:
             raise
         except OSError as error:
             raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
-        finally:
-            for temporary, _ in finished:
-                with suppress(OSError):
-                    temporary.unlink()
-    return SamplesReport(str(target), tuple(entry for _, entry in finished))
+    return SamplesReport(str(target), tuple(entry for _, entry in finished), len(damaged))
+
+
+@contextmanager
+def _folder(path: Path, finished: Sequence[_Finished]) -> Iterator[None]:
+    """Make the folder if need be, and tidy up; one that we made is left only with files in it."""
+    try:
+        path.mkdir()
+        made = True
+    except FileExistsError:
+        made = False
+    try:
+        yield
+    except BaseException:
+        _remove(finished)
+        if made:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+    _remove(finished)
+
+
+def _remove(finished: Sequence[_Finished]) -> None:
+    for temporary, _ in finished:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _written(series: Series, folder: Path) -> _Finished:
@@ -155,6 +182,8 @@ def _name(series: Series) -> str:
 
 
 def _publish(finished: Sequence[_Finished], overwrite: bool) -> None:
+    for _, entry in finished:
+        refuse_special(entry.path)
     there = [entry.path for _, entry in finished if Path(entry.path).exists()]
     if there and not overwrite:
         raise StoreFileError(f"{there[0]} exists already; nothing was exported")

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.hashing import text_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.rows import READ, decode
+from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
 
 #: What the samples of a run log of every trial, before the trial's own signals.
 MEASURED = (
@@ -56,8 +57,19 @@ class Series:
     lines: Iterator[dict[str, Any]]
 
 
-def series_of(connection: sqlite3.Connection, schema: int) -> Iterator[Series]:
+def series_of(
+    connection: sqlite3.Connection, schema: int, damaged: set[tuple[object, ...]]
+) -> Iterator[Series]:
     """Cut a store into what its files of samples hold.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        Inside one view of the store.
+    schema : int
+        The store's schema.
+    damaged : set
+        Gets one entry for everything read that is not what was written, as lines are read.
 
     Raises
     ------
@@ -70,7 +82,10 @@ def series_of(connection: sqlite3.Connection, schema: int) -> Iterator[Series]:
         "GROUP BY model, sampling ORDER BY 1, 2"
     ).fetchall()
     for model, sampling, *ids, last, description in pairs:
-        lines = _Lines(connection, schema, (model, sampling), ids, json.loads(description))
+        if not description_intact("samplings", sampling, description):
+            damaged.add(("sampling", sampling))
+        kwargs = generation_kwargs(json.loads(description))
+        lines = _Lines(connection, schema, (model, sampling), ids, kwargs, damaged)
         graded = lines.graded()
         for task, asked in sorted(graded.items()):
             yield Series(model, sampling, task, last, map(lines.line, asked))
@@ -90,15 +105,14 @@ class _Lines:
         schema: int,
         hashes: tuple[str, str],
         ids: Sequence[int],
-        sampling: Mapping[str, Any],
+        kwargs: Mapping[str, Any],
+        damaged: set[tuple[object, ...]],
     ) -> None:
         self.connection, self.schema = connection, schema
         self.hashes, self.ids = hashes, ids
-        self.kwargs = generation_kwargs(sampling)
-        self.versions = {
-            number: json.loads(text)
-            for number, text in connection.execute("SELECT id, description FROM versions")
-        }
+        self.kwargs = kwargs
+        self.damaged = damaged
+        self.trials = CheckedTrials(connection)
         # In the order in which they were described, which is that of the task's data.
         self.prompts: dict[str, int] = dict(
             connection.execute(
@@ -117,6 +131,8 @@ class _Lines:
         where = "WHERE o.model = ? AND o.sampling = ?"
         for row in rows_of(self.connection, where, tuple(self.ids)):
             if row.key.prompt in self.prompts:
+                if not row.is_intact():
+                    self.damaged.add(("outcome", *row.question, row.key, row.trial))
                 found.setdefault((*row.question, row.key.prompt), []).append(row)
         tasks: dict[tuple[str, str], list[_Asked]] = {}
         for (task, version, pipeline, doc_id, _, doc_hash, prompt), rows in found.items():
@@ -129,7 +145,7 @@ class _Lines:
         number = self.prompts[asked.prompt]
         trials = self._trials(asked.prompt, number)
         texts = [trial.text for trial in trials]
-        prompt = self._text("SELECT description FROM prompts WHERE id = ?", number)
+        prompt = self._prompt(asked.prompt, number)
         doc = {"prompt": prompt}
         line = {
             "doc_id": asked.doc_id,
@@ -146,7 +162,8 @@ class _Lines:
         }
         if asked.outcomes is not None:
             line |= _graded(asked.outcomes, trials)
-        measured = [_measured(trial, self._prompt_signals(number)) for trial in trials]
+        of_prompt = self._prompt_signals(asked.prompt, number)
+        measured = [_measured(trial, of_prompt) for trial in trials]
         names = dict.fromkeys(name for signals in measured for name in signals)
         line["lengths"] = [len(text) for text in texts]
         line["signals"] = {name: [signals.get(name) for signals in measured] for name in names}
@@ -154,25 +171,34 @@ class _Lines:
 
     def _trials(self, prompt: str, number: int) -> list[StoredTrial]:
         key = TrialKey(model=self.hashes[0], prompt=prompt, sampling=self.hashes[1])
-        rows = self.connection.execute(
-            f"SELECT prompt, {READ} FROM trials "
-            "WHERE model = ? AND sampling = ? AND prompt = ? ORDER BY trial",
-            (*self.ids, number),
-        )
-        return [decode(key, self.versions, row) for row in rows]
+        found = []
+        for trial, intact in self.trials.of(key, (*self.ids, number)):
+            found.append(trial)
+            if not intact:
+                self.damaged.add(("trial", key, trial.trial))
+        return found
 
-    def _text(self, statement: str, number: int) -> str:
-        found = self.connection.execute(statement, (number,)).fetchone()
-        return str(found[0], "utf-8", "surrogatepass")
+    def _prompt(self, digest: str, number: int) -> str:
+        (text,) = self.connection.execute(
+            "SELECT description FROM prompts WHERE id = ?", (number,)
+        ).fetchone()
+        if not description_intact("prompts", digest, text):
+            self.damaged.add(("prompt", digest))
+        return str(text, "utf-8", "surrogatepass")
 
-    def _prompt_signals(self, number: int) -> dict[str, Any]:
+    def _prompt_signals(self, prompt: str, number: int) -> dict[str, Any]:
         if self.schema < PROMPT_SIGNALS_SCHEMA:
             return {}
         found = self.connection.execute(
-            "SELECT signals FROM prompt_signals WHERE model = ? AND prompt = ?",
+            "SELECT created, signals, hash FROM prompt_signals WHERE model = ? AND prompt = ?",
             (self.ids[0], number),
         ).fetchone()
-        return {} if found is None else dict(json.loads(found[0]))
+        if found is None:
+            return {}
+        model = self.hashes[0]
+        if not prompt_signals_intact(found[2], model, prompt, found[:2]):
+            self.damaged.add(("prompt_signals", model, prompt))
+        return dict(json.loads(found[1]))
 
 
 def _graded(outcomes: Sequence[OutcomeRow], trials: Sequence[StoredTrial]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -67,7 +68,8 @@ def make(tmp_path):
 def test_help_documents_exit_codes_and_every_command_has_two_examples(lmeb):
     code, printed, _ = lmeb("--help")
     assert code == 0
-    for line in ("0    done", "1    done, and something", "2    not done", "130  stopped"):
+    lines = ("0    done", "1    done, and something", "2    not done", "130  stopped")
+    for line in (*lines, "141  stopped", "143  stopped by SIGTERM"):
         assert line in printed
     for command in COMMANDS:
         code, printed, _ = lmeb("store", command, "--help")
@@ -195,16 +197,47 @@ def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
     target = tmp_path / "all.sqlite"
     code, printed, error = lmeb("store", "merge", *parts, "-o", target)
     assert (code, printed) == (2, "")
-    assert "error: 6 trials differ, so nothing was merged" in error
-    for number in range(2, 8):
-        assert f"  trial {number} of prompt" in error
-    assert "--keep-first" in error
+    lines = error.splitlines()
+    assert lines[0] == (
+        "error: 6 trials differ, so nothing was merged: 6 in text, of 1 prompt and 1 model, "
+        f"between {parts[0]} and {parts[1]}"
+    )
+    # Five examples, by the first digits of their hashes.
+    for number, line in zip(range(2, 7), lines[1:6], strict=True):
+        assert re.fullmatch(
+            rf"  trial {number} of prompt \w{{8}} \(model \w{{8}}, sampling \w{{8}}\) has one text "
+            f"in {re.escape(str(parts[0]))} and another in {re.escape(str(parts[1]))}",
+            line,
+        )
+    assert lines[6] == "  and 1 more; --json names all, with whole hashes"
+    assert "--keep-first" in lines[7]
+    assert len(lines) == 8
     assert not target.exists()
     code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
     assert code == 2
     report = json.loads(printed)
     assert report["merged"] is False
+    assert report["n_conflicts"] == 6
     assert [conflict["trial"] for conflict in report["conflicts"]] == list(range(2, 8))
+    assert report["conflicts"][0]["key"]["prompt"].startswith("blake2b-128:")
+
+
+def test_more_conflicts_than_are_recorded(lmeb, make, tmp_path, monkeypatch):
+    monkeypatch.setattr("lm_eval_bayes.store.merge.MAX_CONFLICTS", 6)
+    parts = [make("a.sqlite", range(8)), make("b.sqlite", range(8), text="other {i}")]
+    _, _, error = lmeb("store", "merge", *parts, "-o", tmp_path / "all.sqlite")
+    assert "  and 3 more; --json names up to 6, with whole hashes\n" in error
+
+
+def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
+    path = make()
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb("store", "merge", path.name, path, "-o", path.name)
+    assert (code, printed) == (2, "")
+    assert error == (
+        f"error: {path} is the target of --output and the only store that was given: there is "
+        "nothing to merge\n"
+    )
 
 
 def test_keep_first(lmeb, make, tmp_path):
@@ -282,6 +315,56 @@ def test_export_samples(lmeb, make, tmp_path):
     assert "csv" in error
 
 
+def test_export_to_standard_output(lmeb, make, tmp_path):
+    path, target = make(task="aime"), tmp_path / "a.jsonl"
+    assert lmeb("store", "export", path, "-o", target)[0] == 0
+    for name in ("-", "/dev/stdout"):
+        assert lmeb("store", "export", path, "-o", name) == (0, target.read_text(), "")
+    for more in (("--json",), ("--format", "samples")):
+        code, printed, error = lmeb("store", "export", path, "-o", "-", *more)
+        assert (code, printed) == (2, "")
+        assert error.startswith("error: ")
+        assert "--output" in error
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.sqlite"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "samples"])
+def test_an_export_of_damaged_trials_says_so(lmeb, make, tmp_path, form):
+    path = make(task="aime")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET seed = 99 WHERE trial < 2")
+        connection.commit()
+    ways = [("-o", tmp_path / "out"), ("-o", tmp_path / "out", "--overwrite", "--json")]
+    if form == "jsonl":
+        ways.append(("-o", "-"))
+    for way in ways:
+        code, printed, error = lmeb("store", "export", path, "--format", form, *way)
+        assert code == 1
+        assert error == (
+            f"warning: 2 records exported from {path} are not what was written; "
+            "`lm-eval-bayes store verify` tells more\n"
+        )
+        if "--json" in way:
+            assert json.loads(printed)["damaged"] == 2
+        elif "-" in way:
+            assert len(printed.splitlines()) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_an_export_replaces_only_regular_files(lmeb, make, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    path = make()
+    code, printed, error = lmeb("store", "export", path, "-o", tmp_path / "pipe", "--overwrite")
+    assert (code, printed) == (2, "")
+    assert "pipe is no regular file, so it is not replaced; nothing was exported" in error
+    assert len(error.splitlines()) == 1
+    for arguments in (("merge", path, "-o"), ("prune", "--trials-from", 1)):
+        code, _, error = lmeb("store", *arguments, tmp_path / "pipe")
+        assert code == 2
+        assert "pipe is not a regular file, so it is no trial store" in error
+    assert (tmp_path / "pipe").is_fifo()
+
+
 # -- prune -----------------------------------------------------------------------------------------
 
 
@@ -289,7 +372,7 @@ def test_prune_only_counts_without_yes(lmeb, make):
     path = make(task="aime")
     code, printed, _ = lmeb("store", "prune", path, "--trials-from", 1)
     assert code == 0
-    assert "to be deleted: 2 trials, 2 graded outcomes" in printed
+    assert f"{path}: to be deleted: 2 trials, 2 graded outcomes" in printed
     assert "nothing was deleted" in printed
     with TrialStore.open(path, mode="read") as store:
         assert store.info().trials == 3
@@ -308,10 +391,32 @@ def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(lmeb, make):
         (model,) = store.info().models
     code, _, error = lmeb("store", "prune", first, second, "--model", model, "--yes")
     assert code == 2
-    assert "`model` must be the hash of a model in" in error
-    assert lmeb("store", "prune", first, "--yes")[0] == 2
+    assert "error: `--model` must be the hash of a model in" in error
+    code, _, error = lmeb("store", "prune", first, "--trials-from", -1)
+    assert code == 2
+    assert error.startswith("error: `--trials-from` must be ")
     with TrialStore.open(first, mode="read") as store:
         assert store.info().trials == 3
+
+
+def test_prune_wants_to_know_what(lmeb, make):
+    path = make()
+    before = path.read_bytes()
+    assert lmeb("store", "prune", path, "--yes") == (
+        2,
+        "",
+        "error: nothing says what to delete: give --model, --sampling, --prompt or --trials-from\n",
+    )
+    assert path.read_bytes() == before
+
+
+def test_prune_names_the_whole_path(lmeb, make, monkeypatch):
+    path = make()
+    monkeypatch.chdir(path.parent)
+    _, printed, _ = lmeb("store", "prune", path.name, "--trials-from", 1)
+    assert printed.startswith(f"{path}: to be deleted: 2 trials, ")
+    _, printed, _ = lmeb("store", "prune", path.name, "--trials-from", 1, "--json")
+    assert json.loads(printed)[0]["path"] == str(path)
 
 
 # -- as a process ----------------------------------------------------------------------------

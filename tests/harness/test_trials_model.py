@@ -405,3 +405,9 @@ def test_a_server_that_is_down_can_still_be_scored(store, caplog):
 def test_the_folder_of_a_store_is_made(tmp_path):
     lm = Toy(store=str(tmp_path / "runs" / "new" / "a.sqlite"))
     assert lm.trial_store.path == tmp_path / "runs" / "new" / "a.sqlite"
+
+
+def test_model_args_count_for_more_than_the_command_line(tmp_path):
+    arguments = {"backend": "biased_coin", "store": str(tmp_path / "c.sqlite"), "p": 0.5}
+    lm = TrialsLM.create_from_arg_obj({**arguments, "device": "cpu"}, {"device": "cuda:0"})
+    assert lm.given_arguments["p"] == 0.5

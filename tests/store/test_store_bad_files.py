@@ -22,6 +22,7 @@ from lm_eval_bayes.store.errors import (
     StoreError,
     StoreFileError,
     StoreFullError,
+    plain_error,
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
@@ -140,6 +141,28 @@ def test_a_truncated_store(keep, path, filled):
     assert os.listdir(path.parent) == [path.name]
     if REASONS:
         assert not verify(path).ok
+
+
+@pytest.mark.parametrize("keep", [30, 50, 70, 71, 80, 100])
+def test_a_store_cut_off_in_its_header(keep, path, filled):
+    store = filled("good.sqlite")
+    path.write_bytes(store.read_bytes()[:keep])
+    before = contents(path.parent)
+    for way in (
+        lambda: TrialStore.open(path),
+        lambda: TrialStore.open(path, mode="read"),
+        lambda: merge([path], path.parent / "new.sqlite"),
+        lambda: merge([store], path),
+    ):
+        with pytest.raises(StoreError, match=r"cut off after|cut short|malformed") as caught:
+            way()
+        assert not REASONS or isinstance(caught.value, StoreDamagedError)
+        assert "another application" not in str(caught.value)
+    if REASONS:
+        with pytest.raises(StoreFileError, match=r"cut .*; export to another file"):
+            export_jsonl(store, path, overwrite=True)
+        assert not verify(path).ok
+    assert contents(path.parent) == before
 
 
 def test_a_store_without_its_header(path, filled):
@@ -277,7 +300,8 @@ def test_a_file_marked_read_only_is_kept_even_from_the_superuser(path, filled):
     filled()
     path.chmod(0o444)
     before = path.read_bytes()
-    with pytest.raises(StoreFileError, match="cannot be written: the file is read-only for us"):
+    sentence = "cannot be written: the file is read-only for us; write to a copy of it, or read"
+    with pytest.raises(StoreFileError, match=sentence):
         TrialStore.open(path)
     with TrialStore.open(path, mode="read") as store:
         assert store.info().trials == 6
@@ -361,6 +385,37 @@ def test_a_full_disk(tmp_path, describe, make_trial, plainly):
             (disk / "filler").unlink()
             assert store.add([make_trial(key, stored, f"{stored} more")]) == 1
         check_all_there(path, key, stored + 1, plainly)
+
+
+@pytest.mark.parametrize("free", [0, 16_384])
+def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
+    """SQLite calls it an I/O error where even the index of its log finds no room."""
+    whole = filled().read_bytes()
+    with small_disk(tmp_path / "disk", "600k") as disk:
+        path = disk / "a.sqlite"
+        path.write_bytes(whole)
+        room = shutil.disk_usage(disk).free - free
+        (disk / "filler").write_bytes(bytes(room))
+        assert shutil.disk_usage(disk).free == free
+        with pytest.raises(StoreFullError, match=r"for writing: the disk is full \(disk I/O"):
+            TrialStore.open(path)
+        (disk / "filler").unlink()
+        with TrialStore.open(path) as store:
+            assert store.info().trials == 6
+
+
+def test_an_error_of_a_disk_with_room_is_told_as_such(path):
+    error = plain_error(sqlite3.OperationalError("disk I/O error"), path, "read")
+    assert not isinstance(error, StoreFullError)
+    assert str(error) == f"{path} cannot be read: disk I/O error"
+
+
+@pytest.mark.parametrize("message", ["disk I/O error", "database or disk is full"])
+def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypatch, message):
+    usage = shutil.disk_usage(path.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=0))
+    error = plain_error(sqlite3.OperationalError(message), path, "read")
+    assert isinstance(error, StoreFullError)
 
 
 FILE_LIMIT = """

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import io
 import json
 import os
+import sqlite3
+import stat
+from contextlib import closing
 
 import pytest
 
 from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.export import export_jsonl, export_lines
 from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.verify import verify
 
 ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
 
@@ -101,7 +106,7 @@ def test_places_that_cannot_be_written(filled, tmp_path):
     with pytest.raises(StoreFileError, match=r"a\.jsonl cannot be written: No such file"):
         export_jsonl(store, tmp_path / "absent" / "a.jsonl")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreFileError, match=r"folder cannot be written: .*directory"):
+    with pytest.raises(StoreFileError, match=r"folder is a folder, so it is not replaced"):
         export_jsonl(store, tmp_path / "folder", overwrite=True)
     assert sorted(os.listdir(tmp_path)) == ["folder", "trials.sqlite"]
 
@@ -122,3 +127,59 @@ def test_a_store_in_use_is_exported_as_it_is(store, key, make_trial, tmp_path):
     store.add([make_trial(key, i) for i in range(5)])
     assert export_jsonl(store, tmp_path / "a.jsonl").trials == 5
     assert store.add([make_trial(key, 5)]) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
+    store = filled()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(StoreFileError, match=f"{name} is no regular file, so it is not"):
+            export_jsonl(store, tmp_path / name, overwrite)
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe", "trials.sqlite"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="needs /dev/fd")
+def test_an_open_pipe_is_not_taken_for_a_file(filled):
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(StoreFileError, match=r"/dev/fd/\d+ is no regular file"):
+            export_jsonl(filled(), f"/dev/fd/{writer}")
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_to_an_open_file(filled, tmp_path):
+    store, output = filled(), io.StringIO()
+    report = export_lines(store, output)
+    assert export_jsonl(store, tmp_path / "a.jsonl").size == report.size
+    assert output.getvalue() == (tmp_path / "a.jsonl").read_text(encoding="ascii")
+    assert (report.path, report.trials, report.lines, report.damaged) == ("-", 6, 12, 0)
+
+
+DAMAGE = {
+    "a seed": ("UPDATE trials SET seed = 99 WHERE trial = 1", 2),
+    "a text": ("UPDATE trials SET text = x'41' WHERE trial = 0 AND prompt = 1", 1),
+    "a hash": ("UPDATE trials SET hash = x'00' WHERE trial = 2", 2),
+    "a prompt": ("UPDATE prompts SET description = x'41' WHERE id = 1", 1),
+    "a sampling": ("UPDATE samplings SET description = '{}'", 1),
+    "signals": ("UPDATE prompt_signals SET signals = '{}'", 2),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_is_damaged_is_counted(filled, tmp_path, what):
+    store = filled()
+    statement, damaged = DAMAGE[what]
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    report = export_jsonl(store, tmp_path / "a.jsonl")
+    assert (report.trials, report.lines, report.damaged) == (6, 12, damaged)
+    assert verify(store).n_problems == damaged
+    assert len(read_lines(tmp_path / "a.jsonl")) == 12

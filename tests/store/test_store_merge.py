@@ -8,7 +8,12 @@ from contextlib import closing
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError, TrialConflictError
+from lm_eval_bayes.store.errors import (
+    NotAStoreError,
+    StoreDamagedError,
+    StoreFileError,
+    TrialConflictError,
+)
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trials import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -70,7 +75,8 @@ def test_into_a_store_that_is_in_use(shards, store, key, make_trial, path):
 def test_conflicts_are_named_and_nothing_is_merged(shards, filled, path, plainly):
     other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
     with pytest.raises(
-        TrialConflictError, match="2 trials differ, so nothing was merged: trial 2 of"
+        TrialConflictError,
+        match="2 trials differ, so nothing was merged: 2 in text, of 2 prompts and 1 model",
     ) as caught:
         merge([shards[2], *shards[:2], other], path)
     assert not path.exists()
@@ -86,14 +92,41 @@ def test_conflicts_are_named_and_nothing_is_merged(shards, filled, path, plainly
 def test_conflicts_with_the_target_leave_it_as_it_was(shards, filled, plainly):
     target = filled("target.sqlite", trials=(1,), text="{q} {i} otherwise")
     before = plainly(target)
-    with pytest.raises(
-        TrialConflictError, match=r"has one text in .*target\.sqlite and another in"
-    ):
+    with pytest.raises(TrialConflictError, match=r"between .*target\.sqlite and ") as caught:
         merge(shards, target)
+    first = str(caught.value.conflicts[0])
+    assert f"has one text in {target} and another in {shards[0]}" in first
     assert plainly(target) == before
     with TrialStore.open(target, mode="read") as store:
         assert store.info().prompts == 2
     assert verify(target).ok
+
+
+def test_many_conflicts_are_summed_up(filled, path, monkeypatch):
+    from lm_eval_bayes.store import merge as module
+
+    monkeypatch.setattr(module, "MAX_CONFLICTS", 7)
+    parts = [
+        filled("a.sqlite", trials=range(20)),
+        filled("b.sqlite", trials=range(20), text="{q} {i} otherwise"),
+        filled("c.sqlite", trials=range(4), text="{q} {i} once more"),
+    ]
+    with pytest.raises(TrialConflictError, match="48 trials differ") as caught:
+        merge(parts, path)
+    assert str(caught.value) == (
+        "48 trials differ, so nothing was merged: 48 in text, of 2 prompts and 1 model, between "
+        f"{parts[0]} and {parts[1]}"
+    )
+    assert (len(caught.value.conflicts), caught.value.n_conflicts) == (7, 48)
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_target_that_is_no_regular_file(shards, path):
+    os.mkfifo(path)
+    with pytest.raises(NotAStoreError, match="is not a regular file"):
+        merge(shards, path)
+    assert path.is_fifo()
 
 
 def test_keeping_the_first(shards, filled, path, plainly):
@@ -114,7 +147,7 @@ def test_a_seed_that_differs_is_a_conflict(filled, path, make_trial):
         store.describe_prompt(other.prompt(key.prompt))
         store.describe_sampling(other.sampling(key.sampling))
         store.add([make_trial(key, 0, "one 0", seed=99)])
-    with pytest.raises(TrialConflictError, match=r"trial 0 of .* has one seed in"):
+    with pytest.raises(TrialConflictError, match=r"^1 trial differs, so .*: 1 in seed, of"):
         merge([first, path.with_name("b.sqlite")], path)
 
 

@@ -219,7 +219,7 @@ def test_a_trial_that_was_graded_otherwise_stays_as_it_is_and_is_noted(shard, pa
 def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
     # The second store's trials have other texts, and what they were graded as is of those texts.
     parts = [shard("a.sqlite", [1]), shard("b.sqlite", [0, 0], texts="otherwise {i}")]
-    with pytest.raises(TrialConflictError, match="1 trials differ"):
+    with pytest.raises(TrialConflictError, match="1 trial differs"):
         merge(parts, path)
     with closing(sqlite3.connect(parts[0])) as connection:
         connection.execute("DELETE FROM outcomes")

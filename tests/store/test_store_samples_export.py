@@ -162,6 +162,11 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
         export_samples(store, tmp_path / "out")
+    assert os.listdir(tmp_path) == ["trials.sqlite"]
+    # A folder that was there stays.
+    (tmp_path / "out").mkdir()
+    with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
+        export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == []
 
 
@@ -172,7 +177,46 @@ def test_a_damaged_store(filled, tmp_path):
         connection.commit()
     with pytest.raises(StoreDamagedError, match="a line to be exported cannot be read"):
         export_samples(store, tmp_path / "out")
-    assert os.listdir(tmp_path / "out") == []
+    assert not (tmp_path / "out").exists()
+
+
+DAMAGE = {
+    "a seed": ("UPDATE trials SET seed = 99 WHERE trial = 1", 1),
+    "a prompt": ("UPDATE prompts SET description = x'41'", 1),
+    "a sampling": ("UPDATE samplings SET description = '{}'", 1),
+    "signals": ("UPDATE prompt_signals SET signals = '{}'", 1),
+    "an outcome": ("UPDATE outcomes SET outcome = 0 WHERE trial = 0 AND question = 1", 1),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_is_damaged_is_counted_once(store, key, make_trial, path, tmp_path, what):
+    store.add([make_trial(key, i) for i in range(3)])
+    store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
+    # The same trials stand in two files.
+    store.add_outcomes([task_of(key, {0: 1, 1: 1}, task=task) for task in ("aime", "hmmt")])
+    store.close()
+    assert export_samples(path, tmp_path / "sound").damaged == 0
+    statement, damaged = DAMAGE[what]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(statement).rowcount > 0
+        connection.commit()
+    report = export_samples(path, tmp_path / "out")
+    assert len(report.files) == 2
+    assert report.damaged == report.to_dict()["damaged"] == damaged
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_only_regular_files_are_replaced(filled, tmp_path):
+    store = filled()
+    (entry,) = export_samples(store, tmp_path / "out").files
+    os.remove(entry.path)
+    os.mkfifo(entry.path)
+    for overwrite in (False, True):
+        with pytest.raises(StoreFileError, match="is no regular file, so it is not replaced"):
+            export_samples(store, tmp_path / "out", overwrite)
+    assert Path(entry.path).is_fifo()
+    assert os.listdir(tmp_path / "out") == [os.path.basename(entry.path)]
 
 
 def test_an_empty_store_gives_no_file(store, tmp_path):

@@ -143,7 +143,12 @@ class TrialsLM(LM):
                     )
             backend = cls.fixed_backend
         made = recording_class(backend)
-        extra = {k: v for k, v in (additional_config or {}).items() if v is not None}
+        # what stands in --model_args is more particular than --device or --batch_size
+        extra = {
+            key: value
+            for key, value in (additional_config or {}).items()
+            if value is not None and key not in arguments
+        }
         return made.create_from_arg_obj(arguments, extra)
 
     def loglikelihood(self, requests: Any) -> NoReturn:

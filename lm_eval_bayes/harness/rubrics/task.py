@@ -23,7 +23,7 @@ from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.tasks import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SOURCES
-from lm_eval_bayes.rubric.trial_signals import RECORDED, trial_signals
+from lm_eval_bayes.rubric.trial_signals import RECORDED, completion_limit, trial_signals
 
 __all__ = ["RubricTask"]
 
@@ -242,5 +242,4 @@ def _max_gen_toks(responses: object, generation_kwargs: Any) -> int | None:
     instance = getattr(responses, "instance", None)
     arguments: tuple[Any, ...] = getattr(instance, "args", ())
     kwargs = arguments[1] if len(arguments) > 1 else generation_kwargs
-    found = kwargs.get("max_gen_toks") if isinstance(kwargs, Mapping) else None
-    return found if isinstance(found, int) and found > 0 else None
+    return completion_limit(kwargs)
