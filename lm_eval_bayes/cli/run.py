@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm_eval_bayes.cli.run_errors import check_written, plain_errors
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lm_eval_bayes.harness.rounds import Round
+
+#: How sure a decision is, and how it pays for several looks, where `--decide` says no more.
+CONFIDENCE, CORRECTION = 0.95, "pocock"
+
+#: Settings of a task that a run makes itself, and what to give instead.
+_OWN_METADATA = {
+    "bayes_n": "a run raises N itself, by --batch-trials up to --max-trials",
+    "bayes_extra_trials": "--allocate questions gives single questions further trials",
+}
 
 #: Exit codes of a run that was stopped by a signal; its results are written all the same.
 INTERRUPTED, TERMINATED = 130, 143
@@ -34,8 +44,8 @@ def run(
     store: str | None = None,
     level: float = 0.95,
     estimator: str = "hbayes",
-    confidence: float = 0.95,
-    correction: str = "pocock",
+    confidence: float | None = None,
+    correction: str | None = None,
     allocate: str | None = None,
 ) -> int:
     """Run the harness round by round until the goal is reached; return the exit code.
@@ -43,7 +53,8 @@ def run(
     Raises
     ------
     LmEvalBayesError
-        If an argument breaks its rule, before a model is loaded.
+        If an argument breaks its rule or a task cannot be run, before a model is loaded; if the
+        harness cannot build its requests; or if it could not write the results.
     """
     from lm_eval_bayes.harness import registration
     from lm_eval_bayes.harness.budget import Budget
@@ -53,34 +64,50 @@ def run(
 
     if allocate not in (None, "questions"):
         raise InvalidInputError.of("allocate", "be questions", allocate)
-    kind: Any = correction
+    kind: Any = CORRECTION if correction is None else correction
     goal = Goal(
         width=width,
         rival=None if decide is None else read_rival(decide),
+        rival_name=str(decide),
         budget=None if budget is None else Budget.parse(budget),
         batch_trials=batch_trials,
         max_trials=max_trials,
         level=level,
         estimator=estimator,
-        confidence=confidence,
+        confidence=CONFIDENCE if confidence is None else confidence,
         correction=kind,
         allocate=allocate is not None,
     )
+    for name, given in (("--confidence", confidence), ("--correction", correction)):
+        if given is not None and decide is None:
+            raise InvalidInputError.of(name, "come with --decide, which it is about", given)
     registration.register_all()
     import lm_eval
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
 
     args = _parsed(HarnessCLI, harness_arguments)
-    if getattr(args, "use_cache", None):
+    with plain_errors():
+        configured = {**_of_config_file(args), **{k: v for k, v in vars(args).items() if v}}
+    if configured.get("use_cache"):
         rule = "be left out: the trial store keeps every response"
-        raise InvalidInputError.of("--use_cache", rule, args.use_cache)
+        raise InvalidInputError.of("--use_cache", rule, configured["use_cache"])
+    metadata = configured.get("metadata") or {}
+    for name, instead in _OWN_METADATA.items():
+        if name in metadata:
+            raise InvalidInputError.of("--metadata", f"leave out {name}: {instead}", metadata[name])
     # the harness keeps an empty mapping apart from the one its tasks see
-    args.metadata = {**(args.metadata or {}), "bayes_n": goal.rounds[0]}
-    make_model = _model_maker(store, getattr(args, "output_path", None))
+    args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
+    output_path = configured.get("output_path")
+    make_model = _model_maker(store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
-    with _put(lm_eval, "simple_evaluate", rounds), _terminated_as_interrupted() as ended:
+    with (
+        _put(lm_eval, "simple_evaluate", rounds),
+        _terminated_as_interrupted() as ended,
+        plain_errors(rounds),
+    ):
         args.func(args)
+    check_written(rounds, output_path, store)
     if ended:
         return TERMINATED
     return INTERRUPTED if rounds.interrupted else 0
@@ -104,7 +131,8 @@ def command(
         str | None,
         typer.Option(
             metavar="B",
-            help="Stop before it costs more: 64 (trials a question), 2e6tokens, 8h or 90min.",
+            help="Stop before it costs more: 64 (trials a question), 2e6tokens, 8h or 90min; at "
+            "least one round is made.",
         ),
     ] = None,
     batch_trials: Annotated[
@@ -123,15 +151,22 @@ def command(
     level: Annotated[float, typer.Option(help="Posterior mass of the interval.")] = 0.95,
     estimator: Annotated[str, typer.Option(help="hbayes or bayes.")] = "hbayes",
     confidence: Annotated[
-        float, typer.Option(help="Of a decision; equal models get a winner in 1 minus this.")
-    ] = 0.95,
-    correction: Annotated[
-        str,
+        float | None,
         typer.Option(
-            help="How a decision pays for a look after every round: pocock (stops early where the "
-            "difference is large), obrien-fleming (all but free at the last look), none."
+            show_default=False,
+            help="Of a decision; equal models get a winner in 1 minus this.  "
+            f"[default: {CONFIDENCE}]",
         ),
-    ] = "pocock",
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="How a decision pays for a look after every round: pocock (stops early where the "
+            "difference is large), obrien-fleming (all but free at the last look), none.  "
+            f"[default: {CORRECTION}]",
+        ),
+    ] = None,
     allocate: Annotated[
         str | None,
         typer.Option(
@@ -179,6 +214,19 @@ def _parsed(harness: Any, arguments: Sequence[str]) -> Any:
         sys.argv = before
 
 
+def _of_config_file(args: Any) -> Mapping[str, Any]:
+    """Return what the file of the harness's `--config` sets."""
+    if not getattr(args, "config", None):
+        return {}
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+    from lm_eval.utils import simple_parse_args_string
+
+    found: dict[str, Any] = EvaluatorConfig.load_yaml_config(args.config)
+    if isinstance(found.get("metadata"), str):
+        found["metadata"] = simple_parse_args_string(found["metadata"])
+    return found
+
+
 def _model_maker(store: str | None, output_path: str | None) -> Callable[[Mapping[str, Any]], Any]:
     def make(arguments: Mapping[str, Any]) -> Any:
         from lm_eval.utils import simple_parse_args_string
@@ -222,13 +270,17 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
             return
         for look in what.looks:
             line = (
-                f"{escape(look.task)}  N {look.n_trials:g}  mu {look.mu:.4f}  "
+                f"{escape(look.task)}  N {_trials(look)}  mu {look.mu:.4f}  "
                 f"{100 * level:g}% [{look.low:.4f}, {look.high:.4f}]".replace("% [", "% \\[")
             )
             console.print(f"{line}  {escape(look.reason)}{_forecast(look)}")
         console.print(f"  {_spent(what)}", style="dim")
 
     return report
+
+
+def _trials(look: Any) -> str:
+    return f"{look.fewest}" if look.fewest == look.most else f"{look.fewest}–{look.most}"
 
 
 def _forecast(look: Any) -> str:

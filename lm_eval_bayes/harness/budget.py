@@ -43,19 +43,24 @@ class Budget:
         Raises
         ------
         InvalidInputError
-            If it is none of these.
+            If it is none of these, or less than one trial.
 
         Examples
         --------
         >>> Budget.parse("90min"), Budget.parse("64")
         (Budget(amount=1.5, unit='hours'), Budget(amount=64.0, unit='trials'))
+        >>> print(Budget.parse("2e6tokens"))
+        2,000,000 tokens
         """
         found = _FORM.fullmatch(text.strip())
         unit = _UNITS.get(found[2].lower()) if found else None
         if found is None or unit is None or not 0 < float(found[1]) < 1e15:
             rule = "be a number of trials, tokens or hours, such as 64, 2e6tokens, 8h or 90min"
             raise InvalidInputError.of("budget", rule, text)
-        return cls(float(found[1]) * unit[1], unit[0])
+        amount = float(found[1]) * unit[1]
+        if unit[0] == "trials" and amount < 1.0:
+            raise InvalidInputError.of("budget", "be at least one trial a question", text)
+        return cls(amount, unit[0])
 
     def __str__(self) -> str:
-        return f"{self.amount:g} {self.unit}" + (" a question" if self.unit == "trials" else "")
+        return f"{self.amount:,.10g} {self.unit}" + (" a question" if self.unit == "trials" else "")

@@ -6,20 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes.core.checks import check_count, check_level, check_option
 from lm_eval_bayes.core.comparison.compare import compare
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
 from lm_eval_bayes.core.results import Posterior
-from lm_eval_bayes.core.stopping.decision import Correction, DecisionReached
+from lm_eval_bayes.core.stopping.decision import CORRECTIONS, Correction, DecisionReached
 from lm_eval_bayes.core.stopping.rules import WidthReached
 from lm_eval_bayes.core.stopping.trials_needed import TrialsForecast, trials_needed
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.asked import AskedTask
 from lm_eval_bayes.harness.budget import Budget
 from lm_eval_bayes.harness.graded import TaskTrials
 
 ESTIMATORS = ("hbayes", "bayes")
+
+#: A forecast takes a second for so many questions; of more, a part of them tells as much.
+_FORECAST_QUESTIONS = 2000
+
+#: DecisionReached's default `min_trials` where there is a correction.
+_LEAST_CORRECTED = 4
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Look:
         The task.
     n_trials : float
         Trials a question, the mean where questions differ.
+    fewest, most : int
+        Trials of the question with the fewest, and with the most.
     mu, sigma, low, high : float
         Posterior mean, sd and credible interval of the score.
     reached : bool
@@ -46,6 +57,8 @@ class Look:
 
     task: str
     n_trials: float
+    fewest: int
+    most: int
     mu: float
     sigma: float
     low: float
@@ -71,6 +84,8 @@ class Goal:
         Stop once every task's credible interval is at most so wide.
     rival : mapping of str to TaskTrials, or None
         Stop once every task's score is above or below that of this finished run.
+    rival_name : str
+        What to call that run in a message.
     budget : Budget or None
         Stop before more than this is spent.
     batch_trials, max_trials : int
@@ -89,6 +104,7 @@ class Goal:
 
     width: float | None = None
     rival: Mapping[str, TaskTrials] | None = None
+    rival_name: str = "to decide against"
     budget: Budget | None = None
     batch_trials: int = 4
     max_trials: int = 80
@@ -113,7 +129,14 @@ class Goal:
         check_option("estimator", self.estimator, ESTIMATORS)
         if self.width is not None:
             WidthReached(self.width, self.level)
+        DecisionReached(self.confidence)
+        check_option("correction", self.correction, CORRECTIONS)
         if self.rival is not None:
+            if self.correction != "none" and self.rounds[-1] < _LEAST_CORRECTED:
+                raise InvalidInputError(
+                    f"a decision with a correction needs at least {_LEAST_CORRECTED} trials a "
+                    f"question; --max-trials or --budget allows {self.rounds[-1]}"
+                )
             self._decision()
 
     @property
@@ -125,6 +148,28 @@ class Goal:
         steps = list(range(self.batch_trials, most + 1, self.batch_trials))
         return steps if steps and steps[-1] == most else [*steps, most]
 
+    def check(self, asked: Mapping[str, AskedTask]) -> None:
+        """Hold the goal against what is about to be asked, before anything is sampled.
+
+        Raises
+        ------
+        InvalidInputError
+            If the width is reached by every interval, or the other run lacks a task or has
+            other questions or scores.
+        TaskConfigError
+            If trials are to be allocated over more than one task.
+        """
+        if self.allocate and len(asked) != 1:
+            raise TaskConfigError(
+                f"--allocate questions works on one task at a time; there are {len(asked)}: "
+                f"{', '.join(asked)}"
+            )
+        for task in asked.values():
+            if self.width is not None:
+                task.check_width(self.width)
+            if self.rival is not None:
+                task.check_rival(f"the run {self.rival_name}", self.rival)
+
     def posterior(self, outcomes: Outcomes) -> Posterior:
         """Return the posterior that is looked at."""
         if self.estimator == "hbayes":
@@ -134,10 +179,7 @@ class Goal:
     def look(self, graded: TaskTrials, planned: int) -> Look:
         """Look at one task after `planned` trials a question.
 
-        Raises
-        ------
-        InvalidInputError
-            If the run to be compared with lacks the task or has other questions.
+        Of a run to be compared with, :meth:`check` has seen that it asked the same.
         """
         outcomes = graded.outcomes()
         posterior = self.posterior(outcomes)
@@ -145,6 +187,8 @@ class Goal:
         seen = Look(
             task=graded.task,
             n_trials=graded.n_trials / len(graded.trials),
+            fewest=min(map(len, graded.trials)),
+            most=max(map(len, graded.trials)),
             mu=posterior.mu,
             sigma=posterior.sigma,
             low=interval.low,
@@ -157,22 +201,39 @@ class Goal:
         if self.width is None:
             return seen
         if interval.width > self.width or seen.n_trials < min(2, self.max_trials):
-            forecast = _forecast(posterior, width=self.width, level=self.level)
+            forecast = self._forecast(posterior, outcomes, interval.width)
             reason = f"width {interval.width:.4f} > {self.width:g}"
             return _forecasting(replace(seen, reason=reason), forecast)
         return replace(seen, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}")
+
+    def _forecast(
+        self, posterior: Posterior, outcomes: Outcomes, width: float
+    ) -> TrialsForecast | None:
+        """Forecast when the width is reached; of very many questions from a part of them.
+
+        How many trials it takes hangs on how far the width must shrink, which is asked of the
+        part's own width.
+        """
+        share = (self.width or 0.0) / width
+        n = outcomes.counts.shape[0]
+        if n > _FORECAST_QUESTIONS:
+            chosen = np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
+            part = Outcomes.from_counts(outcomes.counts[chosen], weights=outcomes.weights)
+            posterior = self.posterior(part)
+            width = posterior.interval(self.level, "exact").width
+        try:
+            return trials_needed(
+                posterior, width=share * width, level=self.level, max_trials=4096, draws=200
+            )
+        except InvalidInputError:
+            return None
 
     def _decision(self) -> DecisionReached:
         looks = None if self.correction == "none" else tuple(self.rounds)
         return DecisionReached(self.confidence, correction=self.correction, looks=looks)
 
     def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
-        rival = (self.rival or {}).get(seen.task)
-        if rival is None:
-            known = ", ".join(sorted(self.rival or {})) or "none"
-            raise InvalidInputError.of(
-                "decide", f"be a run with the task {seen.task}", f"one with the tasks {known}"
-            )
+        rival = (self.rival or {})[seen.task]
         estimator: Any = self.estimator
         versus = compare(outcomes, rival.outcomes(), estimator=estimator, level=self.level)
         threshold = self._decision().threshold(planned)
@@ -185,13 +246,6 @@ class Goal:
         word = "better" if versus.difference > 0 else "worse"
         reason = f"{reason} >= {threshold:.2f}: {word} than the other"
         return replace(seen, reached=True, reason=reason)
-
-
-def _forecast(posterior: Posterior, **goal: Any) -> TrialsForecast | None:
-    try:
-        return trials_needed(posterior, max_trials=4096, draws=200, **goal)
-    except InvalidInputError:
-        return None
 
 
 def _forecasting(look: Look, forecast: TrialsForecast | None) -> Look:

@@ -10,6 +10,7 @@ import numpy as np
 
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.store.runs import distinct
 
 
 @dataclass(frozen=True)
@@ -105,19 +106,3 @@ def _tokens(row: Mapping[str, Any]) -> int | None:
     if tokens is None or None in tokens:
         return None
     return int(sum(tokens))
-
-
-def distinct(hashes: list[str]) -> tuple[str, ...]:
-    """Tell apart the places of a question that stands twice in a task.
-
-    Examples
-    --------
-    >>> distinct(["a", "b", "a"])
-    ('a', 'b', 'a#2')
-    """
-    seen: dict[str, int] = {}
-    ids = []
-    for digest in hashes:
-        seen[digest] = seen.get(digest, 0) + 1
-        ids.append(digest if seen[digest] == 1 else f"{digest}#{seen[digest]}")
-    return tuple(ids)

@@ -8,7 +8,7 @@ from types import TracebackType
 from lm_eval_bayes.errors import LmEvalBayesError
 
 #: Which extra brings a module that a backend of the harness imports.
-_EXTRAS = {
+EXTRAS = {
     "torch": "hf",
     "transformers": "hf",
     "accelerate": "hf",
@@ -35,8 +35,8 @@ def install() -> None:
     ) -> None:
         if issubclass(kind, LmEvalBayesError):
             sys.stderr.write(f"lm-eval-bayes: {error}\n")
-        elif isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS and _is_ours():
-            extra = _EXTRAS[error.name]
+        elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _is_ours():
+            extra = EXTRAS[error.name]
             sys.stderr.write(
                 f"lm-eval-bayes: the model's backend needs the package `{error.name}`, which is "
                 f"not installed; run pip install 'lm-eval-bayes[{extra}]'\n"

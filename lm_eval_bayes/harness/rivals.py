@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.graded import TaskTrials, distinct, graded_task
+from lm_eval_bayes.harness.graded import TaskTrials, graded_task
 from lm_eval_bayes.store.locations import is_store
+from lm_eval_bayes.store.runs import SavedTask, distinct, saved_tasks
 from lm_eval_bayes.store.trials import TrialStore
 
 _RULE = "be a run's output folder, one of its results or samples files, or a trial store"
@@ -21,8 +20,8 @@ def read_rival(path: str) -> dict[str, TaskTrials]:
     Parameters
     ----------
     path : str
-        A folder that the harness wrote into (the newest results in it count), one of its
-        `results_*.json` or `samples_*.jsonl` files, or a trial store.
+        A folder that the harness wrote into (of every task the newest samples in it count), one
+        of its `results_*.json` or `samples_*.jsonl` files, or a trial store.
 
     Returns
     -------
@@ -32,64 +31,32 @@ def read_rival(path: str) -> dict[str, TaskTrials]:
     Raises
     ------
     InvalidInputError
-        If there is no such run, or none of its tasks has graded trials.
+        If there is no such run, it has several models, or none of its tasks has graded trials.
     """
     place = Path(path).expanduser()
+    if not place.exists():
+        raise InvalidInputError.of("decide", _RULE, path)
     if place.is_file() and place.suffix not in (".json", ".jsonl"):
         return _of_store(place)
-    if place.is_file() and place.name.startswith("samples_"):
-        files = [place]
-        results = _results_beside(place)
-    else:
-        results = place if place.is_file() else _newest(place, path)
-        stamp = results.stem.removeprefix("results_")
-        files = sorted(results.parent.glob(f"samples_*_{stamp}.jsonl"))
-    configs = json.loads(results.read_text(encoding="utf-8")).get("configs", {}) if results else {}
-    tasks = {}
-    for file in files:
-        name = _task_of(file, configs)
-        config: Mapping[str, Any] = configs.get(name, {})
-        settings = (config.get("metadata") or {}).get("bayes") or {}
-        rows = list(_rows(file))
-        if rows and "outcomes" in rows[0]:
-            weights = tuple(settings.get("weights") or (0.0, 1.0))
-            tasks[name] = graded_task(name, rows, weights)
-    if not tasks:
+    # a task of the harness's own has a configuration and no settings of ours
+    saved = [one for one in saved_tasks([path], "decide") if one.settings or not one.config]
+    if not saved:
         rule = f"{_RULE}, with logged samples (--log_samples) of a task of this package"
         raise InvalidInputError.of("decide", rule, path)
-    return tasks
+    for task, times in Counter(one.task for one in saved).items():
+        if times > 1:
+            models = ", ".join(one.model for one in saved if one.task == task)
+            rule = f"hold one model's run of task {task}; name the folder of one of them"
+            raise InvalidInputError.of("decide", rule, models)
+    return {one.task: _graded(one) for one in saved}
 
 
-def _newest(folder: Path, path: str) -> Path:
-    found = sorted(folder.rglob("results_*.json"), key=lambda file: file.stat().st_mtime)
-    if not found:
-        raise InvalidInputError.of("decide", _RULE, path)
-    return found[-1]
-
-
-def _results_beside(samples: Path) -> Path | None:
-    stamp = samples.stem.rpartition("_")[2]
-    results = samples.with_name(f"results_{stamp}.json")
-    return results if results.is_file() else None
-
-
-def _task_of(samples: Path, configs: Mapping[str, Any]) -> str:
-    name = samples.stem.removeprefix("samples_").rpartition("_")[0]
-    return (
-        name
-        if name in configs or not configs
-        else next((task for task in configs if name == task.replace("/", "__")), name)
-    )
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                rule = f"be a whole samples file; line {number} of {file.name} is cut off"
-                raise InvalidInputError.of("decide", rule, str(error)) from error
+def _graded(saved: SavedTask) -> TaskTrials:
+    graded = graded_task(saved.task, saved.rows("decide"), saved.weights)
+    if any(category >= len(graded.weights) for trials in graded.trials for category in trials):
+        rule = "lie beside its results file, which tells the score of each category"
+        raise InvalidInputError.of("decide", rule, saved.samples.name)
+    return graded
 
 
 def _of_store(place: Path) -> dict[str, TaskTrials]:

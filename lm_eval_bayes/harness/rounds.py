@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from lm_eval_bayes.core.stopping.allocation import allocate_trials
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.asked import asked_tasks
+from lm_eval_bayes.harness.budget import Budget
 from lm_eval_bayes.harness.goals import Goal, Look
 from lm_eval_bayes.harness.graded import TaskTrials, graded_tasks
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.recording import RecordingMixin
+from lm_eval_bayes.harness.written import not_written
 
-log = get_logger(__name__)
+#: What a run is at: its arguments and tasks, its model, its requests, or the trials.
+Stage = Literal["tasks", "model", "requests", "trials"]
 
 Evaluate = Callable[..., dict[str, Any] | None]
 
@@ -73,6 +76,13 @@ class Rounds:
         Makes the recording model from the harness's arguments.
     report : callable
         Told of every Round, and in the end of the reason to stop, as a text.
+
+    Attributes
+    ----------
+    stage : str
+        What the run is at, or was at when it failed.
+    store : str
+        The file that keeps the trials, once there is a model.
     """
 
     goal: Goal
@@ -82,15 +92,23 @@ class Rounds:
     done: list[Round] = field(default_factory=list)
     reason: str = ""
     interrupted: bool = False
+    stage: Stage = "tasks"
+    store: str = ""
+    _tracker: Any = None
+    _logged: dict[str, int] | None = None
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
         """Run the rounds with the arguments of `simple_evaluate`; return the last results."""
         started = time.monotonic()
-        model = self.make_model(arguments)
+        planned = self.goal.rounds
+        self._plan(arguments, planned[0], {})
+        self.goal.check(asked_tasks(arguments, hashed=self.goal.rival is not None))
+        self.stage = "model"
+        model = self._model(arguments)
+        self.stage = "requests"
         keep_samples = bool(arguments.get("log_samples"))
         last: dict[str, Any] | None = None
         extra: dict[int, int] = {}
-        planned = self.goal.rounds
         try:
             for trials in planned:
                 if last is not None and self._too_dear(trials, started):
@@ -113,6 +131,34 @@ class Rounds:
         self.report(self.reason)
         return self._finished(last, arguments, keep_samples)
 
+    def not_written(self) -> str | None:
+        """Return the name of a file that the harness should have written whole and did not."""
+        return None if self._logged is None else not_written(self._tracker, self._logged)
+
+    def _model(self, arguments: Mapping[str, Any]) -> RecordingMixin:
+        """Make the model, and notice when its first trials are asked for."""
+        model = self.make_model(arguments)
+        self.store = str(model.trial_store.path) if model.trial_store is not None else ""
+        generate = model.generate_until
+
+        def generate_until(*given: Any, **named: Any) -> list[str]:
+            self.stage = "trials"
+            return generate(*given, **named)
+
+        model.generate_until = generate_until  # type: ignore[method-assign]
+        return model
+
+    def _plan(
+        self, arguments: Mapping[str, Any], base: int, extra: Mapping[int, int]
+    ) -> dict[str, Any]:
+        """Let the tasks that are loaded next have so many trials; return the metadata."""
+        manager = arguments["task_manager"]
+        metadata = with_trials(arguments.get("metadata") or {}, base, extra)
+        # the manager and the factory of its tasks share this mapping
+        manager.metadata.clear()
+        manager.metadata.update(metadata)
+        return metadata
+
     def _evaluate(
         self,
         model: RecordingMixin,
@@ -120,12 +166,7 @@ class Rounds:
         base: int,
         extra: Mapping[int, int],
     ) -> dict[str, Any] | None:
-        manager = arguments["task_manager"]
-        given: Mapping[str, Any] = arguments.get("metadata") or {}
-        metadata = with_trials(given, base, extra)
-        # the manager and the factory of its tasks share this mapping
-        manager.metadata.clear()
-        manager.metadata.update(metadata)
+        metadata = self._plan(arguments, base, extra)
         return self.evaluate(
             **{
                 **arguments,
@@ -142,13 +183,7 @@ class Rounds:
         """Return N for all questions, and what single ones get beyond it."""
         if not self.goal.allocate or last is None:
             return trials, {}
-        graded = graded_tasks(last)
-        if len(graded) != 1:
-            raise TaskConfigError(
-                f"--allocate questions works on one task at a time; there are {len(graded)}: "
-                f"{', '.join(graded)}"
-            )
-        (task,) = graded.values()
+        (task,) = graded_tasks(last).values()  # Goal.check has seen that there is one
         outcomes = task.outcomes()
         have = np.array([len(each) for each in task.trials])
         wanted = trials * have.size - int(have.sum())
@@ -190,7 +225,15 @@ class Rounds:
             expected = now.tokens * grows
         if expected <= budget.amount:
             return False
-        self.reason = f"a further round would exceed the budget of {budget} (about {expected:.3g})"
+        spent = hours if budget.unit == "hours" else float(now.tokens or 0)
+        if len(self.done) == 1 and spent > budget.amount:
+            self.reason = (
+                f"the first round already cost {_amount(spent, budget)}, more than the budget of "
+                f"{budget}; at least one round is made"
+            )
+        else:
+            about = _amount(expected, budget)
+            self.reason = f"a further round would exceed the budget of {budget} (about {about})"
         return True
 
     def _what_there_is(
@@ -216,17 +259,25 @@ class Rounds:
         """Give the results the face that the harness's own run has."""
         if last is None:
             return None
-        if not keep_samples:
+        self._tracker = arguments.get("evaluation_tracker")
+        self._logged = {}
+        if keep_samples:
+            self._logged = {task: len(samples) for task, samples in last["samples"].items()}
+        else:
             last.pop("samples", None)
         last["config"]["model"] = arguments["model"]
         last["config"]["stopping"] = {
             "reason": self.reason,
             "rounds": [each.to_dict() for each in self.done],
         }
-        tracker = getattr(arguments.get("evaluation_tracker"), "general_config_tracker", None)
+        tracker = getattr(self._tracker, "general_config_tracker", None)
         if tracker is not None:
             tracker.model_source = arguments["model"]
         return last
+
+
+def _amount(spent: float, budget: Budget) -> str:
+    return f"{spent:.3g} hours" if budget.unit == "hours" else f"{spent:,.0f} tokens"
 
 
 def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]) -> dict[str, Any]:

@@ -1,18 +1,32 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
 import json
+import shutil
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lm_eval_bayes.cli.run import INTERRUPTED, run
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness import goals
 from lm_eval_bayes.harness.budget import Budget
 from lm_eval_bayes.harness.goals import Goal
+from lm_eval_bayes.harness.graded import TaskTrials
 from lm_eval_bayes.harness.models.coin_sampling import CoinSampling
 from lm_eval_bayes.harness.rivals import read_rival
 from lm_eval_bayes.harness.rounds import with_trials
 
+sys.path.insert(0, str(Path(__file__).parent))
+from few_tasks import only_ours
+
 TASK = "demo_arithmetic_bayes"
+
+
+@pytest.fixture(autouse=True)
+def _few_tasks(monkeypatch):
+    only_ours(monkeypatch)
 
 
 def started(tmp_path, name, *arguments, model_args="beta=2:3", task=TASK, **goal):
@@ -88,7 +102,7 @@ def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
     _, results = started(tmp_path, "t", budget="4ktokens")
     rounds = rounds_of(results)
     assert 2000 < rounds[-1]["tokens"] <= 4000
-    assert "would exceed the budget of 4000 tokens" in results["config"]["stopping"]["reason"]
+    assert "would exceed the budget of 4,000 tokens" in results["config"]["stopping"]["reason"]
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
@@ -162,12 +176,47 @@ metric_list: [{metric: exact_match}]
         ({"width": 0.1, "level": 1.0}, "`level` must"),
         ({"width": 0.1, "estimator": "best"}, "`estimator` must"),
         ({"rival": {}, "correction": "some"}, "`correction` must"),
+        ({"width": 0.1, "correction": "some"}, "`correction` must"),
+        ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
+        ({"rival": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials a question"),
         ({"rival": {}, "confidence": 0.2}, "`confidence` must"),
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(goal, message):
     with pytest.raises(InvalidInputError, match=message):
         Goal(**goal)
+
+
+def trials_of(n_questions, n_trials=4, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = rng.random((n_questions, n_trials)) < rng.beta(2, 3, (n_questions, 1))
+    return TaskTrials(
+        task="many",
+        doc_ids=tuple(range(n_questions)),
+        question_ids=tuple(map(str, range(n_questions))),
+        trials=tuple(tuple(map(int, row)) for row in drawn),
+        weights=(0.0, 1.0),
+    )
+
+
+def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monkeypatch):
+    forecast, sizes = goals.trials_needed, []
+
+    def measured(posterior, **goal):
+        sizes.append(posterior.per_question.mu.size)
+        return forecast(posterior, **goal)
+
+    monkeypatch.setattr(goals, "trials_needed", measured)
+    many = trials_of(10_000)
+    width = Goal(width=0.5).look(many, 4)
+    width = (width.high - width.low) / 2
+    looked = Goal(width=width).look(many, 4)
+    assert sizes == [2_000]  # a second's work; of all 10,000 it took seven
+    # half the width takes four times the trials: 12 beyond the 4
+    assert looked.further in (11, 12, 13)
+    assert looked.further_low <= looked.further <= looked.further_high
+    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).look(trials_of(2_000, seed=1), 4)
+    assert abs(few.further - looked.further) <= 1
 
 
 @pytest.mark.parametrize("text", ["", "many", "-3", "0", "8 weeks", "1e99tokens", "nan"])
@@ -197,8 +246,33 @@ def test_a_cut_off_samples_file_is_named(tmp_path):
     started(tmp_path, "cut", budget="2", batch_trials=2)
     samples = next((tmp_path / "cut").rglob("samples_*.jsonl"))
     samples.write_text(samples.read_text()[:-40])
-    with pytest.raises(InvalidInputError, match=r"line 12 of samples_.* is cut off"):
+    with pytest.raises(
+        InvalidInputError, match=r"`decide` must have a whole samples file; samples_"
+    ):
         read_rival(str(tmp_path / "cut"))
+
+
+def test_a_folder_of_several_models_is_no_rival(tmp_path):
+    started(tmp_path, "two", budget="2", batch_trials=2)
+    (folder,) = (path for path in (tmp_path / "two").iterdir() if path.is_dir())
+    shutil.copytree(folder, folder.with_name("another"))
+    with pytest.raises(
+        InvalidInputError, match=f"`decide` must hold one model's run of task {TASK}"
+    ):
+        read_rival(str(tmp_path / "two"))
+    assert list(read_rival(str(folder))) == [TASK]
+
+
+def test_samples_without_their_results_lack_the_scores(tmp_path):
+    started(tmp_path, "bare", budget="2", batch_trials=2)
+    next((tmp_path / "bare").rglob("results_*.json")).unlink()
+    samples = next((tmp_path / "bare").rglob("samples_*.jsonl"))
+    assert read_rival(str(samples))[TASK].weights == (0.0, 1.0)
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    rows[0]["outcomes"][0] = 2
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InvalidInputError, match="lie beside its results file"):
+        read_rival(str(samples))
 
 
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
