@@ -11,9 +11,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
 from lm_eval_bayes.harness.settings import KEYS
+from lm_eval_bayes.rubric import SCHEMATA
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+
+#: What the README calls a signal; right or wrong and the end of generation go without saying.
+WORDS = {
+    "has_box": "box",
+    "completion_bpt": "completion bits",
+    "prompt_bpt": "prompt bits",
+    "token_ratio": "tokens",
+    "verifier_a": "verifier",
+    "verifier_b": "verifier",
+    "verifier_c": "verifier",
+}
 
 
 def blocks(language):
@@ -41,6 +54,23 @@ def test_a_yaml_block_parses(text):
 def test_the_table_of_settings_is_complete():
     table = dict(re.findall(r"^\| `(bayes_\w+)` \| (.*) \|$", README, flags=re.MULTILINE))
     assert table == KEYS
+
+
+def test_the_tables_of_rubrics_are_complete():
+    keys = dict(re.findall(r"^\| `(rubric_\w+)` \| (.*) \|$", README, flags=re.MULTILINE))
+    assert keys == RUBRIC_KEYS
+    section = README.partition("## Rubrics")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", section, flags=re.MULTILINE)
+    assert {name: why for name, _, why in rows} == {n: s.why for n, s in SCHEMATA.items()}
+    for name, needs, _ in rows:
+        asked = {WORDS.get(signal) for signal in SCHEMATA[name].needs} - {None}
+        assert set(needs.split(", ")) - {"-"} == asked, name
+
+
+def test_the_rubric_of_one_s_own_is_the_example():
+    (block,) = (b for b in blocks("yaml") if "name: terse" in b)
+    example = Path(__file__).resolve().parents[1] / "examples/your_own_rubric/terse.yaml"
+    assert yaml.safe_load(block) == yaml.safe_load(example.read_text(encoding="utf-8"))
 
 
 @pytest.mark.filterwarnings("default")
