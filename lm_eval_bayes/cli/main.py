@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lm_eval_bayes.cli import run, store
+from lm_eval_bayes.cli import rubric, run, store, verify
 from lm_eval_bayes.cli.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.output import say
 
@@ -31,6 +31,8 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     run.command
 )
+app.command("rubric")(rubric.command)
+app.command("verify")(verify.command)
 app.add_typer(store.app, name="store")
 
 # ----------------------------------------------------------------------------------------------

@@ -1,0 +1,413 @@
+"""`lm-eval-bayes rubric`: saved runs under rubrics, with other weights if you like."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from lm_eval_bayes.cli.output import count, printable, say, say_json, say_table, warn
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.report.rubric_runs import ClassifiedRuns
+    from lm_eval_bayes.report.rubrics import ModelScore, RubricTable
+    from lm_eval_bayes.rubric.schemata import Schema
+    from lm_eval_bayes.rubric.thresholds import Thresholds
+    from lm_eval_bayes.store.run_signals import RunSignals
+
+
+class Prior(str, Enum):
+    """What a question's categories are thought to be before its trials."""
+
+    hbayes = "hbayes"
+    bayes = "bayes"
+
+
+class IntervalKind(str, Enum):
+    """How a credible interval is made."""
+
+    beta = "beta"
+    exact = "exact"
+    normal = "normal"
+    hdi = "hdi"
+
+
+def command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Output folders of runs with logged samples, or samples_*.jsonl files.",
+            show_default=False,
+        ),
+    ],
+    schema: Annotated[
+        Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Only this schema, or the rubric of this YAML file; may be given again. By "
+            "default all whose signals all models have.",
+        ),
+    ] = None,
+    weights: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            metavar="SCHEMA=W,W,...",
+            help="Other weights, one a category, as in format_aware=0,0,1/3,2/3,1; may be given "
+            "again.",
+        ),
+    ] = None,
+    thresholds: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="FILE",
+            help="Frozen thresholds; by default they are taken over all the runs, task by task.",
+        ),
+    ] = None,
+    freeze: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Write the thresholds to a new file, for --thresholds."),
+    ] = None,
+    task: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAME", help="Only this task."),
+    ] = None,
+    prior: Annotated[
+        Prior,
+        typer.Option(
+            help="hbayes: learned across the questions. bayes: uniform, which counts one imagined "
+            "trial a category and question."
+        ),
+    ] = Prior.hbayes,
+    interval: Annotated[
+        IntervalKind,
+        typer.Option(
+            help="Of the credible intervals in --json and in lists. exact and hdi take longer."
+        ),
+    ] = IntervalKind.beta,
+    level: Annotated[
+        float, typer.Option(metavar="P", help="Posterior mass of the intervals.")
+    ] = 0.95,
+    ignore_verdicts: Annotated[
+        bool,
+        typer.Option("--ignore-verdicts", help="Leave a verifier's verdicts aside in all runs."),
+    ] = False,
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Draw the ranks across schemata, as .svg or .png."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score saved runs under rubrics: mean and sd of the posterior, and ranks, model by model.
+
+    Nothing is sampled again: categories come from what the runs logged, so weights and thresholds
+    can change at any time. Ranks are those of models that answered the same questions; models
+    that differ by less than one-sided 95% from the next better one share its rank.
+
+    A trial is invalid if its generation did not come to a stop, or if a verifier has judged it
+    (lm-eval-bayes verify) and gives C, invalid, one half or more. So either all compared runs
+    have the verdicts of one verifier, or none, or they are left aside with --ignore-verdicts.
+
+    Thresholds taken over the given runs change with every run that is added. To compare with
+    results of another day, --freeze them once and give the file as --thresholds from then on.
+
+    \b
+    Examples:
+      lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
+      lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
+    """
+    from lm_eval_bayes.core.checks import check_level
+
+    check_level(level)
+    chosen, given = _asked(schema or (), weights or ())
+    if thresholds is not None and freeze is not None:
+        rule = "be left out where --thresholds gives frozen ones"
+        raise InvalidInputError.of("--freeze", rule, str(freeze))
+    frozen = None if thresholds is None else _read(thresholds)
+    if plot is not None:
+        from lm_eval_bayes.report.rank_trajectories import check_picture
+
+        check_picture(plot, "--plot")
+    by_task = _signals(runs, task, ignore_verdicts)
+    if plot is not None and len(by_task) > 1:
+        rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
+        raise InvalidInputError.of("--plot", rule, plot.name)
+    found = [_classified(models, frozen, chosen, given) for models in by_task.values()]
+    if freeze is not None:
+        _freeze(freeze, [run for models in by_task.values() for run in models])
+
+    from lm_eval_bayes.report.rubrics import rubric_table
+
+    tables = []
+    for one in found:
+        mine = {name: values for name, values in given.items() if name in one.scores}
+        tables.append(rubric_table(one, mine, prior.value, interval.value, level))
+    origin = None if thresholds is None else thresholds.name
+    if as_json:
+        done = {"thresholds_file": origin, "verdicts_ignored": ignore_verdicts}
+        say_json({**done, "tasks": [table.to_dict() for table in tables]})
+    else:
+        for number, table in enumerate(tables):
+            if number:
+                say()
+            _show(table, origin)
+        for table in tables:
+            for warning in table.warnings:
+                warn(f"warning: {warning}")
+    if plot is not None:
+        _draw(plot, tables[0])
+
+
+# -- what was asked for --------------------------------------------------------------------------
+
+
+def _asked(
+    names: Sequence[str], weights: Sequence[str]
+) -> tuple[dict[str, Schema] | None, dict[str, tuple[float, ...]]]:
+    """Return the schemata that were named, None for all, and the weights by schema."""
+    from lm_eval_bayes.rubric.schemata import schema_named
+
+    chosen = {found.name: found for found in map(_schema, names)} or None
+    given: dict[str, tuple[float, ...]] = {}
+    for text in weights:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals:
+            rule = "name the schema, as in exact_match=0,0,1"
+            raise InvalidInputError.of("--weights", rule, text)
+        if name in given:
+            raise InvalidInputError.of("--weights", "give a schema's weights once", text)
+        if chosen is not None and name not in chosen:
+            rule = f"be of a schema that --schema names ({', '.join(chosen)})"
+            raise InvalidInputError.of("--weights", rule, name)
+        given[name] = tuple(_weight(part, text) for part in values.split(","))
+        (schema_named(name) if chosen is None else chosen[name]).with_weights(given[name])
+    return chosen, given
+
+
+def _schema(name: str) -> Schema:
+    """Return one of the twelve, or the rubric of a YAML file."""
+    from lm_eval_bayes.rubric.schemata import schema_named
+
+    if not name.endswith((".yaml", ".yml")):
+        return schema_named(name)
+    from lm_eval_bayes.harness.rubrics.own import own_rubrics
+
+    (own,) = own_rubrics(name, Path())
+    return own.schema
+
+
+def _weight(part: str, text: str) -> float:
+    """Read `0.5` or `1/3`."""
+    above, slash, below = part.partition("/")
+    try:
+        return float(above) / (float(below) if slash else 1.0)
+    except (ValueError, ZeroDivisionError):
+        rule = "be numbers or fractions with commas between them, as in exact_match=0,0,1"
+        raise InvalidInputError.of("--weights", rule, text) from None
+
+
+def _read(path: Path) -> Thresholds:
+    from lm_eval_bayes.rubric.thresholds import Thresholds
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) else "it is no text"
+        rule = f"be a file that can be read; {path}: {told}"
+        raise InvalidInputError.of("--thresholds", rule, path.name) from None
+    return Thresholds.from_json(text, path.name)
+
+
+def _signals(
+    paths: Sequence[Path], task: str | None, ignore_verdicts: bool
+) -> dict[str, list[RunSignals]]:
+    """Read the runs' trials, by task."""
+    from lm_eval_bayes.store.run_signals import run_signals
+    from lm_eval_bayes.store.runs import saved_tasks
+
+    by_task: dict[str, list[RunSignals]] = {}
+    for saved in saved_tasks(paths, "RUN", task):
+        found = run_signals(saved, "RUN")
+        by_task.setdefault(found.task, []).append(
+            found.without_verdicts() if ignore_verdicts else found
+        )
+    return by_task
+
+
+def _classified(
+    models: Sequence[RunSignals],
+    frozen: Thresholds | None,
+    chosen: dict[str, Schema] | None,
+    given: dict[str, tuple[float, ...]],
+) -> ClassifiedRuns:
+    from lm_eval_bayes.report.rubric_runs import classify_runs, pooled_thresholds
+
+    found = classify_runs(
+        models,
+        pooled_thresholds(models) if frozen is None else frozen,
+        None if chosen is None else chosen.values(),
+        needed=[*(chosen or ()), *given],
+    )
+    if not found.scores:
+        lacking = "; ".join(map(str, found.left_out))
+        rule = f"give a schema its signals in every run of {found.task}: {lacking}"
+        raise InvalidInputError.of("RUN", rule, ", ".join(found.models))
+    return found
+
+
+def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
+    """Write the thresholds to a new file; one that holds the same already is left as it is."""
+    from lm_eval_bayes.report.rubric_runs import pooled_thresholds
+    from lm_eval_bayes.store.locations import publish, temporary_name
+
+    pooled = pooled_thresholds(runs)
+    if not _holds(path, pooled):
+        temporary = temporary_name(path)
+        try:
+            with open(temporary, "x", encoding="utf-8") as output:
+                output.write(pooled.to_json())
+                output.flush()
+                os.fsync(output.fileno())
+            if not publish(temporary, path):
+                rule = "be a new file; somebody else made one of this name"
+                raise InvalidInputError.of("--freeze", rule, path.name)
+        except OSError as error:
+            rule = f"be a file that can be written; {path}: {error.strerror}"
+            raise InvalidInputError.of("--freeze", rule, path.name) from None
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+    warn(f"thresholds {pooled.hash} of {count(len(pooled.tasks), 'task')} are in {path}")
+
+
+def _holds(path: Path, pooled: Thresholds) -> bool:
+    """Return whether a file holds these thresholds, taken over these runs.
+
+    Raises
+    ------
+    InvalidInputError
+        If it holds anything else, which is never written over.
+    """
+    from lm_eval_bayes.rubric.thresholds import Thresholds
+
+    if not os.path.lexists(path):
+        return False
+    try:
+        there = Thresholds.from_json(path.read_text(encoding="utf-8"), path.name)
+        if (there.hash, there.runs) == (pooled.hash, pooled.runs):
+            return True
+        told = f"{there.hash} of {there.date}, over {', '.join(there.runs)}"
+    except (OSError, ValueError):
+        told = "something else"
+    rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {told}"
+    raise InvalidInputError.of("--freeze", rule, path.name)
+
+
+# -- what is shown -------------------------------------------------------------------------------
+
+
+def _show(table: RubricTable, origin: str | None) -> None:
+    found = table.classified
+    over = ", ".join(found.source.runs)
+    how = f"frozen on {found.source.date} in {origin}" if origin else "not frozen"
+    say(f"{found.task}: {count(found.n_questions, 'question')}, {table.prior}@N")
+    say(f"thresholds {found.thresholds.hash}, {how}, taken over {over}")
+    say(f"invalid: {_invalid(found)}")
+    if len(found.models) == 1:
+        _show_one(table)
+    elif not _fits(table):
+        _show_lists(table)
+    else:
+        cells = [[_cell(one) for one in row.scores] for row in table.rows]
+        rows = [[row.schema.name, *line] for row, line in zip(table.rows, cells, strict=True)]
+        say_table("mean ± sd (rank)", _head(table), rows)
+    for line in _left_out(found):
+        say(line)
+
+
+def _left_out(found: ClassifiedRuns) -> list[str]:
+    """Return a line for every reason, with the schemata that it keeps out."""
+    reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in found.left_out:
+        reasons.setdefault((one.lacks, one.models), []).append(one.schema)
+    return [
+        f"left out: {', '.join(schemata)}, for want of {lacks}"
+        + ("" if models == found.models else f", in {', '.join(models)}")
+        for (lacks, models), schemata in reasons.items()
+    ]
+
+
+def _invalid(found: ClassifiedRuns) -> str:
+    from lm_eval_bayes.report.rubric_runs import verifier_name
+
+    if found.verifier is None:
+        return "generation that did not come to a stop; no verifier took part"
+    name = verifier_name(found.verifier)
+    return f"generation that did not come to a stop, or C >= .50 by {name}"
+
+
+def _head(table: RubricTable) -> list[str]:
+    return ["schema", *map(printable, table.classified.models)]
+
+
+def _cell(one: ModelScore) -> str:
+    missing = f", missing {one.score.missing:,} of {one.n_trials:,}" if one.score.missing else ""
+    return f"{one.mu:.3f} ± {one.sigma:.3f} ({one.rank}){missing}"
+
+
+def _fits(table: RubricTable) -> bool:
+    columns = zip(
+        _head(table),
+        *([row.schema.name, *map(_cell, row.scores)] for row in table.rows),
+        strict=True,
+    )
+    width = sum(max(map(len, column)) + 2 for column in columns)
+    return width <= shutil.get_terminal_size((120, 24)).columns
+
+
+def _show_one(table: RubricTable) -> None:
+    head = ("schema", *_columns(table))
+    lines = [(row.schema.name, *_numbers(one)) for row in table.rows for one in row.scores]
+    say_table(printable(table.classified.models[0]), head, lines)
+
+
+def _show_lists(table: RubricTable) -> None:
+    for row in table.rows:
+        best_first = sorted(row.scores, key=lambda one: (one.rank, -one.mu))
+        lines = [(one.rank, one.model, *_numbers(one)) for one in best_first]
+        say_table(row.schema.name, ("rank", "model", *_columns(table)), lines)
+
+
+def _columns(table: RubricTable) -> tuple[str, ...]:
+    return ("mean ± sd", f"{100 * table.level:g}% {table.interval}", "missing")
+
+
+def _numbers(one: ModelScore) -> tuple[str, ...]:
+    return (
+        f"{one.mu:.3f} ± {one.sigma:.3f}",
+        f"{one.interval.low:.3f} to {one.interval.high:.3f}",
+        f"{one.score.missing:,} of {one.n_trials:,}",
+    )
+
+
+def _draw(path: Path, table: RubricTable) -> None:
+    from lm_eval_bayes.report.rank_trajectories import draw_rank_trajectories
+
+    found = table.classified
+    draw_rank_trajectories(
+        path,
+        [row.schema.name for row in table.rows],
+        [printable(model) for model in found.models],
+        table.ranks,
+        table.mu,
+        f"{printable(found.task)}: rank under each rubric",
+    )
+    warn(f"the picture is {path}")

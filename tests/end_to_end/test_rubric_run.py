@@ -1,0 +1,132 @@
+"""A real model's trials in the categories of every schema that needs no verifier.
+
+What the harness's table says is computed again: the categories by `tests/rubric/fake_runs.py`,
+which uses nothing of the package, and the paper's posterior by its closed form.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "rubric"))
+from fake_runs import category_of, cuts_of  # noqa: E402
+
+TASK, N = "demo_arithmetic_rubric", 4
+
+#: Every schema without a verifier: its weights, as the README and the issue's table give them.
+WEIGHTS = {
+    "exact_match": (0, 0, 1),
+    "format_aware": (0, 0, 1 / 3, 2 / 3, 1),
+    "conf_calibrated": (0, 0.2, 0, 0.6, 0.8, 1),
+    "ood_robustness": (0, 0.1, 0, 1, 0.8),
+    "strict_compliance": (0, 0, 1),
+    "conf_wrong_penalty": (0, 0, 0.25, 1),
+    "format_confidence": (0, 0, 0.2, 0.1, 0.6, 0.7, 0.9, 1),
+    "length_robust": (0, 0, 1),
+    "efficiency_adjusted": (0, 0.1, 0.05, 0, 1, 0.9, 0.75),
+    "concision_high_conf": (0, 0, 0.6, 0.75, 0.9, 1),
+}
+
+BACKENDS = {
+    "hf": (("torch", "transformers"), "dtype=bfloat16,device=cpu", ("--batch_size", "32")),
+    "vllm": (
+        ("vllm",),
+        "dtype=bfloat16,enforce_eager=True,max_model_len=1024",
+        ("--batch_size", "auto"),
+    ),
+}
+
+#: A closed box with something in it, perhaps with braces in it.
+BOX = re.compile(r"\\(?:boxed|fbox)\s*\{\s*[^{}\s](?:[^{}]|\{[^{}]*\})*\}")
+
+pytestmark = pytest.mark.slow
+
+
+def trials_of(sample: dict[str, Any]) -> list[dict[str, float | None]]:
+    """Read one question's trials from what was logged and from the texts themselves."""
+    signals, texts = sample["signals"], sample["resps"][0]
+    return [
+        {
+            "is_correct": sample["outcomes"][i],
+            "has_box": int(BOX.search(text) is not None),
+            "token_ratio": signals["completion_tokens"][i] / 32,
+            "repeated_pattern": int(signals["finish_reason"][i] != "stop"),
+            "prompt_bpt": signals["prompt_bpt"][i],
+            "completion_bpt": signals["completion_bpt"][i],
+            "verifier_a": None,
+            "verifier_b": None,
+            "verifier_c": None,
+        }
+        for i, text in enumerate(texts)
+    ]
+
+
+def closed_form(counts: list[list[int]], weights: tuple[float, ...]) -> tuple[float, float]:
+    """Bayes@N with its sd [Hariri 2026, Alg. 1], from the Dirichlet's first two moments."""
+    means, variances = [], []
+    for row in counts:
+        alpha = [1 + count for count in row]
+        total = sum(alpha)
+        mean = sum(a * w for a, w in zip(alpha, weights, strict=True)) / total
+        square = sum(a * w * w for a, w in zip(alpha, weights, strict=True)) / total
+        means.append(mean)
+        variances.append((square - mean**2) / (total + 1))
+    return sum(means) / len(means), math.sqrt(sum(variances)) / len(means)
+
+
+@pytest.mark.parametrize("backend", [pytest.param("hf", marks=pytest.mark.by_hand), "vllm"])
+def test_every_schema_without_a_verifier(
+    backend: str, run_harness: Any, smollm2: Path, tmp_path: Path
+) -> None:
+    needs, options, batch = BACKENDS[backend]
+    if any(importlib.util.find_spec(name) is None for name in needs):
+        pytest.skip(f"needs {' and '.join(needs)}")
+    run = run_harness(
+        *("--model", "trials", "--model_args"),
+        f"backend={backend},store={tmp_path / 'trials.sqlite'},pretrained={smollm2},{options}",
+        *(*batch, "--tasks", TASK, "--limit", "8", "--apply_chat_template"),
+        *("--metadata", json.dumps({"bayes_n": N, "rubric_prior": "bayes"})),
+        *("--gen_kwargs", "max_gen_toks=32"),
+        timeout=900,
+        **{"VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"},
+    )
+    rows, samples = run.rows(TASK), run.samples(TASK)
+    questions = [trials_of(sample) for sample in samples]
+    cuts = cuts_of([trial for trials in questions for trial in trials])
+    assert None not in cuts.values() or rows["avg@4"] in (0.0, 1.0)
+    for schema, weights in WEIGHTS.items():
+        counts = [[0] * len(weights) for _ in questions]
+        for row, trials in zip(counts, questions, strict=True):
+            for trial in trials:
+                row[category_of(schema, trial, cuts)] += 1
+        mean, sd = closed_form(counts, weights)
+        assert rows[f"rubric_{schema}@{N}"] == pytest.approx(mean, abs=1e-9), schema
+        assert rows[f"rubric_{schema}@{N}_stderr"] == pytest.approx(sd, abs=1e-9), schema
+    assert rows["rubric_missing"] == 0
+
+    # scored again from the samples alone, without a model
+    command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "rubric", str(run.folder), "--json"]
+    again = subprocess.run(
+        [*command, "--prior", "bayes"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert rows["rubric_thresholds"] in again.stdout
+    found = json.loads(again.stdout)
+    told = {row["name"]: row["scores"][0] for row in found["tasks"][0]["schemata"]}
+    assert set(told) == set(WEIGHTS)
+    for schema in WEIGHTS:
+        assert told[schema]["mu"] == pytest.approx(rows[f"rubric_{schema}@{N}"], abs=1e-12)

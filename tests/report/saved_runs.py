@@ -1,0 +1,104 @@
+"""Saved runs as the harness writes them, made from numbers.
+
+Nothing of the package is used. A trial is a dictionary with `text` and `outcome` and what a
+recording model logs of it; `verdict` is a verifier's (a, b, c), or None.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+STAMP = "2026-01-31T10-00-00.000000"
+TASK = "contest_bayes"
+MAX_GEN_TOKS = 64
+RECORDED = ("completion_tokens", "prompt_tokens", "finish_reason", "prompt_bpt", "completion_bpt")
+VERIFIER = {"kind": "transformers", "name": "judge-3B", "temperature": 1.0}
+
+
+def question(trials, number=0, problem=None):
+    """Return one question with its trials."""
+    problem = f"What is {number} + {number}?" if problem is None else problem
+    return {"problem": problem, "answer": str(2 * number), "trials": trials}
+
+
+def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=None, stamp=STAMP):
+    """Write a run's files; return its folder."""
+    folder.mkdir(parents=True)
+    limits = {"max_gen_toks": MAX_GEN_TOKS, "temperature": 0.6, "do_sample": True, "until": []}
+    configured = {
+        "task": task,
+        "generation_kwargs": limits,
+        "metadata": {"version": 1.0, "bayes": {"n": 8, "weights": [0.0, 1.0]}},
+        **(config or {}),
+    }
+    results = {"model_name": model, "configs": {task: configured}, "results": {}}
+    (folder / f"results_{stamp}.json").write_text(json.dumps(results), encoding="utf-8")
+    rows = [_row(number, one, limits) for number, one in enumerate(questions)]
+    name = f"{task.replace('/', '__')}_{stamp}.jsonl"
+    _write_lines(folder / f"samples_{name}", rows)
+    judged = [
+        {"doc_id": d, "trial": i, "text": "blake2b-128:00", **_labelled(*t["verdict"])}
+        for d, one in enumerate(questions)
+        for i, t in enumerate(one["trials"])
+        if t.get("verdict") is not None
+    ]
+    if judged:
+        header = {"format": "lm-eval-bayes-verdicts", "version": 1, "samples": f"samples_{name}"}
+        header |= {"verifier": verifier, "baseline": [0.0, 0.0, 0.0]}
+        _write_lines(folder / f"verdicts_{name}", [header, *judged])
+    return folder
+
+
+def _labelled(a, b, c):
+    return {"a": a, "b": b, "c": c}
+
+
+def _row(number, one, limits):
+    doc = {"problem": one["problem"], "answer": one["answer"]}
+    texts = [trial["text"] for trial in one["trials"]]
+    row = {
+        "doc_id": number,
+        "doc": doc,
+        "target": one["answer"],
+        "arguments": {"gen_args_0": {"arg_0": one["problem"], "arg_1": limits}},
+        "resps": [texts],
+        "filtered_resps": [texts],
+        "filter": "none",
+        "doc_hash": hashlib.sha256(json.dumps(doc, indent=2).encode()).hexdigest(),
+        "outcomes": [trial["outcome"] for trial in one["trials"]],
+    }
+    names = [name for name in RECORDED if any(name in trial for trial in one["trials"])]
+    if names:
+        row["signals"] = {n: [trial.get(n) for trial in one["trials"]] for n in names}
+    return row
+
+
+def _write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def from_columns(columns, recorded=True, judged=True):
+    """Turn a fake run's columns (tests/rubric/fake_runs.py) into questions with texts.
+
+    A text always tells whether there is a box: where `has_box` is missing there is none.
+    """
+    questions = []
+    for number, signals in enumerate(columns):
+        trials = []
+        for i in range(len(signals["is_correct"])):
+            one = {name: values[i] for name, values in signals.items()}
+            trial = {
+                "text": "It is \\boxed{7}." if one["has_box"] else "It is 7.",
+                "outcome": one["is_correct"],
+            }
+            ratio, cut = one["token_ratio"], one["repeated_pattern"]
+            if recorded:
+                trial["completion_tokens"] = None if ratio is None else round(64 * ratio)
+                trial["finish_reason"] = {0: "stop", 1: "length", None: None}[cut]
+                trial |= {name: one[name] for name in ("prompt_bpt", "completion_bpt")}
+            if judged and one["verifier_a"] is not None:
+                trial["verdict"] = tuple(one[f"verifier_{label}"] for label in "abc")
+            trials.append(trial)
+        questions.append(question(trials, number))
+    return questions

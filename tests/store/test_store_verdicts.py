@@ -1,0 +1,247 @@
+"""The file of verdicts: what it holds, what it refuses, what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.store.hashing import hash_bytes
+from lm_eval_bayes.store.verdicts import (
+    ChangedTrialError,
+    OtherVerifierError,
+    TrialVerdict,
+    VerdictsError,
+    VerdictsHeader,
+    case_hash,
+    read_verdicts,
+    verdicts_path,
+)
+from lm_eval_bayes.store.verdicts_file import VerdictsFile
+
+VERIFIER = {"kind": "transformers", "name": "judge", "labels": {"A": 1}, "temperature": 1.0}
+HEADER = VerdictsHeader("samples_t_1.jsonl", VERIFIER, (-1.0, -2.0, -3.5))
+TEXT = "blake2b-128:0a"
+
+
+def verdict(doc_id, trial, text=TEXT, a=0.5):
+    scores = (-0.1, -2.0, -3.0)
+    return TrialVerdict(doc_id, trial, text, a, 0.75 - a, 0.25, scores)
+
+
+FAILED = TrialVerdict(0, 1, TEXT, error="none of the labels")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "verdicts_t_1.jsonl"
+
+
+@pytest.fixture
+def written(path):
+    with VerdictsFile(path, HEADER) as file:
+        file.add([verdict(0, 0), FAILED])
+        file.add([verdict(1, 0)])
+    return path
+
+
+def test_the_file_beside_the_samples():
+    name = "samples_aime25_bayes_2026-01-31T10-00-00.512.jsonl"
+    assert verdicts_path(Path("a") / name) == Path("a") / name.replace("samples_", "verdicts_")
+    assert verdicts_path("odd.jsonl") == Path("verdicts_odd.jsonl")
+
+
+def test_the_lines_are_the_documented_ones(written):
+    first, *lines = [json.loads(line) for line in written.read_text().splitlines()]
+    assert first == {
+        "format": "lm-eval-bayes-verdicts",
+        "version": 1,
+        "samples": "samples_t_1.jsonl",
+        "verifier": VERIFIER,
+        "baseline": [-1.0, -2.0, -3.5],
+    }
+    scores = [-0.1, -2.0, -3.0]
+    said = {"text": TEXT, "a": 0.5, "b": 0.25, "c": 0.25, "scores": scores}
+    assert lines == [
+        {"doc_id": 0, "trial": 0, **said},
+        {"doc_id": 0, "trial": 1, "text": TEXT, "error": "none of the labels"},
+        {"doc_id": 1, "trial": 0, **said},
+    ]
+
+
+def test_what_was_written_is_read(written):
+    found = read_verdicts(written)
+    assert found.header == HEADER
+    assert dict(found.trials) == {(0, 0): verdict(0, 0), (0, 1): FAILED, (1, 0): verdict(1, 0)}
+    assert found.size == written.stat().st_size
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        found.trials[0, 0] = FAILED
+
+
+def test_the_hash_is_that_of_the_three_texts():
+    """The hash of ["q","42","a \\"b\\""] in canonical JSON, by the bytes."""
+    assert case_hash(Case("q", "42", 'a "b"')) == hash_bytes(b'["q","42","a \\"b\\""]')
+    assert (
+        len({case_hash(Case(*"xyz")), case_hash(Case(*"xzy")), case_hash(Case("xy", "z", ""))}) == 3
+    )
+
+
+def test_a_file_is_gone_on_with(written):
+    before = written.read_bytes()
+    with VerdictsFile(written, replace(HEADER, baseline=(9.0, 9.0, 9.0))) as file:
+        assert file.header.baseline == HEADER.baseline  # that of the verdicts which are there
+        assert file.said_of(0, 0, TEXT) == verdict(0, 0)
+        assert file.said_of(0, 1, TEXT) is None  # it could not be judged, so it may be tried again
+        assert file.said_of(7, 0, TEXT) is None
+        file.add([verdict(0, 1)])
+        assert file.said_of(0, 1, TEXT) == verdict(0, 1)
+    assert written.read_bytes().startswith(before)
+    assert read_verdicts(written).trials[0, 1] == verdict(0, 1)  # the last line counts
+
+
+def test_restart_replaces_the_file(written):
+    other = replace(HEADER, verifier={"kind": "server"})
+    with VerdictsFile(written, other, restart=True) as file:
+        assert file.trials == {}
+        file.add([verdict(3, 0)])
+    assert read_verdicts(written).header == other
+    assert list(read_verdicts(written).trials) == [(3, 0)]
+    assert os.listdir(written.parent) == [written.name]
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_torn_last_line_is_dropped(written, cut):
+    whole = written.read_bytes()
+    written.write_bytes(whole[:-cut])
+    assert set(read_verdicts(written).trials) == {(0, 0), (0, 1)}
+    with VerdictsFile(written, HEADER) as file:
+        assert set(file.trials) == {(0, 0), (0, 1)}
+        file.add([verdict(1, 0)])
+    assert written.read_bytes() == whole
+
+
+def test_a_file_that_dies_with_its_process_loses_no_batch(path):
+    code = """
+import os, sys
+from tests_verdicts import HEADER, verdict, VerdictsFile
+file = VerdictsFile(sys.argv[1], HEADER)
+file.add([verdict(0, 0)])
+file.add([verdict(1, 0), verdict(1, 1)])
+os._exit(9)
+"""
+    code = code.replace("tests_verdicts", Path(__file__).stem)
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    run = [sys.executable, "-c", code, str(path)]
+    assert subprocess.run(run, env=environment, timeout=60, check=False).returncode == 9
+    assert set(read_verdicts(path).trials) == {(0, 0), (1, 0), (1, 1)}
+    with VerdictsFile(path, HEADER):  # the lock went with the process
+        pass
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+def test_another_verifier_is_refused_with_what_differs(written):
+    before = written.read_bytes()
+    other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
+    sentence = (
+        r"verdicts of another verifier \(temperature 1\.0, now 2\.0; dtype null, now float16\); "
+        "give another file with --out, or judge anew with --restart"
+    )
+    with pytest.raises(OtherVerifierError, match=sentence):
+        VerdictsFile(written, other)
+    with pytest.raises(OtherVerifierError, match="not on s2"):
+        VerdictsFile(written, replace(HEADER, samples="s2"))
+    assert written.read_bytes() == before
+    with VerdictsFile(written, replace(HEADER, verifier={**VERIFIER, "temperature": 1})):
+        pass  # 1 and 1.0 are the same
+
+
+def test_a_changed_trial_is_noticed(written):
+    sentence = "another text of trial 0 of question 1 .*--restart"
+    with pytest.raises(ChangedTrialError, match=sentence):
+        read_verdicts(written).said_of(1, 0, "blake2b-128:ff")
+    with (
+        VerdictsFile(written, HEADER) as file,
+        pytest.raises(ChangedTrialError, match="trial 1 of question 0"),
+    ):
+        file.said_of(0, 1, "blake2b-128:ff")
+
+
+def test_one_writer_at_a_time(written):
+    with VerdictsFile(written, HEADER):
+        for restart in (False, True):
+            with pytest.raises(VerdictsError, match="is being written by another process"):
+                VerdictsFile(written, HEADER, restart)
+    assert len(read_verdicts(written).trials) == 3
+
+
+HEAD = json.dumps(HEADER.to_dict()).encode()
+LINE = json.dumps(verdict(0, 0).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is no file of verdicts: it has no whole line"),
+        (HEAD, "is no file of verdicts: it has no whole line"),
+        (b"hello\n", "is no file of verdicts: its first line says nothing of them"),
+        (b"[1]\n", "is no file of verdicts: its first line"),
+        (b"[" * 100_000 + b"\n", "is no file of verdicts: its first line"),
+        (b'{"format": "x", "version": 1}\n', "is no file of verdicts"),
+        (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", "has version 2 of the format"),
+        (HEAD.replace(b"-3.5", b"NaN") + b"\n", "is broken at line 1: three finite numbers"),
+        (HEAD.replace(b"-3.5", b"1, 2") + b"\n", "is broken at line 1"),
+        (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", "is broken at line 1"),
+        (HEAD + b"\nhello\n" + LINE.encode() + b"\n", "is broken at line 2"),
+        (HEAD + b"\n\xff\n", "is broken at line 2"),
+        (HEAD + b"\n" + LINE.replace("0.5", "0.6").encode() + b"\n", "line 2: probabilities"),
+        (HEAD + b"\n" + LINE.replace("0.5", "NaN").encode() + b"\n", "line 2: three finite"),
+        (HEAD + b"\n" + LINE.replace('"trial": 0', '"trial": -1').encode() + b"\n", "line 2: que"),
+        (HEAD + b"\n" + LINE.replace('"trial": 0', '"trial": true').encode() + b"\n", "line 2: q"),
+        (HEAD + b"\n" + LINE.replace(f'"{TEXT}"', "3").encode() + b"\n", "line 2: text is no hash"),
+        (HEAD + b"\n" + LINE.replace('"c": 0.25', '"d": 0.25').encode() + b"\n", "line 2: 'c'"),
+        (HEAD + b"\n[]\n", "is broken at line 2"),
+    ],
+)
+def test_broken_files(path, content, sentence):
+    path.write_bytes(content)
+    with pytest.raises(VerdictsError, match=sentence):
+        read_verdicts(path)
+    with pytest.raises(VerdictsError, match=sentence):
+        VerdictsFile(path, HEADER)
+    assert path.read_bytes() == content
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path):
+    with pytest.raises(StoreFileError, match="cannot be read: No such file"):
+        read_verdicts(tmp_path / "absent.jsonl")
+    with pytest.raises(StoreFileError, match="cannot be written: No such file"):
+        VerdictsFile(tmp_path / "no" / "folder.jsonl", HEADER)
+    with pytest.raises(StoreFileError, match="cannot be written: Is a directory"):
+        VerdictsFile(tmp_path, HEADER)
+    with pytest.raises(StoreFileError, match="cannot be read: Is a directory"):
+        read_verdicts(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_sentence(path, monkeypatch):
+    file = VerdictsFile(path, HEADER)
+    file.add([verdict(0, 0)])
+
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreFileError, match="cannot be written: No space left on device"):
+        file.add([verdict(1, 0)])
+    assert (1, 0) not in file.trials
+    file.close()
