@@ -145,7 +145,10 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
     arguments = config.get("model_args")
     keys = ("pretrained", "model", "model_name", "engine", "path")
     if not isinstance(arguments, Mapping) or any(arguments.get(key) for key in keys):
-        return str(results.get("model_name") or "") or file.parent.name
+        name = str(results.get("model_name") or "") or file.parent.name
+        # of a local path the last part, unless nothing is left; a name on the hub has a slash too
+        local = Path(name).is_absolute() or name.startswith((".", "~"))
+        return (Path(name).name or name) if local else name
     kind = str(arguments.get("backend") or config.get("model") or file.parent.name)
     told = [f"{key}={value}" for key, value in arguments.items() if key not in _NOT_THE_MODEL]
     return " ".join([kind, *told])

@@ -1,0 +1,107 @@
+"""Reading saved runs: what counts, what it is called, what is refused."""
+
+import json
+
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.runs import saved_tasks
+
+ROW = {"doc_id": 0, "outcomes": [1, 0], "filter": "none", "doc_hash": "a", "resps": [["x", "y"]]}
+BAYES = {"weights": [0.0, 0.5, 1.0]}
+
+
+def write(folder, stamp="2026-01-31T10-00-00.512000", task="aime", rows=(ROW,), **results):
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {task: {"metadata": {"bayes": BAYES}}}
+    content = {"configs": config, "model_name": "org/model", **results}
+    (folder / f"results_{stamp}.json").write_text(json.dumps(content))
+    samples = folder / f"samples_{task.replace('/', '__')}_{stamp}.jsonl"
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return samples
+
+
+def test_the_newest_samples_of_every_model_and_task_count(tmp_path):
+    write(tmp_path / "a", "2026-01-01T00-00-00.1")
+    newest = write(tmp_path / "a", "2026-01-02T00-00-00.1")
+    other = write(tmp_path / "b", task="group/sums")
+    found = saved_tasks([tmp_path])
+    assert [(one.model, one.task, one.samples) for one in found] == [
+        ("org/model", "aime", newest),
+        ("org/model", "group/sums", other),
+    ]
+    assert found[0].weights == (0.0, 0.5, 1.0)
+    assert saved_tasks([newest, tmp_path / "a"])[0].samples == newest
+    assert len(saved_tasks([newest, tmp_path / "a"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("results", "name"),
+    [
+        ({}, "org/model"),
+        ({"model_name": "/data/models/checkpoint-500"}, "checkpoint-500"),
+        ({"model_name": "./mine"}, "mine"),
+        ({"model_name": ""}, "folder"),
+        (
+            {
+                "model_name": "qdpv68r5",
+                "config": {
+                    "model": "trials",
+                    "model_args": {"backend": "biased_coin", "store": "s", "beta": "2:3"},
+                },
+            },
+            "biased_coin beta=2:3",
+        ),
+        ({"config": {"model": "hf", "model_args": {"pretrained": "org/model"}}}, "org/model"),
+    ],
+)
+def test_what_a_model_is_called(tmp_path, results, name):
+    write(tmp_path / "folder", **results)
+    (one,) = saved_tasks([tmp_path])
+    assert one.model == name
+
+
+def test_models_of_one_name_are_told_apart(tmp_path):
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    assert [one.model for one in saved_tasks([tmp_path])] == ["org/model", "org/model (2)"]
+
+
+def test_rows_come_in_order_and_of_the_first_filter(tmp_path):
+    rows = [
+        {**ROW, "doc_id": 2},
+        {**ROW, "doc_id": 1},
+        {**ROW, "doc_id": 1, "filter": "other"},
+    ]
+    write(tmp_path, rows=rows)
+    (one,) = saved_tasks([tmp_path])
+    assert [(row["doc_id"], row["filter"]) for row in one.rows()] == [(1, "none"), (2, "none")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "hold samples"),
+        ('{"doc_id": 0, "outc', "cannot be read"),
+        ('{"doc_id": 0}\n', "hold graded trials"),
+        ("[1]\n", "line 1 is no object"),
+    ],
+)
+def test_samples_that_are_no_whole_samples_are_refused(tmp_path, text, message):
+    write(tmp_path).write_text(text)
+    (one,) = saved_tasks([tmp_path])
+    with pytest.raises(InvalidInputError, match=message):
+        one.rows()
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="with logged samples"):
+        saved_tasks([tmp_path])
+    with pytest.raises(InvalidInputError, match="`run` must be a run's output folder"):
+        saved_tasks([tmp_path / "nowhere"])
+    samples = write(tmp_path)
+    with pytest.raises(InvalidInputError, match="hold task other; there is aime"):
+        saved_tasks([tmp_path], task="other")
+    samples.with_name("results_2026-01-31T10-00-00.512000.json").write_text("{")
+    with pytest.raises(InvalidInputError, match="have a whole results_"):
+        saved_tasks([tmp_path])
