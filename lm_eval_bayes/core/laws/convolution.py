@@ -118,15 +118,15 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
 
 
 def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
-    """Return base**exponent by squaring, which knows no trouble with a base of 0."""
-    result = np.ones_like(base)
-    while exponent:
+    """Return base**exponent by squaring, for an exponent of 1 or more; a base of 0 is no trouble."""
+    result: npt.NDArray[np.complex128] | None = None
+    while True:
         if exponent & 1:
-            result *= base
+            result = base if result is None else result * base
         exponent >>= 1
-        if exponent:
-            base = base * base
-    return result
+        if not exponent and result is not None:
+            return result
+        base = base * base
 
 
 def lattice_masses(

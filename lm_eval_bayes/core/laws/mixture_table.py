@@ -46,9 +46,10 @@ _STEPS = 16.0
 #: Posterior mass that may lie outside the window of the lattice.
 _OUTSIDE = 1e-6
 #: A Beta leans on its end while the parameter of that end is no larger. Its lattice points may
-#: then lie further apart in proportion to their distance from that end.
+#: then lie further apart in proportion to their distance from that end, and more so where
+#: many questions average it out.
 _LEANING = 8.0
-_THINNED = 0.04
+_THINNED, _THINNED_IN_MANY = 0.04, 0.08
 _COMPLEX_BLOCK = 1 << 20
 
 
@@ -144,6 +145,7 @@ def _convolved(
     frequency = np.arange(length // 2 + 1) / length
     transform = np.zeros(frequency.size, dtype=np.complex128)
     steep = _steep(mixture)[kept]
+    thinned = _THINNED if M < _MANY else _THINNED_IN_MANY
     for some, sparse in ((kept[steep], True), (kept[~steep], False)):
         for block in _blocks(some, length):
             # sinc(x) is sin(πx)/(πx), the transform of an even spread
@@ -154,7 +156,7 @@ def _convolved(
             for d, times in enumerate(mixture.times):
                 end = _end(mixture, d) if sparse else None
                 support = (lowest[block, d].min(), highest[block, d].max())
-                points = _lattice_points(support, end, n_cells)
+                points = _lattice_points(support, end, n_cells, thinned)
                 a, b = mixture.parameters(d)
                 masses = lattice_masses(Identity(), a[block], b[block], points, n_cells, length)
                 part *= raised(fft.rfft(masses, axis=1), int(times))
@@ -225,14 +227,16 @@ def _blocks(nodes: IntArray, length: int) -> Iterator[IntArray]:
         yield nodes[start : start + size]
 
 
-def _lattice_points(support: tuple[float, float], end: int | None, n_cells: int) -> IntArray:
+def _lattice_points(
+    support: tuple[float, float], end: int | None, n_cells: int, thinned: float
+) -> IntArray:
     """Return the points of the lattice between two scores, thinned out away from an end."""
     first, last = int(np.floor(support[0] * n_cells)), int(np.ceil(support[1] * n_cells))
     if end is None:
         return np.arange(first, last + 1)
     reach = last if end == 0 else n_cells - first
-    near = np.arange(min(int(1.0 / _THINNED), reach) + 1)
-    n_far = int(np.ceil(np.log(reach / near[-1]) / np.log1p(_THINNED))) + 1
+    near = np.arange(min(int(1.0 / thinned), reach) + 1)
+    n_far = int(np.ceil(np.log(reach / near[-1]) / np.log1p(thinned))) + 1
     far = np.ceil(np.geomspace(near[-1], reach, n_far)).astype(np.int64)
     points = np.unique(np.append(near, far))
     return points if end == 0 else n_cells - points[::-1]
