@@ -118,7 +118,7 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
 
 
 def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
-    """Return base**exponent by squaring, for an exponent of 1 or more; a base of 0 is no trouble."""
+    """Return base**exponent, exponent >= 1, by squaring; a base of 0 is no trouble."""
     result: npt.NDArray[np.complex128] | None = None
     while True:
         if exponent & 1:
