@@ -119,8 +119,8 @@ def command(
     from lm_eval_bayes.cli.progress import Progress
     from lm_eval_bayes.core.checks import as_real, check_integer
     from lm_eval_bayes.rubric.verifier import Calibration
+    from lm_eval_bayes.store.cases import saved_cases, targets
     from lm_eval_bayes.store.runs import saved_tasks
-    from lm_eval_bayes.verifiers.cases import saved_cases, targets
     from lm_eval_bayes.verifiers.verification import Plan, Verification
 
     check_integer("--batch-size", batch_size, 1)

@@ -11,6 +11,8 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
+from lm_eval_bayes.rubric.verifier import THINK_END
+from lm_eval_bayes.store.cases import saved_cases
 from lm_eval_bayes.store.runs import SavedTask, distinct
 from lm_eval_bayes.store.verdicts import TrialVerdict, Verdicts, read_verdicts, verdicts_path
 
@@ -92,11 +94,9 @@ def run_signals(saved: SavedTask, argument: str = "run") -> RunSignals:
     ]
     judged = 0
     if verdicts is not None:
+        said = _said(saved, verdicts)
         for row, columns in zip(rows, questions, strict=True):
-            found = [
-                verdicts.trials.get((int(row["doc_id"]), trial))
-                for trial in range(len(row["outcomes"]))
-            ]
+            found = [said.get((row["doc_id"], trial)) for trial in range(len(row["outcomes"]))]
             judged += sum(one is not None and one.c is not None for one in found)
             columns |= {name: _probabilities(found, label) for label, name in VERDICTS.items()}
     return RunSignals(
@@ -151,6 +151,15 @@ def _verdicts(saved: SavedTask, argument: str) -> Verdicts | None:
         rule = f"have verdicts on {saved.samples.name} in {path.name}"
         raise InvalidInputError.of(argument, rule, f"verdicts on {found.header.samples}")
     return found
+
+
+def _said(saved: SavedTask, verdicts: Verdicts) -> dict[tuple[int, int], TrialVerdict | None]:
+    """Return the verdict on every trial, and refuse one that was given on another text."""
+    think_end = str(verdicts.header.verifier.get("think_end", THINK_END))
+    return {
+        (one.doc_id, one.trial): verdicts.said_of(one.doc_id, one.trial, one.text)
+        for one in saved_cases(saved, think_end)
+    }
 
 
 def _probabilities(found: Sequence[TrialVerdict | None], label: str) -> list[float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,20 @@ class SavedTask:
         if any("outcomes" not in row or "doc_id" not in row for row in rows):
             rule = "hold graded trials of a task of this package (`outcomes` in every line)"
             raise InvalidInputError.of(argument, rule, self.samples.name)
+        numbers = [row["doc_id"] for row in rows]
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
+            rule = f"number its questions (`doc_id` in every line of {self.samples.name})"
+            raise InvalidInputError.of(
+                argument, rule, next(n for n in numbers if type(n) is not int)
+            )
         chosen = rows[0].get("filter")
-        return sorted(
-            (row for row in rows if row.get("filter") == chosen), key=lambda row: int(row["doc_id"])
-        )
+        kept = [row for row in rows if row.get("filter") == chosen]
+        counted = Counter(row["doc_id"] for row in kept)
+        twice = [number for number, times in counted.items() if times > 1]
+        if twice:
+            rule = f"log every question once ({self.samples.name})"
+            raise InvalidInputError.of(argument, rule, f"question {twice[0]} twice")
+        return sorted(kept, key=lambda row: int(row["doc_id"]))
 
 
 def saved_tasks(
@@ -133,7 +144,8 @@ def _tasks_at(place: Path, path: str, argument: str) -> Iterator[SavedTask]:
 def _saved_task(file: Path, argument: str) -> SavedTask:
     name, _, stamp = file.stem.removeprefix("samples_").rpartition("_")
     results = _results(file.with_name(f"results_{stamp}.json"), argument)
-    configs = results.get("configs") or {}
+    configs = results.get("configs")
+    configs = configs if isinstance(configs, Mapping) else {}
     # the harness writes a task's slashes as two underscores
     task = next((t for t in configs if t.replace("/", "__") == name), name)
     return SavedTask(_model_name(results, file), task, file, configs.get(task) or {})
@@ -141,7 +153,8 @@ def _saved_task(file: Path, argument: str) -> SavedTask:
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return what to call a run's model: the harness names those without a path by a hash."""
-    config = results.get("config") or {}
+    config = results.get("config")
+    config = config if isinstance(config, Mapping) else {}
     arguments = config.get("model_args")
     keys = ("pretrained", "model", "model_name", "engine", "path")
     if not isinstance(arguments, Mapping) or any(arguments.get(key) for key in keys):
@@ -159,7 +172,7 @@ def _results(file: Path, argument: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInputError.of(argument, f"have a whole {file.name}", error) from None
     return found if isinstance(found, dict) else {}
 
@@ -168,13 +181,21 @@ def _lines(file: Path, argument: str) -> Iterator[dict[str, Any]]:
     try:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                row = json.loads(line)
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    told = getattr(error, "msg", str(error))
+                    raise _cut_off(file, argument, f"line {number}: {told}") from None
                 if not isinstance(row, dict):
-                    raise ValueError(f"line {number} is no object")
+                    raise _cut_off(file, argument, f"line {number} is no object")
                 yield row
-    except (OSError, ValueError) as error:
-        rule = f"have a whole samples file; {file.name} cannot be read"
-        raise InvalidInputError.of(argument, rule, error) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _cut_off(file, argument, str(error)) from None
+
+
+def _cut_off(file: Path, argument: str, told: str) -> InvalidInputError:
+    rule = f"have a whole samples file; {file.name} cannot be read"
+    return InvalidInputError.of(argument, rule, told)
 
 
 def distinct(hashes: Sequence[str]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Case, Verdict
+from lm_eval_bayes.store.cases import TrialCase
 from lm_eval_bayes.store.verdicts import TrialVerdict, Verdicts, VerdictsHeader, read_verdicts
 from lm_eval_bayes.store.verdicts_file import VerdictsFile
-from lm_eval_bayes.verifiers.cases import TrialCase
 from lm_eval_bayes.verifiers.judging import (
     Judged,
     baseline_scores,

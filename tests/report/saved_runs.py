@@ -1,13 +1,16 @@
 """Saved runs as the harness writes them, made from numbers.
 
-Nothing of the package is used. A trial is a dictionary with `text` and `outcome` and what a
-recording model logs of it; `verdict` is a verifier's (a, b, c), or None.
+Of the package only the hash of what was judged is used. A trial is a dictionary with `text`
+and `outcome` and what a recording model logs of it; `verdict` is a verifier's (a, b, c), or None.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+
+from lm_eval_bayes.rubric.verifier import Case, after_reasoning
+from lm_eval_bayes.store.verdicts import case_hash
 
 STAMP = "2026-01-31T10-00-00.000000"
 TASK = "contest_bayes"
@@ -38,7 +41,7 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
     name = f"{task.replace('/', '__')}_{stamp}.jsonl"
     _write_lines(folder / f"samples_{name}", rows)
     judged = [
-        {"doc_id": d, "trial": i, "text": "blake2b-128:00", **_labelled(*t["verdict"])}
+        {"doc_id": d, "trial": i, "text": _judged(one, t), **_labelled(*t["verdict"])}
         for d, one in enumerate(questions)
         for i, t in enumerate(one["trials"])
         if t.get("verdict") is not None
@@ -48,6 +51,11 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
         header |= {"verifier": verifier, "baseline": [0.0, 0.0, 0.0]}
         _write_lines(folder / f"verdicts_{name}", [header, *judged])
     return folder
+
+
+def _judged(one, trial):
+    answer = after_reasoning(trial["text"], "</think>")
+    return case_hash(Case(one["problem"], one["answer"], answer))
 
 
 def _labelled(a, b, c):

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import Case
 from lm_eval_bayes.store.run_signals import run_signals
 from lm_eval_bayes.store.runs import saved_tasks
-from lm_eval_bayes.store.verdicts import VerdictsError
+from lm_eval_bayes.store.verdicts import ChangedTrialError, VerdictsError, case_hash
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from saved_runs import STAMP, TASK, VERIFIER, question, write_run
@@ -164,12 +165,21 @@ def test_a_trial_that_could_not_be_judged_and_a_torn_line_are_missing(tmp_path):
     trials = [trial(verdict=(0.7, 0.2, 0.1)), trial(), trial()]
     folder = write_run(tmp_path / "run", "m", [question(trials)])
     with (folder / SAMPLES.replace("samples", "verdicts")).open("a") as file:
-        file.write('{"doc_id": 0, "trial": 1, "text": "blake2b-128:00", "error": "too long"}\n')
+        text = case_hash(Case("What is 0 + 0?", "0", trials[1]["text"]))
+        file.write(json.dumps({"doc_id": 0, "trial": 1, "text": text, "error": "too long"}) + "\n")
         file.write('{"doc_id": 0, "trial": 2, "text": "blake2b-1')
     (saved,) = saved_tasks([folder])
     run = run_signals(saved)
     assert column(run, "verifier_a") == [0.7, None, None]
     assert run.judged == 1
+
+
+def test_verdicts_on_other_texts_are_refused(read):
+    def change(row):
+        row["resps"][0][0] = "It is \\boxed{5}."
+
+    with pytest.raises(ChangedTrialError, match="another text of trial 0 of question 0"):
+        read([question([trial(verdict=(1.0, 0.0, 0.0))])], change)
 
 
 def test_verdicts_on_other_samples_are_refused(tmp_path):

@@ -52,6 +52,7 @@ def test_the_newest_samples_of_every_model_and_task_count(tmp_path):
             },
             "biased_coin beta=2:3",
         ),
+        ({"config": [1], "configs": 3}, "org/model"),
         ({"config": {"model": "hf", "model_args": {"pretrained": "org/model"}}}, "org/model"),
     ],
 )
@@ -85,6 +86,9 @@ def test_rows_come_in_order_and_of_the_first_filter(tmp_path):
         ('{"doc_id": 0, "outc', "cannot be read"),
         ('{"doc_id": 0}\n', "hold graded trials"),
         ("[1]\n", "line 1 is no object"),
+        ("[" * 100_000, "line 1: "),
+        (json.dumps({**ROW, "doc_id": "zero"}), "number its questions"),
+        (json.dumps(ROW) + "\n" + json.dumps(ROW), "question 0 twice"),
     ],
 )
 def test_samples_that_are_no_whole_samples_are_refused(tmp_path, text, message):
