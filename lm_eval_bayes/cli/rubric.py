@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -126,7 +126,6 @@ def command(
     from lm_eval_bayes.core.checks import check_level
 
     check_level(level)
-    chosen, given = _asked(schema or (), weights or ())
     if thresholds is not None and freeze is not None:
         rule = "be left out where --thresholds gives frozen ones"
         raise InvalidInputError.of("--freeze", rule, str(freeze))
@@ -135,6 +134,7 @@ def command(
         from lm_eval_bayes.report.rank_trajectories import check_picture
 
         check_picture(plot, "--plot")
+    chosen, given = _asked(schema or (), weights or (), _own(runs, task))
     by_task = _signals(runs, task, ignore_verdicts)
     if plot is not None and len(by_task) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
@@ -157,7 +157,7 @@ def command(
         for number, table in enumerate(tables):
             if number:
                 say()
-            _show(table, origin)
+            _show(table, origin, given)
         for table in tables:
             for warning in table.warnings:
                 warn(f"warning: {warning}")
@@ -168,13 +168,19 @@ def command(
 # -- what was asked for --------------------------------------------------------------------------
 
 
+def _own(paths: Sequence[Path], task: str | None) -> dict[str, Schema]:
+    """Return the rubrics of their own that the runs' tasks ran with, by name."""
+    from lm_eval_bayes.store.runs import saved_tasks
+
+    saved = saved_tasks(paths, "RUN", task)
+    return {found.name: found for one in saved for found in one.own_rubrics}
+
+
 def _asked(
-    names: Sequence[str], weights: Sequence[str]
+    names: Sequence[str], weights: Sequence[str], own: Mapping[str, Schema]
 ) -> tuple[dict[str, Schema] | None, dict[str, tuple[float, ...]]]:
     """Return the schemata that were named, None for all, and the weights by schema."""
-    from lm_eval_bayes.rubric.schemata import schema_named
-
-    chosen = {found.name: found for found in map(_schema, names)} or None
+    chosen = {found.name: found for found in (_schema(name, own) for name in names)} or None
     given: dict[str, tuple[float, ...]] = {}
     for text in weights:
         name, equals, values = text.partition("=")
@@ -188,20 +194,24 @@ def _asked(
             rule = f"be of a schema that --schema names ({', '.join(chosen)})"
             raise InvalidInputError.of("--weights", rule, name)
         given[name] = tuple(_weight(part, text) for part in values.split(","))
-        (schema_named(name) if chosen is None else chosen[name]).with_weights(given[name])
+        asked = _schema(name, own) if chosen is None else chosen[name]
+        if len(set(asked.with_weights(given[name]).weights)) == 1:
+            raise InvalidInputError.of("--weights", "tell the categories apart", text)
     return chosen, given
 
 
-def _schema(name: str) -> Schema:
-    """Return one of the twelve, or the rubric of a YAML file."""
+def _schema(name: str, own: Mapping[str, Schema]) -> Schema:
+    """Return one of the twelve, a rubric that a run's task had, or that of a YAML file."""
     from lm_eval_bayes.rubric.schemata import schema_named
 
+    if name in own:
+        return own[name]
     if not name.endswith((".yaml", ".yml")):
         return schema_named(name)
     from lm_eval_bayes.harness.rubrics.own import own_rubrics
 
-    (own,) = own_rubrics(name, Path())
-    return own.schema
+    (found,) = own_rubrics(name, Path())
+    return found.schema
 
 
 def _weight(part: str, text: str) -> float:
@@ -314,13 +324,17 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def _show(table: RubricTable, origin: str | None) -> None:
+def _show(table: RubricTable, origin: str | None, given: Collection[str]) -> None:
     found = table.classified
     over = ", ".join(found.source.runs)
     how = f"frozen on {found.source.date} in {origin}" if origin else "not frozen"
     say(f"{found.task}: {count(found.n_questions, 'question')}, {table.prior}@N")
     say(f"thresholds {found.thresholds.hash}, {how}, taken over {over}")
     say(f"invalid: {_invalid(found)}")
+    for row in table.rows:
+        if row.schema.name in given:
+            told = ",".join(f"{weight:g}" for weight in row.schema.weights)
+            say(f"weights given: {row.schema.name}={told}")
     if len(found.models) == 1:
         _show_one(table)
     elif not _fits(table):
@@ -351,7 +365,7 @@ def _invalid(found: ClassifiedRuns) -> str:
     if found.verifier is None:
         return "generation that did not come to a stop; no verifier took part"
     name = verifier_name(found.verifier)
-    return f"generation that did not come to a stop, or C >= .50 by {name}"
+    return f"generation that did not come to a stop, or C >= .50 by {name}, whose A >= .6 is high"
 
 
 def _head(table: RubricTable) -> list[str]:

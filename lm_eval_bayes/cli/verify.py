@@ -118,6 +118,9 @@ def command(
     """
     from lm_eval_bayes.cli.progress import Progress
     from lm_eval_bayes.core.checks import as_real, check_integer
+
+    if not verifier.strip():
+        raise InvalidInputError.of("--verifier", "name a model or be its folder", verifier)
     from lm_eval_bayes.rubric.verifier import Calibration
     from lm_eval_bayes.store.cases import saved_cases, targets
     from lm_eval_bayes.store.runs import saved_tasks

@@ -5,6 +5,18 @@ from __future__ import annotations
 import logging
 
 
+def visible(text: str) -> str:
+    """Return somebody else's text on one line, with what would steer a terminal escaped.
+
+    Examples
+    --------
+    >>> print(visible("boom \x1b[31mred\n twice"))
+    boom \x1b[31mred twice
+    """
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of one of our modules as a child of the harness's logger.
 

@@ -19,7 +19,7 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import outcomes, pipelines, plain_errors, questions, rows
 from lm_eval_bayes.harness.grading import final_part, process_results_math
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signal_columns
 from lm_eval_bayes.harness.requests import (
     check_request_cache,
@@ -274,7 +274,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             answer = result.get("answer", response)
         except Exception as problem:
             category, answer = 0, None
-            error = " ".join(f"{type(problem).__name__}: {problem}".split())
+            error = visible(f"{type(problem).__name__}: {problem}")
         if error is not None:
             self._log_error(doc_id, trial, error)
         return category, None if answer is None else str(answer), error

@@ -12,7 +12,7 @@ from lm_eval_bayes.core.checks import IntArray
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
 from lm_eval_bayes.rubric.scoring import RubricScore, missing_signals, scored
-from lm_eval_bayes.rubric.signals import SOURCES
+from lm_eval_bayes.rubric.signals import source_of
 from lm_eval_bayes.rubric.thresholds import (
     PERCENTILES,
     TaskThresholds,
@@ -130,7 +130,7 @@ def classify_runs(
     thresholds : Thresholds, or mapping of str to Thresholds
         Those of all models, or those of each by its name, whose values must be the same.
     schemata : iterable of Schema, optional
-        Left out, the twelve.
+        Left out, the twelve, and the rubrics of their own that the tasks ran with.
     needed : iterable of str, optional
         Names of schemata that must not be left out; all of them where `schemata` is given.
 
@@ -147,7 +147,7 @@ def classify_runs(
         shared_thresholds({run.model: thresholds[run.model].of(task) for run in runs})
         thresholds = thresholds[runs[0].model]
     cuts = thresholds.of(task)
-    chosen = list(SCHEMATA.values()) if schemata is None else list(schemata)
+    chosen = [*SCHEMATA.values(), *own_rubrics(runs)] if schemata is None else list(schemata)
     required = {schema.name for schema in chosen} if schemata is not None else set()
     required = required if needed is None else set(needed)
     if any("invalid" in schema.variables for schema in chosen):
@@ -171,6 +171,24 @@ def classify_runs(
         else:
             left_out.append(lack)
     return ClassifiedRuns(task, tuple(runs), thresholds, found, tuple(left_out))
+
+
+def own_rubrics(runs: Iterable[RunSignals]) -> tuple[Schema, ...]:
+    """Return the rubrics of their own that some runs' tasks ran with.
+
+    Raises
+    ------
+    InvalidInputError
+        If two of one name differ in more than their weights.
+    """
+    found: dict[str, Schema] = {}
+    for run in runs:
+        for schema in run.own:
+            first = found.setdefault(schema.name, schema)
+            if first.rules != schema.rules:
+                rule = f"have the same rules for their own rubric {schema.name}"
+                raise InvalidInputError.of("runs", rule, run.name)
+    return tuple(found.values())
 
 
 # -- what runs must have in common ---------------------------------------------------------------
@@ -237,7 +255,7 @@ def _lacking(schema: Schema, runs: Sequence[RunSignals]) -> LeftOut | None:
         return None
     sources: dict[str, list[str]] = {}
     for name in names:
-        sources.setdefault(SOURCES.get(name, "a model that records it"), []).append(name)
+        sources.setdefault(source_of(name), []).append(name)
     told = [f"{', '.join(found)} from {source}" for source, found in sources.items()]
     models = tuple(model for model, absent in lacking.items() if absent)
     return LeftOut(schema.name, models, " and of ".join(told))

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -83,7 +83,7 @@ class Condition:
     text: str
     variables: tuple[str, ...]
     bounds: tuple[tuple[str, tuple[float, ...]], ...]
-    _tree: ast.expr
+    _tree: ast.expr = field(compare=False, repr=False)
 
     @classmethod
     def read(cls, text: str, argument: str = "when") -> Condition:

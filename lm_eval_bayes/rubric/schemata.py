@@ -135,7 +135,7 @@ class Schema:
             If there is not one finite number a category.
         """
         if len(weights) != len(self.categories):
-            names = ", ".join(category.name for category in self.categories)
+            names = "; ".join(category.name for category in self.categories)
             rule = f"have {len(self.categories)} entries for {self.name}, one a category ({names})"
             raise InvalidInputError.of("weights", rule, list(weights))
         categories = tuple(
@@ -240,7 +240,7 @@ _ALL = (
     ),
     _schema(
         "verifier_only",
-        "the verifier's word alone; a well-formed wrong answer is a little better than none",
+        "correct if A >= .6, else incorrect or invalid, whichever of B and C is larger",
         ("judged invalid", "not A_high and not B_leads", 0.0),
         ("judged incorrect", "not A_high and B_leads", 0.1),
         ("judged correct", "A_high", 1.0),
@@ -293,6 +293,30 @@ _ALL = (
 
 #: The twelve, by name, in the order of the paper's table.
 SCHEMATA: Mapping[str, Schema] = MappingProxyType({schema.name: schema for schema in _ALL})
+
+
+def schema_from(content: Mapping[str, Any]) -> Schema:
+    """Return the schema that `to_dict` told of.
+
+    Raises
+    ------
+    InvalidInputError
+        If it told of none.
+
+    Examples
+    --------
+    >>> schema_from(SCHEMATA["exact_match"].to_dict()) == SCHEMATA["exact_match"]
+    True
+    """
+    try:
+        categories = tuple(
+            Category(str(one["name"]), str(one["when"]), one["weight"])
+            for one in content["categories"]
+        )
+        return Schema(str(content["name"]), categories, str(content.get("why", "")))
+    except (KeyError, TypeError, AttributeError):
+        rule = "have a name and categories, each with name, when and weight"
+        raise InvalidInputError.of("rubric", rule, content) from None
 
 
 def schema_named(name: str) -> Schema:

@@ -16,7 +16,7 @@ from lm_eval_bayes.core.posterior import bayes_at_n
 from lm_eval_bayes.core.results import Posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
-from lm_eval_bayes.rubric.signals import SOURCES, SignalTable
+from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 
 Prior = Literal["hbayes", "bayes"]
@@ -180,8 +180,6 @@ def refuse_missing(
     for schema in schemata:
         lacking = missing_signals(schema, table)
         if lacking:
-            told = "; ".join(
-                f"{name} comes from {SOURCES.get(name, 'elsewhere')}" for name in lacking
-            )
+            told = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
             rule = f"find the signals of {schema.name} in the trials: {told}"
             raise InvalidInputError.of(argument, rule, f"no {', '.join(lacking)}")

@@ -48,6 +48,19 @@ SOURCES = MappingProxyType(
 )
 
 
+def source_of(name: str) -> str:
+    """Return which part of the package gives a signal.
+
+    Examples
+    --------
+    >>> source_of("verifier_a")
+    'lm-eval-bayes verify'
+    """
+    if name.startswith("rubric_"):
+        return "a task whose `rubric_own` names this rubric (its function runs with the task only)"
+    return SOURCES.get(name, "a model that records it")
+
+
 @dataclass(frozen=True, eq=False)
 class SignalTable:
     """The signals of one run's trials on one task, one row a trial.

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.rubric.verifier import THINK_END
@@ -39,6 +40,8 @@ class RunSignals:
         Their hashes, made distinct; they depend on neither model nor prompt.
     table : SignalTable
         The signals, one row a trial.
+    own : tuple of Schema
+        The rubrics of its own that the task ran with.
     verifier : mapping or None
         What a verifier's verdicts come from; None where none has judged the run.
     judged : int
@@ -51,6 +54,7 @@ class RunSignals:
     doc_ids: tuple[int, ...]
     question_ids: tuple[str, ...]
     table: SignalTable
+    own: tuple[Schema, ...] = ()
     verifier: Mapping[str, Any] | None = None
     judged: int = 0
 
@@ -106,6 +110,7 @@ def run_signals(saved: SavedTask, argument: str = "run") -> RunSignals:
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
         question_ids=distinct([row["doc_hash"] for row in rows]),
         table=SignalTable.from_questions(questions),
+        own=saved.own_rubrics,
         verifier=None if verdicts is None else verdicts.header.verifier,
         judged=judged,
     )

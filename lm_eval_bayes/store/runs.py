@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import Schema, schema_from
 
 #: Arguments of a model that say nothing about it.
 _NOT_THE_MODEL = frozenset(
@@ -50,6 +51,19 @@ class SavedTask:
     def weights(self) -> tuple[float, ...]:
         """The score of each graded category."""
         return tuple(self.settings.get("weights") or (0.0, 1.0))
+
+    @property
+    def own_rubrics(self) -> tuple[Schema, ...]:
+        """The rubrics of its own that the task ran with.
+
+        Raises
+        ------
+        InvalidInputError
+            If what the results say of them is no rubric.
+        """
+        rubrics = self.settings.get("rubrics")
+        own = rubrics.get("own") if isinstance(rubrics, Mapping) else None
+        return tuple(schema_from(one) for one in own) if isinstance(own, list) else ()
 
     def rows(self, argument: str = "run") -> list[dict[str, Any]]:
         """Read the logged questions in their order; of several filters the first one logged.

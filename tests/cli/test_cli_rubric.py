@@ -444,3 +444,50 @@ def test_a_real_run_of_the_harness(lmeb, tmp_path):
     counts = [(0, 8 - sum(row["outcomes"]), sum(row["outcomes"])) for row in rows]
     mu, sigma = closed_form(counts, (0, 0, 1))
     assert (found["mu"], found["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
+
+
+OWN = {
+    "name": "terse",
+    "categories": [
+        {"name": "wrong", "when": "wrong", "weight": 0.0},
+        {"name": "long", "when": "correct and completion_tokens >= 16", "weight": 0.5},
+        {"name": "short", "when": "correct and completion_tokens < 16", "weight": 1.0},
+    ],
+    "why": "mine",
+}
+
+
+def with_own(tmp_path, name, counts, own=OWN):
+    bayes = {"n": 8, "weights": [0.0, 1.0], "rubrics": {"own": [own]}}
+    config = {"metadata": {"version": 1.0, "bayes": bayes}}
+    return write_run(tmp_path / name, name, questions(counts), config=config)
+
+
+def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(lmeb, tmp_path):
+    runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR)]
+    _, told, error = lmeb(*runs)
+    assert any(line.split()[:1] == ["terse"] for line in told.splitlines()), told + error
+    code, told, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,1", "--json")
+    assert code == 0
+    (row,) = json.loads(told)["tasks"][0]["schemata"]
+    # the first two trials of each question have 8 and 12 tokens, and are right
+    assert row["scores"][0]["categories"] == {"wrong": 4, "long": 8, "short": 4, "missing": 0}
+    _, told, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,.5")
+    assert "weights given: terse=0,1,0.5" in told
+
+
+def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
+    other = {
+        **OWN,
+        "categories": [*OWN["categories"][:2], {**OWN["categories"][2], "when": "correct"}],
+    }
+    runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR, other)]
+    code, _, told = lmeb(*runs)
+    assert code == 2
+    assert "have the same rules for their own rubric terse" in told
+
+
+def test_weights_that_tell_nothing_apart_are_refused(lmeb, good):
+    code, _, told = lmeb(good, "--weights", "exact_match=1,1,1")
+    assert code == 2
+    assert "`--weights` must tell the categories apart" in told

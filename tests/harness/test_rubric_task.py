@@ -257,8 +257,8 @@ def changed(**changes):
         (changed(name="../etc"), "`name` must start with a letter"),
         (changed(categories=["a"]), "be a list of 2..100 different names"),
         (changed(categories=["bad", "bad", "short"]), "different names"),
-        (changed(weights=[0, 1]), "`weights` must have 3 numbers in rubric terse"),
-        (changed(weights=[0, 1, "x"]), "`weights` must have 3 numbers"),
+        (changed(weights=[0, 1]), "`weights` must have 3 finite numbers in rubric terse"),
+        (changed(weights=[0, 1, "x"]), "`weights` must have 3 finite numbers"),
         (changed(weights=[1, 1, 1]), "tell the categories apart"),
         (changed(rules=None), "either `rules` or `category`"),
         (changed(category=len), "either `rules` or `category`"),
@@ -376,3 +376,21 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
 def test_the_terse_example_is_whole():
     (own,) = own_rubrics("terse.yaml", EXAMPLES)
     assert own.schema.needs == ("repeated_pattern", "is_correct", "text_loop", "completion_tokens")
+
+
+def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_terminal(caplog):
+    def choose(document, completion, signals):
+        document.clear()
+        if signals["completion_tokens"] == 7:
+            raise SystemExit(3)
+        if signals["completion_tokens"] == 2:
+            raise ValueError("boom \x1b[31mred")
+        return "no"
+
+    own = {"name": "judge", "categories": ["no", "yes"], "category": choose}
+    rows, results = run(task(rubric_own=own, rubric_schemata="exact_match"))
+    assert rows["rubric_missing"] == 3
+    samples = results["samples"]["toy"]
+    assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
+    assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
+    assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]

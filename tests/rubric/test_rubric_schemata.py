@@ -236,7 +236,7 @@ def test_other_weights_leave_the_rules():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([0, 1], r"have 3 entries for exact_match, one a category \(invalid, wrong, correct\)"),
+        ([0, 1], r"have 3 entries for exact_match, one a category \(invalid; wrong; correct\)"),
         ([0, 1, 1, 1], "have 3 entries for exact_match"),
         ([0, 0, float("nan")], "be finite numbers in rubric exact_match; got nan"),
         ([0, 0, float("inf")], "be finite numbers in rubric exact_match; got inf"),

@@ -18,6 +18,7 @@ In a file of its own, or in a task's YAML under `metadata`, as `rubric_own`::
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -175,9 +176,11 @@ def _weights(value: object, categories: Sequence[str], name: str) -> list[float]
     if value is None:
         return [k / top for k in range(top + 1)]
     listed = value if isinstance(value, (list, tuple)) else []
-    good = all(isinstance(w, (int, float)) and not isinstance(w, bool) for w in listed)
+    good = all(
+        isinstance(w, (int, float)) and not isinstance(w, bool) and math.isfinite(w) for w in listed
+    )
     if len(listed) != len(categories) or not good:
-        rule = f"have {len(categories)} numbers in rubric {name}, one a category"
+        rule = f"have {len(categories)} finite numbers in rubric {name}, one a category"
         raise InvalidInputError.of("weights", rule, value)
     if min(listed) == max(listed):
         raise InvalidInputError.of("weights", f"tell the categories apart in rubric {name}", value)

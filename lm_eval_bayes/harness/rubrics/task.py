@@ -10,11 +10,12 @@ Use it in a YAML beside the task's own, or beside one of this package's::
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signals_of
 from lm_eval_bayes.harness.models.recorded import recorded_signals, signals_of_names
 from lm_eval_bayes.harness.rubrics import rows
@@ -22,7 +23,7 @@ from lm_eval_bayes.harness.rubrics.own import OwnRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.tasks import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.rubric.schemata import Schema
-from lm_eval_bayes.rubric.signals import SOURCES
+from lm_eval_bayes.rubric.signals import SOURCES, source_of
 from lm_eval_bayes.rubric.trial_signals import RECORDED, completion_limit, trial_signals
 
 __all__ = ["RubricTask"]
@@ -84,13 +85,14 @@ class RubricTask(RepeatedSamplingTask):
             if own.choose is None:
                 continue
             try:
-                own.category(doc, gold, dict.fromkeys(_SIGNALS))
+                own.category(copy.deepcopy(doc), gold, dict.fromkeys(_SIGNALS))
             except LmEvalBayesError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
+                told = visible(f"{type(error).__name__}: {error}")
                 raise TaskConfigError(
                     f"task {self.config.task}: the function of rubric {own.schema.name} fails on "
-                    f"the first question's own answer ({type(error).__name__}: {error}); signals "
+                    f"the first question's own answer ({told}); signals "
                     "that a model does not record are None there. bayes_check: false skips this"
                 ) from error
 
@@ -113,10 +115,7 @@ class RubricTask(RepeatedSamplingTask):
         for schema in self.rubrics.rubrics:
             lacking = [name for name in schema.needs if name not in known]
             if lacking and schema in asked:
-                told = "; ".join(
-                    f"{name} comes from {SOURCES.get(name, 'a recording model, if at all')}"
-                    for name in lacking
-                )
+                told = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
                 raise TaskConfigError(
                     f"task {self.config.task}: rubric {schema.name} needs signals that no model of "
                     f"this run records: {told}"
@@ -208,10 +207,10 @@ class RubricTask(RepeatedSamplingTask):
             signals: dict[str, Any] = dict.fromkeys(_SIGNALS)
             signals |= {name: values[trial] for name, values in {**recorded, **columns}.items()}
             try:
-                category = own.category(doc, text, signals)
-            except Exception as error:
+                category = own.category(copy.deepcopy(doc), text, signals)
+            except (Exception, SystemExit) as error:
                 category = None
-                told = " ".join(f"{own.schema.name}: {type(error).__name__}: {error}".split())
+                told = visible(f"{own.schema.name}: {type(error).__name__}: {error}")
                 logged.setdefault("rubric_error_notes", {})[trial] = told
                 self._logged_rubric_errors += 1
                 if self._logged_rubric_errors <= _MOST_LOGGED_ERRORS:
