@@ -6,7 +6,7 @@ import logging
 
 
 def visible(text: str) -> str:
-    """Return somebody else's text on one line, with what would steer a terminal escaped.
+    r"""Return somebody else's text on one line, with what would steer a terminal escaped.
 
     Examples
     --------
