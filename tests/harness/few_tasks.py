@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import lm_eval.tasks
 
-import lm_eval_bayes
+from lm_eval_bayes._paths import task_configs_dir
 
-CONFIGS = Path(lm_eval_bayes.__file__).parents[1] / "task_configs"
+CONFIGS = task_configs_dir()
 
 
 def only_ours(monkeypatch):
