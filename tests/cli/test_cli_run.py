@@ -292,12 +292,14 @@ def test_a_full_disk_is_an_error(lmeb, monkeypatch, tmp_path, file):
             full(name)
         return open(name, mode, *given, **named)
 
+    def write_or_fail(self, text, **named):
+        with open_or_fail(self, "w") as file:
+            return file.write(text)
+
     from lm_eval.loggers import evaluation_tracker
 
     monkeypatch.setattr(Path, "open", open_or_fail)
-    monkeypatch.setattr(
-        Path, "write_text", lambda self, text, **named: open_or_fail(self, "w").write(text)
-    )
+    monkeypatch.setattr(Path, "write_text", write_or_fail)
     monkeypatch.setattr(evaluation_tracker, "open", open_to_append, raising=False)
     code, _, err = lmeb(
         *("--budget", "2", *COIN, "--limit", "3", "--output_path", out, "--log_samples"),
