@@ -1,0 +1,100 @@
+"""The arguments that every command that reads saved runs has, and the reading itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from lm_eval_bayes.cli.output import warn
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.store.task_run import SavedRuns
+
+
+class Scope(str, Enum):
+    """What a statement is about: these questions, or questions like these."""
+
+    benchmark = "benchmark"
+    population = "population"
+
+
+class IntervalKind(str, Enum):
+    """How a credible interval is made."""
+
+    exact = "exact"
+    hdi = "hdi"
+    beta = "beta"
+    normal = "normal"
+
+
+#: RUN…, as every command takes them.
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN...",
+        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
+        "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
+        show_default=False,
+    ),
+]
+Task = Annotated[Optional[str], typer.Option(metavar="NAME", help="Only this task.")]  # noqa: UP045
+Metric = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="NAME",
+        help="The logged 0/1 metric to count in tasks that were not sampled repeatedly, such as "
+        "exact_match. By default the only one there is, or the first that the task lists.",
+    ),
+]
+Filter = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="NAME", help="The filter pipeline whose output counts."),
+]
+Dedupe = Annotated[
+    bool,
+    typer.Option("--dedupe", help="Count a trial that was saved twice once, instead of refusing."),
+]
+Regrade = Annotated[
+    bool,
+    typer.Option("--regrade", help="Grade the saved texts again, as a mathematical answer."),
+]
+Level = Annotated[float, typer.Option(metavar="P", help="Posterior mass of the intervals.")]
+ScopeOption = Annotated[
+    Scope, typer.Option(help="About these questions, or about questions like these.")
+]
+Interval = Annotated[IntervalKind, typer.Option(help="How credible intervals are made.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of whatever is drawn.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read(
+    paths: Sequence[Path],
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    filter: str | None = None,
+    dedupe: bool = False,
+    regrade: bool = False,
+) -> SavedRuns:
+    """Read runs, with a progress bar where it takes long; warnings go to standard error.
+
+    Raises
+    ------
+    InvalidInputError
+        If a path holds no run, or the runs contradict each other.
+    """
+    from lm_eval_bayes.store.read_runs import read_runs
+
+    grader = None
+    if regrade:
+        from lm_eval_bayes.harness.regrade import regraded
+
+        grader = regraded
+    found = read_runs(paths, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=grader)
+    for warning in found.warnings:
+        warn(f"warning: {warning}")
+    return found
