@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm_eval_bayes.cli.output import warn
 from lm_eval_bayes.cli.run_errors import check_written, plain_errors
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -312,7 +313,10 @@ def _put(module: Any, name: str, value: object) -> Iterator[None]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Let SIGTERM end the run as Ctrl-C does; the list it yields is then not empty."""
+    """Let SIGTERM end the run as Ctrl-C does; the list it yields is then not empty.
+
+    Before there is anything to write, it ends the command with its own exit code.
+    """
     came: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -322,5 +326,10 @@ def _terminated_as_interrupted() -> Iterator[list[int]]:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield came
+    except KeyboardInterrupt:
+        if not came:
+            raise
+        warn("stopped")
+        raise typer.Exit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

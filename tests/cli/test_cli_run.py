@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -92,6 +94,18 @@ def refused(lmeb, store):
         return told[0]
 
     return run
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_anything_is_sampled_tells_which_one_it_was(
+    lmeb, monkeypatch, signum, code
+):
+    def interrupted(*arguments, **more):
+        os.kill(os.getpid(), signum)
+
+    monkeypatch.setattr("lm_eval_bayes.harness.rounds.Rounds.__call__", interrupted)
+    ended, _, err = lmeb(*COIN, "--width", "0.1")
+    assert (ended, err.splitlines()[-1]) == (code, "stopped")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A real model's trials in the categories of every schema that needs no verifier.
+"""A real model's trials in the categories of every schema, those of a verifier last.
 
 What the harness's table says is computed again: the categories by `tests/rubric/fake_runs.py`,
 which uses nothing of the package, and the paper's posterior by its closed form.
@@ -36,6 +36,9 @@ WEIGHTS = {
     "efficiency_adjusted": (0, 0.1, 0.05, 0, 1, 0.9, 0.75),
     "concision_high_conf": (0, 0, 0.6, 0.75, 0.9, 1),
 }
+
+#: The two that a verifier gives.
+VERIFIER_WEIGHTS = {"verifier_only": (0, 0, 0.1, 1), "verifier_probe": (0, 0.3, 0, 0.7, 1)}
 
 BACKENDS = {
     "hf": (("torch", "transformers"), "dtype=bfloat16,device=cpu", ("--batch_size", "32")),
@@ -84,6 +87,38 @@ def closed_form(counts: list[list[int]], weights: tuple[float, ...]) -> tuple[fl
     return sum(means) / len(means), math.sqrt(sum(variances)) / len(means)
 
 
+def counted(
+    schema: str, questions: list[list[dict[str, float | None]]], cuts: Any, n_categories: int
+) -> list[list[int]]:
+    """Count every question's trials in every category."""
+    counts = [[0] * n_categories for _ in questions]
+    for row, trials in zip(counts, questions, strict=True):
+        for trial in trials:
+            row[category_of(schema, trial, cuts)] += 1
+    return counts
+
+
+def command_line(*arguments: str) -> str:
+    """Run `lm-eval-bayes`, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval_bayes.cli.main", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def scored_again(folder: Path, thresholds: str) -> dict[str, float]:
+    """Return every schema's mean as `lm-eval-bayes rubric` computes it from saved files."""
+    printed = command_line("rubric", str(folder), "--json", "--prior", "bayes")
+    assert thresholds in printed
+    found = json.loads(printed)
+    return {row["name"]: row["scores"][0]["mu"] for row in found["tasks"][0]["schemata"]}
+
+
 @pytest.mark.parametrize("backend", [pytest.param("hf", marks=pytest.mark.by_hand), "vllm"])
 def test_every_schema_without_a_verifier(
     backend: str, run_harness: Any, smollm2: Path, tmp_path: Path
@@ -105,28 +140,28 @@ def test_every_schema_without_a_verifier(
     cuts = cuts_of([trial for trials in questions for trial in trials])
     assert None not in cuts.values() or rows["avg@4"] in (0.0, 1.0)
     for schema, weights in WEIGHTS.items():
-        counts = [[0] * len(weights) for _ in questions]
-        for row, trials in zip(counts, questions, strict=True):
-            for trial in trials:
-                row[category_of(schema, trial, cuts)] += 1
-        mean, sd = closed_form(counts, weights)
+        mean, sd = closed_form(counted(schema, questions, cuts, len(weights)), weights)
         assert rows[f"rubric_{schema}@{N}"] == pytest.approx(mean, abs=1e-9), schema
         assert rows[f"rubric_{schema}@{N}_stderr"] == pytest.approx(sd, abs=1e-9), schema
     assert rows["rubric_missing"] == 0
 
     # scored again from the samples alone, without a model
-    command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "rubric", str(run.folder), "--json"]
-    again = subprocess.run(
-        [*command, "--prior", "bayes"],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-    assert again.returncode == 0, again.stderr
-    assert rows["rubric_thresholds"] in again.stdout
-    found = json.loads(again.stdout)
-    told = {row["name"]: row["scores"][0] for row in found["tasks"][0]["schemata"]}
+    told = scored_again(run.folder, rows["rubric_thresholds"])
     assert set(told) == set(WEIGHTS)
     for schema in WEIGHTS:
-        assert told[schema]["mu"] == pytest.approx(rows[f"rubric_{schema}@{N}"], abs=1e-12)
+        assert told[schema] == pytest.approx(rows[f"rubric_{schema}@{N}"], abs=1e-12)
+
+    # judged by a verifier (far too small to be right), and scored with its verdicts
+    command_line("verify", str(run.folder), "--verifier", str(smollm2), "--backend", "transformers")
+    (verdicts,) = run.folder.rglob("verdicts_*.jsonl")
+    _, *lines = map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())
+    said = {(line["doc_id"], line["trial"]): line for line in lines}
+    for sample, trials in zip(samples, questions, strict=True):
+        for i, trial in enumerate(trials):
+            line = said[sample["doc_id"], i]
+            trial |= {f"verifier_{label}": line[label] for label in "abc"}
+    told = scored_again(run.folder, rows["rubric_thresholds"])
+    assert set(told) == {*WEIGHTS, *VERIFIER_WEIGHTS}
+    for schema, weights in (WEIGHTS | VERIFIER_WEIGHTS).items():
+        mean, _ = closed_form(counted(schema, questions, cuts, len(weights)), weights)
+        assert told[schema] == pytest.approx(mean, abs=1e-9), schema
