@@ -29,6 +29,12 @@ SIGNALS = MappingProxyType(
     }
 )
 
+_YES_OR_NO = frozenset({"is_correct", "has_box", "repeated_pattern", "text_loop"})
+_PROBABILITIES = frozenset({"verifier_a", "verifier_b", "verifier_c"})
+_AT_LEAST_ZERO = frozenset({"token_ratio", "prompt_bpt", "completion_bpt"})
+#: What rounding may take a number past its end.
+_SLACK = 1e-6
+
 #: Which part of the package gives a signal, for the sentence that asks for it.
 SOURCES = MappingProxyType(
     {
@@ -77,7 +83,8 @@ class SignalTable:
     Raises
     ------
     InvalidInputError
-        If a column has another length than `question`, or a question is out of range.
+        If a column has another length than `question`, a question is out of range, or one of
+        :data:`SIGNALS` has a value that it cannot have.
 
     Examples
     --------
@@ -106,6 +113,7 @@ class SignalTable:
                 rule = f"have one value a trial ({question.size})"
                 raise InvalidInputError.of(f"columns[{name!r}]", rule, f"shape {column.shape}")
             column[np.isinf(column)] = np.nan  # no percentile could be taken
+            _check_values(name, column)
             columns[name] = column
         for array in (question, *columns.values()):
             array.flags.writeable = False
@@ -156,6 +164,20 @@ class SignalTable:
         """Return the table with more columns, or others in place of some."""
         more = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
         return SignalTable(self.question, {**self.columns, **more}, self.n_questions)
+
+
+def _check_values(name: str, column: FloatArray) -> None:
+    known = column[~np.isnan(column)]
+    if name in _YES_OR_NO:
+        rule, wrong = "be 0 or 1", known[(known != 0) & (known != 1)]
+    elif name in _PROBABILITIES:
+        rule, wrong = "be from 0 to 1", known[(known < -_SLACK) | (known > 1 + _SLACK)]
+    elif name in _AT_LEAST_ZERO:
+        rule, wrong = "be at least 0", known[known < -_SLACK]
+    else:
+        return
+    if wrong.size:
+        raise InvalidInputError.of(f"columns[{name!r}]", rule, float(wrong[0]))
 
 
 def _numbers(values: Sequence[float | bool | None]) -> FloatArray:

@@ -99,7 +99,11 @@ def test_what_a_schema_does_not_look_at_changes_nothing(tables, pooled, schema):
     rng = np.random.default_rng(7)
     table = tables["hasty"]
     looked_at = {"repeated_pattern", "verifier_c", *LOOKS_AT[schema]}
-    others = {name: rng.random(table.n_trials) for name in table.columns if name not in looked_at}
+    others = {
+        name: rng.integers(2, size=table.n_trials).astype(float)
+        for name in table.columns
+        if name not in looked_at
+    }
     found = SCHEMATA[schema].classify(table.with_columns(others), pooled)
     np.testing.assert_array_equal(found, SCHEMATA[schema].classify(table, pooled))
 

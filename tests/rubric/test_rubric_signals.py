@@ -182,3 +182,23 @@ def test_a_grade_of_more_than_two_levels_is_no_right_or_wrong():
 def test_columns_of_another_length(outcomes, recorded, message):
     with pytest.raises(InvalidInputError, match=message):
         trial_signals(["a", "b"], outcomes, recorded)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("is_correct", 7, "be 0 or 1"),
+        ("has_box", 0.5, "be 0 or 1"),
+        ("verifier_c", 1.5, "be from 0 to 1"),
+        ("completion_bpt", -0.25, "be at least 0"),
+        ("token_ratio", -1, "be at least 0"),
+    ],
+)
+def test_values_that_a_signal_cannot_have_are_refused(name, value, rule):
+    with pytest.raises(InvalidInputError, match=rf"{name}.*must {rule}; got {float(value)}"):
+        SignalTable.from_questions([{name: [0, None, value]}])
+
+
+def test_signals_of_somebody_elses_may_have_any_value():
+    table = SignalTable.from_questions([{"is_correct": [1], "my_score": [-7]}])
+    assert table.columns["my_score"].tolist() == [-7]
