@@ -103,13 +103,18 @@ def run_signals(saved: SavedTask, argument: str = "run") -> RunSignals:
             found = [said.get((row["doc_id"], trial)) for trial in range(len(row["outcomes"]))]
             judged += sum(one is not None and one.c is not None for one in found)
             columns |= {name: _probabilities(found, label) for label, name in VERDICTS.items()}
+    try:
+        table = SignalTable.from_questions(questions)
+    except InvalidInputError as error:
+        rule = f"have signals that can be; {saved.samples.name}"
+        raise InvalidInputError.of(argument, rule, str(error)) from None
     return RunSignals(
         model=saved.model,
         task=saved.task,
         samples=saved.samples.name,
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
         question_ids=distinct([row["doc_hash"] for row in rows]),
-        table=SignalTable.from_questions(questions),
+        table=table,
         own=saved.own_rubrics,
         verifier=None if verdicts is None else verdicts.header.verifier,
         judged=judged,

@@ -225,3 +225,8 @@ def test_a_row_that_does_not_hang_together_is_named(read, change, told):
 def test_arguments_of_another_shape_are_no_limit(read):
     run = read([question([trial()])], lambda row: row.update(arguments=[["a", {"x": 1}]]))
     assert column(run, "token_ratio") == [0.25], "the task's own limit"
+
+
+def test_a_value_that_no_signal_can_have_names_the_file(read):
+    with pytest.raises(InvalidInputError, match=rf"{SAMPLES}.*completion_bpt.*be at least 0"):
+        read([question([trial(completion_bpt=-0.5)])])
