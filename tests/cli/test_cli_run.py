@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import signal
 import sys
@@ -101,10 +100,15 @@ def test_a_signal_before_anything_is_sampled_tells_which_one_it_was(
     lmeb, monkeypatch, signum, code
 ):
     def interrupted(*arguments, **more):
-        os.kill(os.getpid(), signum)
+        signal.raise_signal(signum)
 
+    # a shell's background jobs ignore SIGINT from their start
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr("lm_eval_bayes.harness.rounds.Rounds.__call__", interrupted)
-    ended, _, err = lmeb(*COIN, "--width", "0.1")
+    try:
+        ended, _, err = lmeb(*COIN, "--width", "0.1")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (ended, err.splitlines()[-1]) == (code, "stopped")
 
 
