@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
+
+#: Above so many trials a subset, a table of all distributions would take too much memory.
+_REMEMBERED = 256
 
 
 def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
@@ -22,7 +27,7 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     Returns
     -------
     j, probability : array, shape (S,)
-        The possible numbers of successes and their probabilities, which sum to 1.
+        The possible numbers of successes and their probabilities, which sum to 1; read-only.
 
     Examples
     --------
@@ -30,6 +35,21 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     >>> j.tolist(), [round(float(x), 12) for x in probability]
     ([0, 1, 2], [0.1, 0.6, 0.3])
     """
+    return _remembered(n, c, k) if k <= _REMEMBERED else _computed(n, c, k)
+
+
+def _computed(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
+    j, probability = _distribution(n, c, k)
+    for array in (j, probability):
+        array.setflags(write=False)
+    return j, probability
+
+
+# Many questions and models have the same counts.
+_remembered = lru_cache(maxsize=8192)(_computed)
+
+
+def _distribution(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     low, high = max(0, k - (n - c)), min(c, k)
     j = np.arange(low, high + 1, dtype=np.int64)
     if j.size == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,11 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
     answer given by fewer than v responses cannot reach v, so all of them and the
     abstentions enter at the end as one binomial.
     """
-    from scipy import stats  # takes long to import
-
     total = abstained + sum(n for n, _ in sides)
+    if k == total:
+        lead = max((n for n, _ in sides), default=0)
+        winners = [credit for n, credit in sides if n == lead]
+        return sum(winners) / len(winners) if winners else 0.0
     r = k / total
     expected = 0.0
     for v in range(1, min(k, max((n for n, _ in sides), default=0)) + 1):
@@ -176,7 +179,7 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
             if n < v:
                 rest += n
                 continue
-            chance = stats.binom.pmf(np.arange(v + 1), n, r)
+            chance = _votes(n, r)
             new_ways, new_won = np.zeros_like(ways), np.zeros_like(won)
             for u in range(v):
                 new_ways[u:] += chance[u] * ways[: k + 1 - u]
@@ -185,8 +188,19 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
             new_won[v:, 1:] += chance[v] * (won + credit * ways)[: k + 1 - v, :-1]
             ways, won = new_ways, new_won
         shared = won[:, 1:] @ (1.0 / np.arange(1, k // v + 1))
-        expected += float(shared @ stats.binom.pmf(k - np.arange(k + 1), rest, r))
-    return min(expected / float(stats.binom.pmf(k, total, r)), 1.0)
+        beside = _votes(rest, r)[: k + 1]
+        expected += float(shared[k + 1 - beside.size :] @ beside[::-1])
+    return min(expected / float(_votes(total, r)[k]), 1.0)
+
+
+@lru_cache(maxsize=4096)
+def _votes(n: int, r: float) -> FloatArray:
+    """Return the binomial probability of 0..n votes, shape (n + 1,)."""
+    from scipy.special import gammaln  # takes long to import
+
+    j = np.arange(n + 1)
+    ways = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
+    return np.asarray(np.exp(ways + j * np.log(r) + (n - j) * np.log1p(-r)))
 
 
 def _drawn(
