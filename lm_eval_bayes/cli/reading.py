@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes.cli.errors import named_as_options
 from lm_eval_bayes.cli.output import warn
+from lm_eval_bayes.cli.progress import Progress
 
 if TYPE_CHECKING:
     from lm_eval_bayes.store.task_run import SavedRuns
@@ -41,7 +44,14 @@ Runs = Annotated[
         show_default=False,
     ),
 ]
-Task = Annotated[Optional[str], typer.Option(metavar="NAME", help="Only this task.")]  # noqa: UP045
+Task = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="NAME",
+        help="Only this task, or the tasks of this group. Matrices and counts in files that name "
+        "no task are taken for it.",
+    ),
+]
 Metric = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
@@ -52,15 +62,26 @@ Metric = Annotated[
 ]
 Filter = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="NAME", help="The filter pipeline whose output counts."),
+    typer.Option(
+        metavar="NAME",
+        help="The filter pipeline whose output counts; by default the first that was logged.",
+    ),
 ]
 Dedupe = Annotated[
     bool,
-    typer.Option("--dedupe", help="Count a trial that was saved twice once, instead of refusing."),
+    typer.Option(
+        "--dedupe",
+        help="Count a trial that was saved twice once, instead of refusing. Trials are told by "
+        "their seeds, else by their numbers and texts.",
+    ),
 ]
 Regrade = Annotated[
     bool,
-    typer.Option("--regrade", help="Grade the saved texts again, as a mathematical answer."),
+    typer.Option(
+        "--regrade",
+        help="Grade every saved text again, as a mathematical answer, against the logged target; "
+        "each is a trial then, also where the task gave them one grade.",
+    ),
 ]
 Level = Annotated[float, typer.Option(metavar="P", help="Posterior mass of the intervals.")]
 ScopeOption = Annotated[
@@ -71,6 +92,12 @@ Seed = Annotated[int, typer.Option(metavar="N", help="Seed of whatever is drawn.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+#: Bytes from which on the reading takes long enough to be watched.
+_LONG = 50_000_000
+#: What the bar counts.
+_UNIT = 1_000_000
+
+
 def read(
     paths: Sequence[Path],
     *,
@@ -79,8 +106,11 @@ def read(
     filter: str | None = None,
     dedupe: bool = False,
     regrade: bool = False,
+    merge: bool = True,
 ) -> SavedRuns:
     """Read runs, with a progress bar where it takes long; warnings go to standard error.
+
+    With `merge` off, runs of one model and task at different paths stay apart.
 
     Raises
     ------
@@ -94,7 +124,32 @@ def read(
         from lm_eval_bayes.harness.regrade import regraded
 
         grader = regraded
-    found = read_runs(paths, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=grader)
+    with _Bar() as bar, named_as_options("metric", "filter", "regrade"):
+        found = read_runs(
+            paths,
+            task=task,
+            metric=metric,
+            filter=filter,
+            dedupe=dedupe,
+            regrade=grader,
+            merge=merge,
+            progress=bar.show,
+        )
     for warning in found.warnings:
         warn(f"warning: {warning}")
     return found
+
+
+class _Bar(ExitStack):
+    """Begins to tell of the bytes that were read when it knows that they are many."""
+
+    _progress: Progress | None = None
+
+    def show(self, done: int, total: int) -> None:
+        """Tell that so many bytes of all are read."""
+        if total < _LONG:
+            return
+        if self._progress is None:
+            self._progress = self.enter_context(Progress("megabytes read", total // _UNIT))
+        if done // _UNIT > self._progress.done:
+            self._progress.advance(done // _UNIT - self._progress.done)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,24 @@ class SavedTask:
         The file of its logged samples.
     config : mapping
         The task's configuration; empty where no results file is there.
+    stamp : str
+        The time in the names of the run's files.
+    results : mapping
+        All that the results file says; empty where there is none.
     """
 
     model: str
     task: str
     samples: Path
     config: Mapping[str, Any]
+    stamp: str = ""
+    results: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of repeated sampling that the task ran with; empty if it had none."""
-        found = (self.config.get("metadata") or {}).get("bayes")
+        metadata = self.config.get("metadata")
+        found = metadata.get("bayes") if isinstance(metadata, Mapping) else None
         return found if isinstance(found, Mapping) else {}
 
     @property
@@ -123,7 +131,7 @@ def saved_tasks(
     """
     found: list[SavedTask] = []
     for path in paths:
-        here = list(_tasks_at(Path(path).expanduser(), str(path), argument))
+        here = list(_tasks_at(path, argument))
         if task is not None:
             named = [one for one in here if one.task == task]
             if not named:
@@ -135,34 +143,93 @@ def saved_tasks(
     return tuple(_told_apart(found))
 
 
-def _tasks_at(place: Path, path: str, argument: str) -> Iterator[SavedTask]:
+def found_tasks(path: str | Path, argument: str = "run") -> Iterator[SavedTask]:
+    """Find every task that was ever saved at a path, not only the newest samples of each.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder that the harness wrote into, or one of its files.
+    argument : str
+        What to call the path in an error.
+
+    Yields
+    ------
+    SavedTask
+        In the order of the folders and of the files' names.
+
+    Raises
+    ------
+    InvalidInputError
+        If the path holds no saved run with logged samples.
+    """
+    place = Path(path).expanduser()
     if place.is_dir():
-        files = sorted(place.rglob("samples_*.jsonl"))
-    elif place.name.startswith("results_") and place.suffix == ".json" and place.is_file():
-        stamp = place.stem.removeprefix("results_")
-        files = sorted(place.parent.glob(f"samples_*_{stamp}.jsonl"))
+        files = sorted(file for file in place.rglob("samples_*.jsonl") if file.is_file())
+    elif place.suffix == ".json" and "_" in place.stem and place.is_file():
+        stamp = place.stem.rpartition("_")[2]
+        files = sorted(place.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
     elif place.name.startswith("samples_") and place.suffix == ".jsonl" and place.is_file():
         files = [place]
     else:
-        raise InvalidInputError.of(argument, _RULE, path)
-    newest: dict[tuple[Path, str], SavedTask] = {}
-    for file in files:  # their names end with the time, so that later ones replace earlier ones
-        one = _saved_task(file, argument)
-        newest[file.parent, one.task] = one
-    if not newest:
+        raise InvalidInputError.of(argument, _RULE, str(path))
+    if not files:
         rule = f"{_RULE}, with logged samples (--log_samples)"
-        raise InvalidInputError.of(argument, rule, path)
+        raise InvalidInputError.of(argument, rule, str(path))
+    read: dict[Path, dict[str, Any]] = {}
+    for file in files:
+        yield saved_task(file, argument, read)
+
+
+def _tasks_at(path: str | Path, argument: str) -> Iterator[SavedTask]:
+    newest: dict[tuple[Path, str], SavedTask] = {}
+    for one in found_tasks(path, argument):
+        # their names end with the time, so that later ones replace earlier ones
+        newest[one.samples.parent, one.task] = one
     yield from newest.values()
 
 
-def _saved_task(file: Path, argument: str) -> SavedTask:
+def saved_task(
+    file: Path, argument: str = "run", read: dict[Path, dict[str, Any]] | None = None
+) -> SavedTask:
+    """Return the task whose samples are in a file, with what the results beside it say.
+
+    Parameters
+    ----------
+    file : Path
+        The samples.
+    argument : str
+        What to call the run in an error.
+    read : dict, optional
+        Keeps the results files that were read.
+
+    Raises
+    ------
+    InvalidInputError
+        If the results file cannot be read.
+    """
+    read = {} if read is None else read
     name, _, stamp = file.stem.removeprefix("samples_").rpartition("_")
-    results = _results(file.with_name(f"results_{stamp}.json"), argument)
+    name, stamp = (name, stamp) if name else (stamp, "")
+    beside = _results_beside(file, stamp)
+    if beside not in read:
+        read[beside] = _results(beside, argument)
+    results = read[beside]
     configs = results.get("configs")
     configs = configs if isinstance(configs, Mapping) else {}
     # the harness writes a task's slashes as two underscores
     task = next((t for t in configs if t.replace("/", "__") == name), name)
-    return SavedTask(_model_name(results, file), task, file, configs.get(task) or {})
+    config = configs.get(task)
+    config = config if isinstance(config, Mapping) else {}
+    return SavedTask(_model_name(results, file), task, file, config, stamp, results)
+
+
+def _results_beside(samples: Path, stamp: str) -> Path:
+    """Return where the results are: with `--output_path x.json` their name begins with x."""
+    usual = samples.with_name(f"results_{stamp}.json")
+    if usual.is_file() or not stamp:
+        return usual
+    return min(samples.parent.glob(f"*_{escape(stamp)}.json"), default=usual)
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
@@ -172,13 +239,22 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
     arguments = config.get("model_args")
     keys = ("pretrained", "model", "model_name", "engine", "path")
     if not isinstance(arguments, Mapping) or any(arguments.get(key) for key in keys):
-        name = str(results.get("model_name") or "") or file.parent.name
-        # of a local path the last part, unless nothing is left; a name on the hub has a slash too
-        local = Path(name).is_absolute() or name.startswith((".", "~"))
-        return (Path(name).name or name) if local else name
+        return plain_model_name(str(results.get("model_name") or "") or file.parent.name)
     kind = str(arguments.get("backend") or config.get("model") or file.parent.name)
     told = [f"{key}={value}" for key, value in arguments.items() if key not in _NOT_THE_MODEL]
     return " ".join([kind, *told])
+
+
+def plain_model_name(name: str) -> str:
+    """Return a model's name; of a local path the last part, unless nothing is left.
+
+    Examples
+    --------
+    >>> plain_model_name("org/model"), plain_model_name("/data/checkpoint-500")
+    ('org/model', 'checkpoint-500')
+    """
+    local = Path(name).is_absolute() or name.startswith((".", "~"))
+    return (Path(name).name or name) if local else name
 
 
 def _results(file: Path, argument: str) -> dict[str, Any]:
@@ -233,4 +309,4 @@ def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:
     for one in found:
         times = seen[one.model, one.task] = seen.get((one.model, one.task), 0) + 1
         name = one.model if times == 1 else f"{one.model} ({times})"
-        yield SavedTask(name, one.task, one.samples, one.config)
+        yield replace(one, model=name)
