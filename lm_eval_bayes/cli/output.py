@@ -19,6 +19,9 @@ import typer
 #: Categories of Unicode that move a cursor, hide or turn text, or are half a character.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
+#: Cells of at most so many letters, some of them digits, are numbers rather than names.
+_LONGEST_NUMBER = 16
+
 
 def printable(text: object) -> str:
     r"""Return a text on one line, with everything escaped that is no visible character.
@@ -81,12 +84,21 @@ def _draw(title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> No
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for name in head:
-        table.add_column(Text(name), overflow="fold")
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    # Numbers shall stay on one line, unless they alone are wider than the terminal.
+    columns = list(zip(*lines, strict=True)) or [()] * len(head)
+    whole = [
+        any(letter.isdigit() for cell in column for letter in cell) and width <= _LONGEST_NUMBER
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    least = sum(w + 2 if one else 10 for w, one in zip(widths, whole, strict=True))
+    for name, one in zip(head, whole, strict=True):
+        table.add_column(Text(name), overflow="fold", no_wrap=one and least <= console.width)
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)
+    console.print(table)
 
 
 def _encodable(text: str, stream: Any) -> str:

@@ -8,33 +8,29 @@ where one model is better than the other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.store.locations import temporary_name
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.report.drawing import (
+    COLOURS,
+    DASHES,
+    TEXT,
+    check_picture,
+    short_name,
+    write_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What a picture's name may end with.
-SUFFIXES = (".svg", ".png")
-
-#: Okabe and Ito's colours, which colour-blind people tell apart, without yellow and with grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#595959")
-#: With the colours 28 different lines; the number of both has no common divisor.
-_DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v")
-_TEXT, _BAR = "#222222", "#ECECEC"
-_LONGEST_NAME = 40
+_BAR = "#ECECEC"
 
 
 def places(ranks: IntArray, mu: FloatArray) -> IntArray:
@@ -66,28 +62,6 @@ def places(ranks: IntArray, mu: FloatArray) -> IntArray:
         found[column, np.lexsort((before, shared))] = np.arange(shared.size)
         before = found[column]
     return found
-
-
-def check_picture(path: Path, argument: str = "plot") -> None:
-    """Refuse, before any work, a picture that could not be drawn.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name ends with no kind of picture, or its folder does not exist.
-    LmEvalBayesError
-        If matplotlib is not installed.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError.of(argument, "lie in a folder that exists", str(path))
-    if path.is_dir():
-        raise InvalidInputError.of(argument, "be a file", str(path))
-    if find_spec("matplotlib") is None:
-        raise LmEvalBayesError(
-            "a picture needs matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
-        )
 
 
 def draw_rank_trajectories(
@@ -137,11 +111,11 @@ def draw_rank_trajectories(
         matplotlib.rcParams["svg.hashsalt"] = "lm-eval-bayes"
         figure = Figure(figsize=(1.2 + 0.95 * len(schemata), 1.3 + 0.3 * len(models)))
         FigureCanvasAgg(figure)
-        _draw(figure, schemata, models, ranks, mu, title)
-        _write(figure, path, kind, metadata)
+        draw_ranks(figure, schemata, models, ranks, mu, title)
+        write_figure(figure, path, kind, metadata)
 
 
-def _draw(
+def draw_ranks(
     figure: Figure,
     schemata: Sequence[str],
     models: Sequence[str],
@@ -149,6 +123,7 @@ def _draw(
     mu: FloatArray,
     title: str,
 ) -> None:
+    """Draw the ranks into a figure; the arguments are those of :func:`draw_rank_trajectories`."""
     place = places(ranks, mu)
     axes = figure.add_subplot()
     for column, (shared, standing) in enumerate(zip(ranks, place, strict=True)):
@@ -156,12 +131,12 @@ def _draw(
             _bar(axes, column, standing[shared == rank], int(rank))
     last = len(schemata) - 1
     for model, name in enumerate(models):
-        colour = _COLOURS[model % len(_COLOURS)]
+        colour = COLOURS[model % len(COLOURS)]
         axes.plot(
             np.arange(len(schemata)),
             place[:, model],
             color=colour,
-            linestyle=_DASHES[model % len(_DASHES)],
+            linestyle=DASHES[model % len(DASHES)],
             linewidth=1.8,
             marker=_MARKERS[model % len(_MARKERS)],
             markersize=5.5,
@@ -174,8 +149,8 @@ def _draw(
             axes.text(
                 column + offset,
                 float(place[column, model]),
-                _short(name),
-                color=_TEXT,
+                short_name(name),
+                color=TEXT,
                 ha=side,
                 va="center",
                 fontsize=9,
@@ -184,7 +159,7 @@ def _draw(
     axes.set_xlim(-0.4, last + 0.4)
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.set_xticks(range(len(schemata)))
-    labels = axes.set_xticklabels([_short(s) for s in schemata], rotation=40, ha="right")
+    labels = axes.set_xticklabels([short_name(s) for s in schemata], rotation=40, ha="right")
     for label in labels:
         label.set_rotation_mode("anchor")
         label.set_parse_math(False)
@@ -193,7 +168,7 @@ def _draw(
     for spine in axes.spines.values():
         spine.set_visible(False)
     told = "the number is the rank, 1 the best; models in one bar share it"
-    axes.set_xlabel(told, fontsize=8, color=_TEXT)
+    axes.set_xlabel(told, fontsize=8, color=TEXT)
     axes.set_title(title, fontsize=10, parse_math=False)
 
 
@@ -211,31 +186,4 @@ def _bar(axes: Axes, column: int, standing: IntArray, rank: int) -> None:
     )
     # in the corner, where no line runs
     corner = (column - 0.22, top - 0.2)
-    axes.text(*corner, str(rank), ha="left", va="center", fontsize=6.5, color=_TEXT, zorder=4)
-
-
-def _short(name: str) -> str:
-    """Leave out the middle of a long name."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME // 2 - 1]}…{name[-_LONGEST_NAME // 2 :]}"
-
-
-def _write(figure: Figure, path: Path, kind: str, metadata: dict[str, Any]) -> None:
-    import warnings
-
-    temporary = temporary_name(path)
-    try:
-        with open(temporary, "xb") as output, warnings.catch_warnings():
-            # a name in letters that the font has not is drawn with boxes
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(output, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
-            output.flush()
-            os.fsync(output.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        rule = f"be a file that can be written; {path}: {error.strerror}"
-        raise InvalidInputError.of("plot", rule, path.name) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    axes.text(*corner, str(rank), ha="left", va="center", fontsize=6.5, color=TEXT, zorder=4)

@@ -322,7 +322,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
     assert (code, printed) == (2, "")
     assert f"choose one with --task ({TASK}, other_task)" in error
     assert "end with .svg or .png" in lmeb(tmp_path / "absent", "--plot", "a.gif")[2]
-    monkeypatch.setattr("lm_eval_bayes.report.rank_trajectories.find_spec", lambda _: None)
+    monkeypatch.setattr("lm_eval_bayes.report.drawing.find_spec", lambda _: None)
     code, _, error = lmeb(good, "--plot", tmp_path / "a.svg")
     assert code == 2
     assert "pip install 'lm-eval-bayes[plots]'" in error

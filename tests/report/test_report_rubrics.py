@@ -405,7 +405,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     (tmp_path / "folder.svg").mkdir()
     with pytest.raises(InvalidInputError, match="be a file; got"):
         draw_rank_trajectories(tmp_path / "folder.svg", ["s"], ["m"], ranks, mu)
-    monkeypatch.setattr("lm_eval_bayes.report.rank_trajectories.find_spec", lambda _: None)
+    monkeypatch.setattr("lm_eval_bayes.report.drawing.find_spec", lambda _: None)
     with pytest.raises(LmEvalBayesError, match=r"pip install 'lm-eval-bayes\[plots\]'"):
         draw_rank_trajectories(tmp_path / "a.svg", ["s"], ["m"], ranks, mu)
 

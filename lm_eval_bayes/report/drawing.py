@@ -1,0 +1,92 @@
+"""What the pictures of this package have in common: colours, names, and how a file is written."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.store.locations import temporary_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: What a picture's name may end with.
+SUFFIXES = (".svg", ".png")
+
+#: Okabe and Ito's colours, which colour-blind people tell apart, without yellow and with grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#595959")
+#: With the colours 28 different lines; the number of both has no common divisor.
+DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+TEXT = "#222222"
+_LONGEST_NAME = 40
+
+
+def check_picture(path: Path, argument: str = "plot") -> None:
+    """Refuse, before any work, a picture that could not be drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name ends with no kind of picture, or its folder does not exist.
+    LmEvalBayesError
+        If matplotlib is not installed.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError.of(argument, "lie in a folder that exists", str(path))
+    if path.is_dir():
+        raise InvalidInputError.of(argument, "be a file", str(path))
+    if find_spec("matplotlib") is None:
+        raise LmEvalBayesError(
+            "a picture needs matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
+        )
+
+
+def short_name(name: str) -> str:
+    """Leave out the middle of a long name."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME // 2 - 1]}…{name[-_LONGEST_NAME // 2 :]}"
+
+
+def write_figure(figure: Figure, path: Path, kind: str, metadata: dict[str, Any]) -> None:
+    """Write a figure under a temporary name, and give it its own when it is whole.
+
+    Parameters
+    ----------
+    figure : Figure
+        With its canvas.
+    path : Path
+        The file, which is replaced.
+    kind : str
+        "svg" or "png".
+    metadata : dict
+        What the file says of itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be written.
+    """
+    import warnings
+
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as output, warnings.catch_warnings():
+            # a name in letters that the font has not is drawn with boxes
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(output, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
+            output.flush()
+            os.fsync(output.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        rule = f"be a file that can be written; {path}: {error.strerror}"
+        raise InvalidInputError.of("plot", rule, path.name) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,81 @@
+"""Numbers of saved runs computed anew with numpy and scipy: nothing here is of the package."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from scipy import special
+
+
+def uniform_prior(counts, weights=(0.0, 1.0)):
+    """Return mean and sd of the score with a uniform prior on every question."""
+    nu = np.asarray(counts, dtype=float) + 1.0
+    weights = np.asarray(weights)
+    total = nu.sum(axis=1)
+    mean = nu @ weights / total
+    variance = (nu @ weights**2 / total - mean**2) / (total + 1.0)
+    return float(mean.mean()), float(math.sqrt(variance.sum()) / len(nu))
+
+
+class LearnedPrior:
+    """p_α ~ Beta(s m, s (1 − m)), m uniform and 1/(1 + s) uniform, on a plain grid."""
+
+    def __init__(self, right, wrong, size=160):
+        self.right, self.wrong = np.asarray(right, float), np.asarray(wrong, float)
+        share = (np.arange(size) + 0.5) / size
+        # even in m and in u = 1/(1 + s), which are what is uniform
+        self.m, u = (side.ravel() for side in np.meshgrid(share, share))
+        self.s = (1.0 - u) / u
+        a, b = self.s * self.m, self.s * (1.0 - self.m)
+        log = np.zeros(a.size)
+        for r, w in zip(self.right, self.wrong, strict=True):
+            log += special.betaln(a + r, b + w) - special.betaln(a, b)
+        self.weight = np.exp(log - log.max())
+        self.weight /= self.weight.sum()
+
+    def questions(self):
+        """Return the posterior mean of every question's p."""
+        known = self.right + self.wrong
+        shrunk = (self.right[:, None] + self.s * self.m) / (known[:, None] + self.s)
+        return shrunk @ self.weight
+
+    def draw(self, n, seed):
+        """Draw every question's p jointly, shape (n, M)."""
+        rng = np.random.default_rng(seed)
+        node = rng.choice(self.weight.size, size=n, p=self.weight)
+        s, m = self.s[node, None], self.m[node, None]
+        return rng.beta(s * m + self.right, s * (1.0 - m) + self.wrong)
+
+
+def pass_at_k(row, k):
+    """Return the share of k-subsets with a right trial, by looking at each."""
+    subsets = list(itertools.combinations(row, k))
+    return sum(any(one) for one in subsets) / len(subsets)
+
+
+def pass_hat_k(row, k):
+    subsets = list(itertools.combinations(row, k))
+    return sum(all(one) for one in subsets) / len(subsets)
+
+
+def g_pass_at_k(row, k, needed):
+    subsets = list(itertools.combinations(row, k))
+    return sum(sum(one) >= needed for one in subsets) / len(subsets)
+
+
+def maj_at_k(row, answers, k):
+    """Return what a plurality vote earns on average, by looking at every k-subset."""
+    earned = []
+    for chosen in itertools.combinations(range(len(row)), k):
+        votes = {}
+        for i in chosen:
+            if row[i]:
+                votes["right"] = votes.get("right", 0) + 1
+            elif answers[i] is not None:
+                votes[answers[i]] = votes.get(answers[i], 0) + 1
+        best = max(votes.values(), default=0)
+        leaders = [answer for answer, n in votes.items() if n == best]
+        earned.append(("right" in leaders) / len(leaders) if leaders else 0.0)
+    return sum(earned) / len(earned)
