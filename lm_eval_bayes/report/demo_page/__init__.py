@@ -1,0 +1,1 @@
+"""One offline HTML page on which estimates, intervals and ranks move as trials come in."""
