@@ -1,0 +1,1 @@
+"""The report: saved runs as one HTML file that needs nothing else."""

@@ -1,0 +1,283 @@
+"""Somebody else's words, made fit for a page, and numbers as people read them.
+
+Escaping for HTML is the template's work. Here goes what escaping leaves: characters that HTML
+does not know, that turn the text around them, or that nobody sees; and texts without end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+#: Categories of Unicode that are no visible character, or half of one.
+_UNPRINTABLE = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
+#: Characters that turn or isolate the text around them: a name could pose as another with them.
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+#: How much of a name, and of a setting, is shown.
+LONGEST_NAME, LONGEST_SETTING = 160, 2000
+
+#: Settings that give access to something. A report is made to be shown around.
+_SECRET = re.compile(
+    r"(api|access|private|secret|subscription)[-_]?key|secret|passw(or)?d|passphrase|credential"
+    r"|authorization|bearer|cookie|(^|[-_.])auth$"
+    r"|(^|hf|hub|hugging_?face|api|auth|access|refresh|session|user)[-_]?token$",
+    re.IGNORECASE,
+)
+#: A value that looks like one, whatever its name: hub and API keys, a password in an address.
+_SECRET_VALUE = re.compile(
+    r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
+    r"|Bearer\s+[\w.~+/-]{12,}=*)|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+)
+HIDDEN = "(hidden)"
+
+
+class Text(NamedTuple):
+    """A text as it is shown, and how many characters of it are not."""
+
+    shown: str
+    left_out: int
+
+
+def name(text: object) -> str:
+    r"""Return a name on one line, with everything escaped that is no visible character.
+
+    Examples
+    --------
+    >>> print(name("a\x00b\u202ec"))
+    a\x00b\u202ec
+    >>> print(name("\ud800 数"))
+    \ud800 数
+    """
+    whole = str(text)
+    short = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
+    return "".join(_escaped(c) if _unseen(c) else c for c in short)
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names without what stands before a slash, where that leaves them different.
+
+    Examples
+    --------
+    >>> short_names(["Qwen/Qwen3-8B", "google/gemma-3-4b-it"])
+    ('Qwen3-8B', 'gemma-3-4b-it')
+    >>> short_names(["a/model", "b/model"])
+    ('a/model', 'b/model')
+    """
+    last = [one.rstrip("/").rpartition("/")[2].strip() for one in names]
+    distinct = len(set(last)) == len(set(names)) and all(last)
+    return tuple(map(name, last if distinct else names))
+
+
+def text(whole: str, longest: int) -> Text:
+    r"""Return a text over several lines, shortened to so many characters.
+
+    Examples
+    --------
+    >>> text("2 + 2\x00 =\r\n?", 100)
+    Text(shown='2 + 2\\x00 =\n?', left_out=0)
+    >>> text("abcdef", 4)
+    Text(shown='abcd', left_out=2)
+    """
+    cut = whole[:longest].replace("\r\n", "\n").replace("\r", "\n")
+    shown = "".join(
+        _escaped(c)
+        if c in _TURNING or (c not in "\n\t" and unicodedata.category(c) in _UNPRINTABLE)
+        else c
+        for c in cut
+    )
+    return Text(shown, max(0, len(whole) - longest))
+
+
+def setting(value: object, key: str = "") -> Text:
+    """Return a setting as JSON, without what gives access to something.
+
+    Parameters
+    ----------
+    value : object
+        What it is.
+    key : str
+        What it is called.
+
+    Examples
+    --------
+    >>> setting({"model": "phi", "api_key": "sk-1"}).shown
+    '{"model": "phi", "api_key": "(hidden)"}'
+    >>> setting("greedy").shown, setting("sk-1", "api_key").shown
+    ('greedy', '(hidden)')
+    """
+    if _is_secret(key, value):
+        return Text(HIDDEN, 0)
+    if isinstance(value, str):
+        left_out = max(0, len(value) - LONGEST_SETTING)
+        return Text(text(without_secrets(value), LONGEST_SETTING).shown, left_out)
+    told = json.dumps(without_secrets(value), ensure_ascii=False, default=str)
+    return text(told, LONGEST_SETTING)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return settings with keys, tokens and passwords replaced, and long texts cut.
+
+    Examples
+    --------
+    >>> without_secrets({"base_url": "http://me:pw@host/v1", "hf_token": "x", "eos_token": "</s>"})
+    {'base_url': 'http://(hidden)@host/v1', 'hf_token': '(hidden)', 'eos_token': '</s>'}
+    """
+    if isinstance(value, Mapping):
+        return {
+            str(key): HIDDEN if _is_secret(str(key), one) else without_secrets(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(one) for one in value]
+    if isinstance(value, str):
+        # what nobody will see needs no look either
+        most = 2 * LONGEST_SETTING
+        cut = value if len(value) <= most else f"{value[:most]}…"
+        return _SECRET_VALUE.sub(HIDDEN, cut)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _is_secret(key: str, value: object) -> bool:
+    """Return whether a setting gives access: a switch or a number never does."""
+    return not isinstance(value, (bool, int, float, type(None))) and bool(_SECRET.search(key))
+
+
+def _unseen(c: str) -> bool:
+    return unicodedata.category(c) in _UNPRINTABLE or unicodedata.category(c) == "Cf"
+
+
+def _escaped(c: str) -> str:
+    return c.encode("unicode_escape").decode("ascii")
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the scores of a task are written: in percent where they go from 0 to 1.
+
+    Examples
+    --------
+    >>> Scale(0.0, 1.0).short(0.6213), Scale(-1.0, 1.0).short(0.6213)
+    ('62.1', '0.621')
+    >>> Scale(0.0, 1.0).whole(0.6213), Scale(-1.0, 1.0).whole(0.6213)
+    ('62.1%', '0.621')
+    """
+
+    low: float
+    high: float
+
+    @property
+    def percent(self) -> bool:
+        """Whether scores are shares."""
+        return (self.low, self.high) == (0.0, 1.0)
+
+    @property
+    def unit(self) -> str:
+        """What stands in a head above numbers without a unit."""
+        return "%" if self.percent else ""
+
+    def short(self, value: float) -> str:
+        """Return a score without its unit."""
+        return f"{100.0 * value:.1f}" if self.percent else f"{value:.3f}"
+
+    def whole(self, value: float) -> str:
+        """Return a score with its unit."""
+        return f"{self.short(value)}{self.unit}"
+
+    def tick(self, value: float) -> str:
+        """Return a score as it stands at an axis."""
+        return f"{100.0 * value:g}" if self.percent else f"{value:g}"
+
+    def share(self, value: float) -> float:
+        """Return where in the range of scores a value lies, 0 to 1."""
+        span = self.high - self.low
+        return 0.5 if span <= 0.0 else min(1.0, max(0.0, (value - self.low) / span))
+
+
+def probability(p: float) -> str:
+    """Return a probability in percent that never claims to be certain.
+
+    Examples
+    --------
+    >>> [probability(p) for p in (0.0, 0.004, 0.031, 0.5, 0.996, 1.0)]
+    ['<1', '<1', '3', '50', '>99', '>99']
+    """
+    if p < 0.01:
+        return "<1"
+    return ">99" if p > 0.99 else f"{100.0 * p:.0f}"
+
+
+def thousands(n: float) -> str:
+    """Return a whole number with commas.
+
+    Examples
+    --------
+    >>> thousands(48000.0)
+    '48,000'
+    """
+    return f"{n:,.0f}"
+
+
+def brief(n: float) -> str:
+    """Return a large number with three digits.
+
+    Examples
+    --------
+    >>> [brief(n) for n in (7, 999, 1234, 48_000, 5_300_000)]
+    ['7', '999', '1.23k', '48k', '5.3M']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if n >= 0.9995 * size:
+            return f"{n / size:.3g}{letter}"
+    return f"{n:.3g}"
+
+
+def counted(n: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "question"), counted(4800, "trial")
+    ('1 question', '4,800 trials')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in two units.
+
+    Examples
+    --------
+    >>> duration(42.0), duration(3700.0), duration(200_000.0)
+    ('42 s', '1 h 1 min', '2 d 7 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds >= 10 or whole == seconds else f"{seconds:.1f} s"
+    for size, smaller, unit, part in ((86400, 3600, "d", "h"), (3600, 60, "h", "min")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {part}" if rest else "")
+    return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+
+
+def listed(parts: list[str] | tuple[str, ...], last: str = "and") -> str:
+    """Return parts with commas and a last word between them.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"

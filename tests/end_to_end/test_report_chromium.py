@@ -1,0 +1,242 @@
+"""The report in a real browser: no error, no request, nothing injected, usable at any width."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes.report.page.contents import contents_of
+from lm_eval_bayes.report.page.render import render
+from lm_eval_bayes.store.task_run import Made, SavedRuns, TaskRun
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMEDRIVER = shutil.which("chromedriver")
+if not (CHROMIUM and CHROMEDRIVER):
+    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
+
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = (
+    "</title></script><script>window.injected=1</script><img src=x onerror=window.injected=2>"
+    "<svg onload=window.injected=3>\"' onfocus=window.injected=4 \u202e\x00{{ 7*7 }}"
+)
+WIDTHS = (360, 768, 1600)
+
+
+def runs():
+    rng = np.random.default_rng(1)
+    found = []
+    for task in ("first", HOSTILE):
+        for i in range(5):
+            name = f"laboratory/model-with-a-rather-long-name-{i}" if i else HOSTILE
+            p = np.clip(np.linspace(0, 1, 12) + 0.1 * (i - 2), 0.02, 0.98)
+            found.append(
+                TaskRun.from_trials(
+                    name,
+                    task,
+                    [(rng.random(8) < one).astype(int) for one in p],
+                    [f"{task}{q}" for q in range(12)],
+                    questions=(HOSTILE * 3, "سؤال: ما هو 2 + 2؟", *["x" * 3000] * 10),
+                    measured={"completion_tokens": (np.full(8, 90.0 + 40 * i),) * 12},
+                    made=Made(model_args={HOSTILE: HOSTILE}, config={"x": "y" * 9000}),
+                    notes=(HOSTILE, "n" * 400),
+                )
+            )
+    return SavedRuns(tuple(found))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_bytes(render(contents_of(runs()), now=1.7e9).encode("utf-8"))
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for one in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(one)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(CHROMEDRIVER)
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def opened(browser, page, width=1600, dark=False, scripts=True):
+    """Open a page as on a screen of this width; return what was requested meanwhile."""
+    told = browser.execute_cdp_cmd
+    told(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    # a smooth scroll would still be under way when something is clicked
+    still = {"name": "prefers-reduced-motion", "value": "reduce"}
+    told("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+    told("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+    browser.get_log("performance")
+    browser.get(page)
+    events = [json.loads(one["message"])["message"] for one in browser.get_log("performance")]
+    sent = [one for one in events if one["method"] == "Network.requestWillBeSent"]
+    return [one["params"]["request"]["url"] for one in sent]
+
+
+def ask(browser, script, *arguments):
+    return browser.execute_script(f"return {script}", *arguments)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_opens_quietly_and_fits(browser, page, width, dark):
+    requested = opened(browser, page, width, dark)
+    assert {url.partition("#")[0] for url in requested} <= {page}
+    assert browser.get_log("browser") == []
+    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert ask(browser, "document.documentElement.scrollWidth") <= width
+    # whatever is wider scrolls in its own box
+    wide = """[...document.querySelectorAll('main *')].filter(e => {
+        const box = e.getBoundingClientRect();
+        return box.width && box.right > innerWidth + 1
+            && !e.closest('.scroll, [popover], svg, .clip, pre')
+    }).map(e => e.outerHTML.slice(0, 90))"""
+    assert ask(browser, wide) == []
+    sheet = ask(browser, "getComputedStyle(document.querySelector('section')).backgroundColor")
+    assert sheet == ("rgb(23, 27, 31)" if dark else "rgb(255, 255, 255)")
+
+
+def test_nothing_that_was_written_ran(browser, page):
+    opened(browser, page)
+    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
+    ask(browser, "document.querySelectorAll('[popover]').forEach(p => p.showPopover())")
+    assert ask(browser, "typeof window.injected") == "undefined"
+    assert ask(browser, "document.scripts.length") == 2
+    assert ask(browser, "document.images.length") == 0
+    assert ask(browser, "document.querySelectorAll('[onerror], [onload], [onfocus]').length") == 0
+    data = ask(browser, "JSON.parse(document.getElementById('report-data').textContent)")
+    models = [one["model"] for one in data["leaderboards"][0]["places"]]
+    assert HOSTILE in models
+    assert browser.get_log("browser") == []
+
+
+def test_the_policy_stops_what_is_not_ours(browser, page):
+    opened(browser, page)
+    ran = ask(
+        browser,
+        """(() => { const s = document.createElement('script'); s.textContent = 'window.late = 1';
+        document.body.append(s); return typeof window.late })()""",
+    )
+    assert ran == "undefined"
+    assert "Content Security Policy" in str(browser.get_log("browser"))
+
+
+def column(browser, index):
+    return ask(
+        browser,
+        """[...document.querySelectorAll('#task-1 table.leaderboard tbody tr')]
+        .map(r => Number(r.cells[arguments[0]].dataset.v))""",
+        index,
+    )
+
+
+def test_tables_sort_by_click_and_by_key(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, page)
+    heads = browser.find_elements(By.CSS_SELECTOR, "#task-1 table.leaderboard thead th")
+    assert heads[0].get_attribute("aria-sort") == "ascending"
+    scores = column(browser, 2)
+    assert scores == sorted(scores, reverse=True)
+    button = heads[2].find_element(By.TAG_NAME, "button")
+    button.click()
+    assert heads[2].get_attribute("aria-sort") == "descending"
+    assert heads[0].get_attribute("aria-sort") is None
+    button.send_keys(Keys.ENTER)
+    assert heads[2].get_attribute("aria-sort") == "ascending"
+    assert column(browser, 2) == sorted(scores)
+    button.send_keys(Keys.SPACE)
+    assert column(browser, 2) == scores
+    # from there the tabulator leads to the next head
+    button.send_keys(Keys.TAB)
+    focused = browser.switch_to.active_element
+    assert focused.find_element(By.XPATH, "..").get_attribute("data-sort") == "descending"
+    # names sort as words, whatever they hold
+    heads[1].find_element(By.TAG_NAME, "button").click()
+    names = ask(
+        browser,
+        """[...document.querySelectorAll('#task-1 table.leaderboard tbody tr')]
+        .map(r => r.cells[1].textContent.trim().toLocaleLowerCase())""",
+    )
+    compared = ask(browser, "arguments[0].slice().sort((a, b) => a.localeCompare(b))", names)
+    assert names == compared
+
+
+def test_panels_open_and_questions_are_told(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, page)
+    panels = browser.find_elements(By.CSS_SELECTOR, "details")
+    browser.find_element(By.CSS_SELECTOR, "[data-do=close]").click()
+    assert not any(one.get_attribute("open") for one in panels)
+    summary = panels[0].find_element(By.TAG_NAME, "summary")
+    summary.send_keys(Keys.ENTER)
+    assert panels[0].get_attribute("open")
+    browser.find_element(By.CSS_SELECTOR, "[data-do=open]").click()
+    assert all(one.get_attribute("open") for one in panels)
+    button = browser.find_element(By.CSS_SELECTOR, "#task-1 button.question")
+    told = browser.find_element(By.ID, button.get_attribute("popovertarget"))
+    assert not told.is_displayed()
+    button.send_keys(Keys.ENTER)
+    assert told.is_displayed()
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert not told.is_displayed()
+
+
+def test_without_scripts_everything_can_be_read(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, page, 360, scripts=False)
+    source = browser.execute_cdp_cmd("DOM.getDocument", {"depth": 0})["root"]["nodeId"]
+    found = browser.execute_cdp_cmd(
+        "DOM.querySelectorAll", {"nodeId": source, "selector": "table.leaderboard tbody tr"}
+    )
+    assert len(found["nodeIds"]) == 10
+    # buttons that need a script are not shown, those of the browser work
+    assert not browser.find_element(By.CSS_SELECTOR, "[data-do=open]").is_displayed()
+    button = browser.find_element(By.CSS_SELECTOR, "#task-1 button.question")
+    button.send_keys(Keys.ENTER)
+    assert browser.find_element(By.ID, button.get_attribute("popovertarget")).is_displayed()
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_paper_shows_closed_panels_too(browser, page):
+    import base64
+
+    opened(browser, page)
+    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = false)")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    panel = "document.querySelector('#task-2 details .inside').getBoundingClientRect().height"
+    assert ask(browser, panel) > 50
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    assert base64.b64decode(printed["data"]).startswith(b"%PDF-")
+    # as before
+    assert not any(ask(browser, "[...document.querySelectorAll('details')].map(d => d.open)"))
