@@ -1,0 +1,107 @@
+"""What a task is called on the hub: the benchmarks that are known by the name of a task.
+
+A benchmark is a dataset whose `eval.yaml` names one or more tasks, and a result names both. The
+ids of the tasks of GSM8K and GPQA are those under which results are listed there. MathArena calls
+its task like the dataset, as in the `eval.yaml` of its AIME 2026, and the older contests follow
+it here; a dataset without an `eval.yaml` yet has no list, and its task is called "default".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from lm_eval_bayes.export.texts import slug
+from lm_eval_bayes.store.task_run import TaskRun
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark on the hub.
+
+    Attributes
+    ----------
+    file : str
+        The name of the file of its results, without a suffix.
+    dataset : str
+        The dataset's id; "" where it is not known.
+    task_id : str
+        The task's id in the dataset's `eval.yaml`; "" where it is not known.
+    aliases : tuple of str
+        Other ids of the same dataset.
+    """
+
+    file: str
+    dataset: str
+    task_id: str
+    aliases: tuple[str, ...] = ()
+
+
+def _matharena(contest: str) -> Benchmark:
+    return Benchmark(contest, f"MathArena/{contest}", f"MathArena/{contest}")
+
+
+_GSM8K = Benchmark("gsm8k", "openai/gsm8k", "gsm8k", ("gsm8k",))
+_GPQA = Benchmark("gpqa_diamond", "Idavidrein/gpqa", "diamond")
+
+#: By the name of the task that runs it.
+KNOWN: Mapping[str, Benchmark] = MappingProxyType(
+    {
+        "aime24_bayes": Benchmark("aime_2024", "HuggingFaceH4/aime_2024", "default"),
+        "aime25_bayes": _matharena("aime_2025"),
+        "brumo25_bayes": _matharena("brumo_2025"),
+        "hmmt_feb25_bayes": _matharena("hmmt_feb_2025"),
+        "gsm8k": _GSM8K,
+        "gsm8k_cot": _GSM8K,
+        "gsm8k_cot_llama": _GSM8K,
+        "gsm8k_cot_zeroshot": _GSM8K,
+        "gpqa_diamond_cot_n_shot": _GPQA,
+        "gpqa_diamond_cot_zeroshot": _GPQA,
+        "gpqa_diamond_generative_n_shot": _GPQA,
+        "gpqa_diamond_n_shot": _GPQA,
+        "gpqa_diamond_zeroshot": _GPQA,
+    }
+)
+
+
+def dataset_of(run: TaskRun) -> tuple[str, str]:
+    """Return the dataset's id and its configuration, "" where they were not written down.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.store.task_run import Made
+    >>> made = Made(dataset="openai/gsm8k", config={"dataset_path": "openai/gsm8k"})
+    >>> run = TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], made=made)
+    >>> dataset_of(run)
+    ('openai/gsm8k', '')
+    >>> made = Made(dataset="openai/gsm8k/main")
+    >>> dataset_of(TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], made=made))
+    ('openai/gsm8k', 'main')
+    """
+    path, name = run.made.config.get("dataset_path"), run.made.config.get("dataset_name")
+    if not isinstance(path, str) or not path:
+        # written as one: org/dataset/configuration
+        parts = run.made.dataset.split("/", 2)
+        path, name = "/".join(parts[:2]), parts[2] if len(parts) > 2 else ""
+    return path, name if isinstance(name, str) else ""
+
+
+def benchmark_of(run: TaskRun) -> Benchmark:
+    """Return the benchmark that a run was of; for tasks that are not known, what the run tells.
+
+    A task that has the name of a known one and runs on another dataset is not that benchmark.
+
+    Examples
+    --------
+    >>> benchmark_of(TaskRun.from_trials("A", "aime25_bayes", [[1]], ["q"])).file
+    'aime_2025'
+    >>> benchmark_of(TaskRun.from_trials("A", "My Task", [[1]], ["q"]))
+    Benchmark(file='my_task-95852872', dataset='', task_id='', aliases=())
+    """
+    known, (dataset, _) = KNOWN.get(run.task), dataset_of(run)
+    if known is not None and dataset in ("", known.dataset, *known.aliases):
+        return known
+    own = Benchmark(slug(run.task), dataset, "")
+    taken = known is not None or own.file in {one.file for one in KNOWN.values()}
+    return replace(own, file=f"{own.file}-own") if taken else own
