@@ -10,7 +10,22 @@ from typing import Annotated
 
 import typer
 
-from lm_eval_bayes.cli import rubric, run, store, verify
+from lm_eval_bayes.cli import (
+    anchors,
+    compare,
+    convergence,
+    doctor,
+    export,
+    plan,
+    rank,
+    report,
+    rubric,
+    run,
+    simulate,
+    store,
+    summary,
+    verify,
+)
 from lm_eval_bayes.cli.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.output import say
 
@@ -18,7 +33,7 @@ app = typer.Typer(
     name="lm-eval-bayes",
     cls=PlainErrorsGroup,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,9 +46,19 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     run.command
 )
+app.command("summary")(summary.command)
+app.command("compare")(compare.command)
+app.command("rank")(rank.command)
+app.command("plan")(plan.command)
+app.command("report")(report.command)
+app.command("convergence")(convergence.command)
+app.command("simulate")(simulate.command)
+app.command("anchors")(anchors.command)
 app.command("rubric")(rubric.command)
 app.command("verify")(verify.command)
 app.add_typer(store.app, name="store")
+app.add_typer(export.app, name="export")
+app.command("doctor")(doctor.command)
 
 # ----------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def command(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Output folders of runs with logged samples, or samples_*.jsonl files.",
             show_default=False,
         ),
@@ -89,7 +89,8 @@ def command(
     interval: Annotated[
         IntervalKind,
         typer.Option(
-            help="Of the credible intervals in --json and in lists. exact and hdi take longer."
+            help="How the credible intervals in --json and in lists are made. exact and hdi take "
+            "longer."
         ),
     ] = IntervalKind.beta,
     level: Annotated[
@@ -105,11 +106,12 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score saved runs under rubrics: mean and sd of the posterior, and ranks, model by model.
+    """Score saved runs under rubrics, and rank their models.
 
-    Nothing is sampled again: categories come from what the runs logged, so weights and thresholds
-    can change at any time. Ranks are those of models that answered the same questions; models
-    that differ by less than one-sided 95% from the next better one share its rank.
+    Prints mean and sd of the posterior and the rank, model by model. Nothing is sampled again:
+    categories come from what the runs logged, so weights and thresholds can change at any time.
+    Ranks are those of models that answered the same questions; models that differ by less than
+    one-sided 95% from the next better one share its rank.
 
     A trial is invalid if its generation did not come to a stop, or if a verifier has judged it
     (lm-eval-bayes verify) and gives C, invalid, one half or more. So either all compared runs
@@ -131,7 +133,7 @@ def command(
         raise InvalidInputError.of("--freeze", rule, str(freeze))
     frozen = None if thresholds is None else _read(thresholds)
     if plot is not None:
-        from lm_eval_bayes.report.rank_trajectories import check_picture
+        from lm_eval_bayes.report.drawing import check_picture
 
         check_picture(plot, "--plot")
     chosen, given = _asked(schema or (), weights or (), _own(runs, task))

@@ -118,7 +118,7 @@ def command(
     context: typer.Context,
     width: Annotated[
         float | None,
-        typer.Option(metavar="W", help="Stop once every task's interval is at most W wide."),
+        typer.Option(metavar="W", help="Stop once the interval of every task is at most W wide."),
     ] = None,
     decide: Annotated[
         str | None,
@@ -137,10 +137,10 @@ def command(
         ),
     ] = None,
     batch_trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials a question in a round.")
+        int, typer.Option(metavar="N", help="Trials that a round adds to every question.")
     ] = 4,
     max_trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials a question at the most.")
+        int, typer.Option(metavar="N", help="Stop at this many trials a question.")
     ] = 80,
     store: Annotated[
         str | None,
@@ -149,19 +149,31 @@ def command(
             help="The trial store; by default trials.sqlite in the folder of --output_path.",
         ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Posterior mass of the interval.")] = 0.95,
-    estimator: Annotated[str, typer.Option(help="hbayes or bayes.")] = "hbayes",
+    level: Annotated[
+        float, typer.Option(metavar="P", help="Posterior mass of the intervals.")
+    ] = 0.95,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            metavar="hbayes|bayes",
+            help="The posterior that is looked at: with the prior learned across the questions, "
+            "or with the paper's uniform one.",
+        ),
+    ] = "hbayes",
     confidence: Annotated[
         float | None,
         typer.Option(
+            metavar="P",
             show_default=False,
-            help="Of a decision; equal models get a winner in 1 minus this.  "
+            help="How sure a decision of --decide is: of two equal models, one is called better "
+            "with a probability of 1 - P.  "
             f"[default: {CONFIDENCE}]",
         ),
     ] = None,
     correction: Annotated[
         str | None,
         typer.Option(
+            metavar="pocock|obrien-fleming|none",
             show_default=False,
             help="How a decision pays for a look after every round: pocock (stops early where the "
             "difference is large), obrien-fleming (all but free at the last look), none.  "
@@ -171,7 +183,9 @@ def command(
     allocate: Annotated[
         str | None,
         typer.Option(
-            metavar="questions", help="Give trials to the questions that carry the variance."
+            metavar="questions",
+            help="Give further trials to the questions that still carry the variance, instead of "
+            "to all alike.",
         ),
     ] = None,
 ) -> None:
@@ -180,6 +194,9 @@ def command(
     Takes every argument of `lm_eval run` besides its own. One model is loaded; N rises by
     --batch-trials on a trial store, so a stopped or killed run goes on where it was. The harness
     writes its results and samples at the end, after Ctrl-C too.
+
+    After every round a line for each task tells its posterior and how much is left, on standard
+    error. Without --width, --decide and --budget, the run stops at --max-trials.
 
     \b
     Examples:

@@ -46,7 +46,9 @@ class Format(str, Enum):
 
 @app.command()
 def info(stores: Stores, as_json: Json = False) -> None:
-    """Count what stores hold: trials by model and sampling, and what they were graded as.
+    """Count what stores hold.
+
+    Trials by model and sampling, tokens, and what the trials were graded as, task by task.
 
     \b
     Examples:
@@ -124,10 +126,11 @@ def merge(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the stores of ranks, jobs or computers together: all of it, or nothing.
+    """Bring several stores together: all of it, or nothing.
 
-    The target may exist, and may be among the stores. Where two stores hold a trial with another
-    text or seed, this is told, and nothing is merged unless --keep-first is given.
+    The stores may come from ranks, jobs or other computers. The target may exist, and may be
+    among the stores. Where two stores hold a trial with another text or seed, this is told, and
+    nothing is merged unless --keep-first is given.
 
     \b
     Examples:
@@ -189,9 +192,10 @@ def _shortened(conflict: Conflict) -> str:
 
 @app.command()
 def verify(stores: Stores, as_json: Json = False) -> None:
-    """Check stores: SQLite's own structure, and a hash of every trial and outcome.
+    """Check that stores hold what was written.
 
-    Ends with exit code 1 if anything is not what was written.
+    SQLite's own structure is checked, and a hash of every trial and graded outcome. Ends with
+    exit code 1 if anything is not what was written.
 
     \b
     Examples:
@@ -257,7 +261,7 @@ def export(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a store as JSON lines, or as the harness's own logs of samples.
+    """Write a store as JSON lines, or as the harness's logs of samples.
 
     To export several stores, merge them first. What is damaged but can be read is exported as
     it is; then this is told, and the exit code is 1.
@@ -346,9 +350,10 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete the trials that meet all criteria; without --yes, only count them.
+    """Delete trials that meet all criteria, or count them.
 
-    What they were graded as goes with them, and so does whatever only they needed.
+    Without --yes nothing is deleted. What the trials were graded as goes with them, and so does
+    whatever only they needed.
 
     \b
     Examples:

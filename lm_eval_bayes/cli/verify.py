@@ -28,7 +28,7 @@ def command(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Output folders of runs with logged samples, or samples_*.jsonl files.",
             show_default=False,
         ),
@@ -53,7 +53,7 @@ def command(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Of an OpenAI-compatible server: http://host:port/v1 is asked as a chat, "
+            help="Address of an OpenAI-compatible server: http://host:port/v1 is asked as a chat, "
             ".../v1/completions as plain text. Its key is OPENAI_API_KEY of the environment.",
         ),
     ] = None,
@@ -61,11 +61,14 @@ def command(
         str | None, typer.Option(metavar="REV", help="Branch, tag or commit on the hub.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1; by default a GPU.")
+        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:1; by default a GPU.")
     ] = None,
     dtype: Annotated[
         str,
-        typer.Option(help="auto (float32 on a CPU, else as stored), float32, bfloat16, float16."),
+        typer.Option(
+            metavar="auto|float32|bfloat16|float16",
+            help="Numbers that weights are loaded as; auto is float32 on a CPU, else as stored.",
+        ),
     ] = "auto",
     batch_size: Annotated[int, typer.Option(metavar="N", help="Answers judged at a time.")] = 8,
     temperature: Annotated[
@@ -102,12 +105,14 @@ def command(
     ] = 300.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Judge saved answers with a verifier: probabilities of correct, incorrect and invalid.
+    """Judge the saved answers of runs with a verifier model.
 
-    The verifier reads the question, the standard answer and the candidate's answer. Its scores
-    of the labels A, B and C as the next token, less those of a prompt without content, become
-    probabilities. Equal answers are judged once. Every batch is kept as soon as it is done, and
-    the same command goes on where a stopped or killed one was.
+    Every logged trial gets the probabilities that it is correct (A), incorrect (B) and invalid
+    (C), which `lm-eval-bayes rubric` reads. The verifier reads the question, the standard
+    answer and the candidate's answer. Its scores of the labels A, B and C as the next token,
+    less those of a prompt without content, become probabilities. Equal answers are judged once.
+    Every batch is kept as soon as it is done, and the same command goes on where a stopped or
+    killed one was.
 
     Ends with exit code 1 if some answers could not be judged.
 

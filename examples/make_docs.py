@@ -1,0 +1,259 @@
+"""Write the pages of docs/ that come from the code: one a command, and the numbers of a comparison.
+
+    python make_docs.py            # say which pages of commands are up to date
+    python make_docs.py --check    # the same of all pages; exit code 1 if one is not
+    python make_docs.py --write    # write them
+
+Pages of commands come from the command objects themselves, so whatever `lm-eval-bayes --help`
+lists has a page. The numbers in differs.md need scorio: pip install "lm-eval-bayes[dev]".
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = "lm-eval-bayes"
+DOCS = Path(__file__).resolve().parent / "docs"
+MADE = f"<!-- Made by examples/make_docs.py from the text of `{PROGRAM} --help`. -->"
+
+COMPLETION = f"""\
+## Completion
+
+Commands, options and the values of options complete with the tab key in bash, zsh and fish:
+
+```bash
+{PROGRAM} --install-completion
+```
+
+This adds a few lines to the start-up file of the shell it is called from; they take effect in the
+next shell. `{PROGRAM} --show-completion` prints them instead, to put them where you like.
+"""
+
+
+# -- command pages -----------------------------------------------------------------------------
+
+
+def command_pages() -> dict[str, str]:
+    """Return every page of a command by its file name, and the index as README.md."""
+    import typer
+
+    from lm_eval_bayes.cli.main import app
+
+    root = typer.main.get_command(app)
+    pages = {f"{name}.md": page(name, command) for name, command in root.commands.items()}
+    return {"README.md": index(root), **pages}
+
+
+def index(root: Any) -> str:
+    lines = [MADE, "", "# Commands", "", text(root.help), ""]
+    lines += ["| command | what it does |", "|---|---|"]
+    for name, command in root.commands.items():
+        inner = getattr(command, "commands", {})
+        names = f" ({', '.join(f'`{one}`' for one in inner)})" if inner else ""
+        lines.append(f"| [`{PROGRAM} {name}`]({name}.md){names} | {text(summary(command))} |")
+    lines += ["", "## Options", "", *options_table(root), ""]
+    lines += [COMPLETION, *exit_codes(root)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def page(name: str, command: Any) -> str:
+    lines = [MADE, "", f"# {PROGRAM} {name}", ""]
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        lines += section(f"{PROGRAM} {name}", command, "##")
+    else:
+        lines += [text(command.help), ""]
+        for one, sub in inner.items():
+            lines += [f"## {PROGRAM} {name} {one}", ""]
+            lines += section(f"{PROGRAM} {name} {one}", sub, "###")
+    lines.append("[All commands, and their exit codes](README.md)")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def section(path: str, command: Any, heading: str) -> list[str]:
+    """Return summary, usage, description, arguments, options and examples of one command."""
+    prose, examples = help_parts(command)
+    lines = [text(prose[0]), "", "```text", usage(path, command), "```", ""]
+    for paragraph in prose[1:]:
+        lines += [text(paragraph), ""]
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    if arguments:
+        lines += [f"{heading} Arguments", "", "| argument | meaning |", "|---|---|"]
+        for one in arguments:
+            lines.append(f"| {code(argument_name(one))} | {text(one.help or '')} |")
+        lines.append("")
+    lines += [f"{heading} Options", "", *options_table(command), ""]
+    if examples:
+        lines += [f"{heading} Examples", "", "```bash", *examples, "```", ""]
+    return lines
+
+
+def help_parts(command: Any) -> tuple[list[str], list[str]]:
+    """Return the paragraphs of a help text, and the lines of its examples."""
+    prose: list[str] = []
+    examples: list[str] = []
+    whole = (command.help or "").partition("\f")[0]
+    for paragraph in re.split(r"\n\s*\n", whole.strip()):
+        lines = [line.rstrip() for line in paragraph.strip("\n").splitlines()]
+        if lines and lines[0].strip() == "\b":
+            lines = lines[1:]
+            if lines and lines[0].strip() == "Examples:":
+                indent = min(len(line) - len(line.lstrip()) for line in lines[1:] if line.strip())
+                examples += [line[indent:] for line in lines[1:]]
+                continue
+        prose.append(" ".join(line.strip() for line in lines))
+    return prose, examples
+
+
+def summary(command: Any) -> str:
+    """Return what stands beside a command in a list: the first paragraph, whole."""
+    return command.short_help or help_parts(command)[0][0]
+
+
+def usage(path: str, command: Any) -> str:
+    words = [path]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    words += [f"{flag(one)} {value(one, command)}".rstrip() for one in options if one.required]
+    words.append("[OPTIONS]")
+    words += [argument_name(one) for one in command.params if one.param_type_name == "argument"]
+    if command.context_settings.get("ignore_unknown_options"):
+        words.append("[ARGUMENTS OF lm_eval run]...")
+    return " ".join(words)
+
+
+def options_table(command: Any) -> list[str]:
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    for one in command.params:
+        if one.param_type_name != "option" or one.hidden:
+            continue
+        names = ", ".join([*one.opts, *one.secondary_opts])
+        told, shown = default(one)
+        named = code(f"{names} {value(one, command)}".strip())
+        lines.append(f"| {named} | {shown} | {text(told)} |")
+    return [*lines, "| `-h, --help` |  | Show the help text and exit. |"]
+
+
+def argument_name(one: Any) -> str:
+    name = one.metavar or one.name.upper()
+    return f"{name}..." if one.nargs == -1 and not name.endswith("...") else name
+
+
+def flag(one: Any) -> str:
+    return max(one.opts, key=len)
+
+
+def value(one: Any, command: Any) -> str:
+    """Return what stands for an option's value in a help text."""
+    if one.is_flag:
+        return ""
+    if one.metavar:
+        return str(one.metavar)
+    # How an option keeps its type differs between releases of typer; this is what --help shows.
+    context = command.make_context(command.name, [], resilient_parsing=True)
+    return str(one.get_help_record(context)[0]).rpartition(" ")[2].strip("[]<>")
+
+
+def default(one: Any) -> tuple[str, str]:
+    """Return an option's help text without its default, and the default."""
+    told = one.help or ""
+    named = re.search(r"\s*\[default: (.*)\]$", told)
+    if named:
+        return told[: named.start()], code(named[1])
+    if one.required:
+        return told, "required"
+    if one.is_flag or one.default is None or callable(one.default) or one.default in ((), []):
+        return told, ""
+    return told, code(str(getattr(one.default, "value", one.default)))
+
+
+def exit_codes(root: Any) -> list[str]:
+    lines = ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    for number, meaning in re.findall(r"^ +(\d+) +(.*)$", root.epilog, flags=re.MULTILINE):
+        lines.append(f"| {number} | {text(meaning)} |")
+    return lines
+
+
+# -- Markdown ------------------------------------------------------------------------------------
+
+
+def text(told: str) -> str:
+    """Return prose with nothing in it that Markdown would take for its own, options as code."""
+    parts = re.split(r"(`[^`]*`|(?<![\w-])--[a-z][\w-]*)", " ".join(told.split()))
+    return "".join(
+        code(part.strip("`")) if number % 2 else re.sub(r"([*_<>\[\]|~])", r"\\\1", part)
+        for number, part in enumerate(parts)
+    )
+
+
+def code(told: str) -> str:
+    """Return text as code, also within a table."""
+    return f"`{told}`".replace("|", "\\|") if told else ""
+
+
+# -- numbers ---------------------------------------------------------------------------------
+
+#: Simulated runs behind the tables of differs.md.
+RUNS = 200
+
+
+def with_numbers(page: str) -> str:
+    """Return a page with the tables between its marks made anew."""
+    from intervals_elsewhere import TABLES
+
+    for name, make in TABLES.items():
+        mark = f"<!-- made by intervals_elsewhere.py: {name} -->"
+        if page.count(mark) != 2:
+            raise SystemExit(f"differs.md must have the mark {mark} before and after its table")
+        before, _, after = page.split(mark)
+        page = f"{before}{mark}\n\n{make(RUNS)}\n\n{mark}{after}"
+    return page
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def pages(numbers: bool) -> dict[Path, str]:
+    """Return every page that comes from the code."""
+    made = {DOCS / "commands" / name: told for name, told in command_pages().items()}
+    if numbers:
+        path = DOCS / "differs.md"
+        made[path] = with_numbers(path.read_text(encoding="utf-8"))
+    return made
+
+
+def gone(made: dict[Path, str]) -> list[Path]:
+    """Return pages of commands that are no more."""
+    return sorted(set((DOCS / "commands").glob("*.md")) - set(made))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="end with 1 if a page is not current")
+    action.add_argument("--write", action="store_true", help="write the pages")
+    asked = parser.parse_args()
+    made = pages(numbers=asked.check or asked.write)
+    stale = 0
+    for path, told in made.items():
+        same = path.is_file() and path.read_text(encoding="utf-8") == told
+        stale += not same
+        if asked.write and not same:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(told, encoding="utf-8")
+        state = "up to date" if same else "written" if asked.write else "not up to date"
+        print(f"{path.relative_to(DOCS)}: {state}")
+    for path in gone(made):
+        stale += 1
+        if asked.write:
+            path.unlink()
+        print(f"{path.relative_to(DOCS)}: {'removed' if asked.write else 'of no command'}")
+    if asked.check and stale:
+        sys.exit("the pages differ from the code: run python examples/make_docs.py --write")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The pages in examples/docs say what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+import lm_eval_bayes
+from lm_eval_bayes.cli.main import app
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+EXAMPLES = REPOSITORY / "examples"
+DOCS = EXAMPLES / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+AGAIN = "run `python examples/make_docs.py --write`"
+
+
+def commands(group=None, path=()):
+    """Every command that does something, by its words."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.fixture
+def make_docs(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("make_docs")
+
+
+# -- pages of commands ---------------------------------------------------------------------------
+
+
+def test_every_command_has_the_page_that_the_code_makes(make_docs):
+    made = make_docs.pages(numbers=False)
+    stale = [path.name for path, told in made.items() if not path.is_file()]
+    stale += [p.name for p, told in made.items() if p.is_file() and p.read_text("utf-8") != told]
+    assert (stale, make_docs.gone(made)) == ([], []), AGAIN
+
+
+def test_a_page_tells_of_every_argument_and_option():
+    for words, command in COMMANDS.items():
+        page = (DOCS / "commands" / f"{words[0]}.md").read_text(encoding="utf-8")
+        if len(words) > 1:
+            page = page.partition(f"## lm-eval-bayes {' '.join(words)}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert f"| `{parameter.opts[0]}" in page, (words, parameter.name)
+            else:
+                assert f"| `{parameter.metavar.rstrip('.')}" in page, (words, parameter.name)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_has_two_examples_that_its_parser_takes(words, make_docs):
+    _, lines = make_docs.help_parts(COMMANDS[words])
+    examples = "\n".join(lines).replace("\\\n", " ").splitlines()
+    assert len(examples) >= 2
+    for example in examples:
+        given = shlex.split(example.partition(" | ")[0], comments=True)
+        assert tuple(given[: len(words) + 1]) == ("lm-eval-bayes", *words)
+        context = COMMANDS[words].make_context(words[-1], given[len(words) + 1 :])
+        assert context.params
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_option_says_what_it_takes_and_what_it_does(words):
+    command = COMMANDS[words]
+    context = command.make_context(words[-1], [], resilient_parsing=True)
+    assert command.help.split("\n")[0].endswith(".")
+    for parameter in command.params:
+        told = re.sub(r"\s*\[default: .*\]$", "", parameter.help)
+        assert told.endswith("."), parameter.name
+        if parameter.param_type_name == "option" and not parameter.is_flag:
+            # a word of ours, or the choices; not the name of a type
+            shown = parameter.get_help_record(context)[0].split()[-1]
+            assert parameter.metavar or "|" in shown, parameter.name
+
+
+def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
+    assert make_docs.text("samples_*.jsonl or <b> of `a|b`, --json") == (
+        "samples\\_\\*.jsonl or \\<b\\> of `a\\|b`, `--json`"
+    )
+
+
+# -- the other pages -----------------------------------------------------------------------------
+
+
+def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
+    pytest.importorskip("scorio", reason="scorio is not installed")
+    page = (DOCS / "differs.md").read_text(encoding="utf-8")
+    assert make_docs.with_numbers(page) == page, AGAIN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_links_lead_somewhere_and_pictures_have_words(page):
+    told = page.read_text(encoding="utf-8")
+    for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", told):
+        if not target.startswith("https://"):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+        assert len(words) > (40 if bang else 0), target
+
+
+def test_the_gallery_names_every_script():
+    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
+    assert set(re.findall(r"examples/(\w+\.py)", gallery)) == scripts
+    shown = set(re.findall(r"\((pictures/[^)]+)\)", gallery))
+    assert shown == {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+
+
+# -- CITATION.cff --------------------------------------------------------------------------------
+
+
+def test_the_citation_is_complete():
+    cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "type", "license"} <= cited.keys()
+    assert cited["version"] == lm_eval_bayes.__version__
+    assert f'license = "{cited["license"]}"' in (REPOSITORY / "pyproject.toml").read_text("utf-8")
+    assert all({"name"} <= author.keys() for author in cited["authors"])
+    papers = {}
+    for reference in cited["references"]:
+        assert reference["type"] in ("article", "conference-paper")
+        assert ("conference" in reference) == (reference["type"] == "conference-paper")
+        assert all(a.keys() == {"family-names", "given-names"} for a in reference["authors"])
+        assert isinstance(reference["year"], int)
+        (identifier,) = reference["identifiers"]
+        assert identifier["type"] == "other"
+        number = identifier["value"].removeprefix("arXiv:")
+        assert reference["url"] == f"https://arxiv.org/abs/{number}"
+        papers[number] = reference
+    assert list(papers) == ["2510.04265", "2503.01747", "2504.21303"]
+    sources = (REPOSITORY / "README.md").read_text(encoding="utf-8").partition("## Sources")[2]
+    for number, paper in papers.items():
+        first = paper["authors"][0]["family-names"]
+        assert re.search(rf"\[{first} {paper['year']}\].*arXiv {number}", sources)
