@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -103,10 +104,30 @@ def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
         cwd=tmp_path,
         check=True,
     )
-    (table,) = blocks("text")
+    table = blocks("text")[0]
     assert table in run.stdout
     truth = re.search(r"the truth and logs it: ([\d.]+) here", README.replace("\n", " "))
     assert f"should hold, is {truth[1]}" in run.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
+    section = README[README.index("## From runs to decisions") :]
+    commands = re.findall(r"^```bash\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)[0]
+    for line in commands.splitlines():
+        module = ["lm_eval_bayes", "run"]
+        if line.startswith("lm-eval-bayes "):
+            module = ["lm_eval_bayes.cli.main"]
+        run = subprocess.run(
+            [sys.executable, "-m", *module, *shlex.split(line)[1:]],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=300,
+            cwd=tmp_path,
+            check=True,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        )
+    assert blocks("text")[1] in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Place a model among reference models that answered the same questions.
+    """Place a model among reference models.
 
     The reference models, the anchors, are put in the order of their scores, which leaves
     intervals: below the weakest, between every two neighbours, above the strongest. From the

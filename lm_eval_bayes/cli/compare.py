@@ -124,7 +124,9 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Compare two models on the same questions: the posterior of A - B, and a verdict.
+    """Compare two models on the same questions.
+
+    What is told is the posterior of A - B, and a verdict.
 
     Differences are those of hbayes@N, A minus B: above 0, A is better. About these questions,
     the two posteriors are independent; about questions like these, the models are paired by

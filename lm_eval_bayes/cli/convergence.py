@@ -84,7 +84,7 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show how scores, and the ranking of models, settle as trials come in.
+    """Show how scores and ranks settle as trials come in.
 
     For every model: the mean and the interval of hbayes@n after the first n trials.
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Write results as the Hugging Face hub or Every Eval Ever take them, or the leaderboard "
-    "as a table.",
+    help="Write results for leaderboards, or as tables.",
 )
 
 
@@ -149,7 +148,7 @@ def hub(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Write a model's results as the Hugging Face hub takes them.
+    """Write `.eval_results/` for the Hugging Face hub.
 
     Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
     page and on the benchmark's leaderboard. The number is the benchmark's own metric, so that it
@@ -322,7 +321,7 @@ def every_eval_ever(
     interval: Interval = IntervalKind.exact,
     seed: Seed = 0,
 ) -> None:
-    """Write runs in the schema of Every Eval Ever, version 0.3.0.
+    """Write records in the schema of Every Eval Ever, 0.3.0.
 
     Every run, that is one model on one task, becomes an aggregate record with one result for
     each metric: hbayes@N in both scopes, bayes@N, avg@N and the pass family. Posteriors come

@@ -67,7 +67,7 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Forecast how many more trials of every question reach a goal, with tokens and time.
+    """Forecast the trials, tokens and hours that a goal needs.
 
     The number is that after which half of all futures have reached the goal, futures being
     drawn from the posterior; behind it stands the range for 90% of them. Tokens and the model's

@@ -94,7 +94,9 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Rank models that answered the same questions, by the posterior mean of hbayes@N.
+    """Rank models, with ties where they cannot be told apart.
+
+    By the posterior mean of hbayes@N on the same questions.
 
     Beside the ranks stand what they are worth: the probability of being the best, and the
     ranks that a model may have. Models tie where the data do not tell them apart. The paper's

@@ -38,7 +38,7 @@ class IntervalKind(str, Enum):
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...",
+        metavar="RUN",
         help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
         "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
         show_default=False,

@@ -75,7 +75,7 @@ def command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make one HTML page of saved runs, to read, to show and to keep.
+    """Make one self-contained HTML page of saved runs.
 
     The page has a leaderboard with intervals, who is better than whom, every question with
     every model's score, how the scores became known with N, what they cost in tokens, scores

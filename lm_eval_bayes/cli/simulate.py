@@ -86,7 +86,7 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Try intervals and rankings on made-up models, whose true scores are known.
+    """Try intervals on made-up models of known true scores.
 
     Models are biased coins: every question has a probability of being solved, drawn from a Beta
     distribution. The first table says how often each kind of interval holds the true score (of

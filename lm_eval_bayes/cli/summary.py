@@ -80,7 +80,7 @@ def command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show what runs say of every task: score, interval, Pass@k, tokens and time.
+    """Show scores, intervals, Pass@k and cost, task by task.
 
     hbayes@N is the score with a prior that is learned across the questions: its interval is
     the one to trust. It comes in two scopes: about these questions, and about questions like
