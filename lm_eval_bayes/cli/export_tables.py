@@ -76,10 +76,10 @@ def table_command(form: Format, what: str, suffix: str, about: str) -> Callable[
         ties: Annotated[
             Ties,
             typer.Option(
-                help="Whom a model is compared with to share a rank: its upper neighbour, the "
-                "best of the rank, all of the rank, or nobody."
+                help="Whom a model is compared with to share a rank: the best of the rank "
+                "(leader), its upper neighbour (adjacent), all of the rank (pairwise), or nobody."
             ),
-        ] = Ties.adjacent,
+        ] = Ties.leader,
         task: Task = None,
         metric: Metric = None,
         filter: Filter = None,

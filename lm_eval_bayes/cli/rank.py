@@ -67,10 +67,10 @@ def command(
     ties: Annotated[
         Ties,
         typer.Option(
-            help="Whom a model is compared with to share a rank: its upper neighbour (the paper), "
-            "the best of the group, all of the group, or nobody."
+            help="Whom a model is compared with to share a rank: the best of the group (leader), "
+            "its upper neighbour (adjacent, the paper), all of the group (pairwise), or nobody."
         ),
-    ] = Ties.adjacent,
+    ] = Ties.leader,
     numbering: Annotated[
         Numbers,
         typer.Option(help="Ranks after a tie of two: 1, 2, 2, 3 or 1, 2, 2, 4 or 1, 2.5, 2.5, 4."),
@@ -99,9 +99,9 @@ def command(
     By the posterior mean of hbayes@N on the same questions.
 
     Beside the ranks stand what they are worth: the probability of being the best, and the
-    ranks that a model may have. Models tie where the data do not tell them apart. The paper's
-    rule compares neighbours, which chains: the ends of a long group may be far apart, and the
-    rules leader and pairwise do not allow that.
+    ranks that a model may have. A model ties with the best of its group where the data do
+    not tell the two apart. The paper's rule compares neighbours (--ties adjacent), which chains:
+    the ends of a long group may be far apart.
 
     Several tasks get one leaderboard each, and one on the mean that counts each task the same,
     over the tasks that all models have.

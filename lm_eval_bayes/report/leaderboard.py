@@ -142,7 +142,7 @@ def leaderboard(
     scope: Scope = "benchmark",
     level: float = 0.95,
     method: IntervalMethod = "exact",
-    ties: TieRule = "adjacent",
+    ties: TieRule = "leader",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
     seed: int = 0,
@@ -159,7 +159,8 @@ def leaderboard(
     level, method
         Of the credible intervals of hbayes@N.
     ties, numbering, confidence
-        Who shares a rank, and how ranks are counted: see `lm_eval_bayes.rank`.
+        Who shares a rank, and how ranks are counted: see `lm_eval_bayes.rank`. The rule is not
+        the paper's, "adjacent", by which the ends of a long leaderboard may share a rank.
     seed : int
         Seed of whatever is drawn.
     argument : str

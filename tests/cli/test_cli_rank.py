@@ -81,7 +81,7 @@ def test_what_is_printed(four):
     assert (code, error) == (0, "")
     assert printed.startswith("outcomes: 12 questions, about these questions\n")
     assert "outcomes: P(row > column)" in printed
-    assert "ties with its upper neighbour where z is below 1.645 (95%, one-sided)" in printed
+    assert "ties with the best of its group where z is below 1.645 (95%, one-sided)" in printed
     assert "fractional numbering" in printed
     (last,) = [one for one in printed.splitlines() if one.startswith("  4") and "m 4" in one]
     assert "<0.001" in last

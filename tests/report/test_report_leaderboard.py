@@ -111,7 +111,7 @@ def test_a_leaderboard_is_plain_json(board):
     assert [one["model"] for one in plain["places"]] == list(board.models)
     assert plain["places"][0]["interval"]["level"] == 0.95
     assert np.array(plain["p_greater"]).shape == (4, 4)
-    assert (plain["ties"], plain["questions"], plain["tasks"]) == ("adjacent", M, ["aime"])
+    assert (plain["ties"], plain["questions"], plain["tasks"]) == ("leader", M, ["aime"])
 
 
 # -- what is refused -----------------------------------------------------------------------------
