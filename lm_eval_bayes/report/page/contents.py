@@ -248,7 +248,7 @@ def _panel(
 ) -> Panel:
     by_model = {summary.run.model: (summary, found) for summary, found in together}
     posteriors = {model: one.learned[scope] for model, (one, _) in by_model.items()}
-    ranking = rank(posteriors, seed=seed)
+    ranking = rank(posteriors, "leader", seed=seed)
     runs = {model: one.run for model, (one, _) in by_model.items()}
     first = together[0][0].run
     board = Leaderboard(
