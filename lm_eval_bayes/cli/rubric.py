@@ -110,8 +110,8 @@ def command(
 
     Prints mean and sd of the posterior and the rank, model by model. Nothing is sampled again:
     categories come from what the runs logged, so weights and thresholds can change at any time.
-    Ranks are those of models that answered the same questions; models that differ by less than
-    one-sided 95% from the next better one share its rank.
+    Ranks are those of models that answered the same questions; a model shares a
+    rank where it differs by less than one-sided 95% from the best model of that rank.
 
     A trial is invalid if its generation did not come to a stop, or if a verifier has judged it
     (lm-eval-bayes verify) and gives C, invalid, one half or more. So either all compared runs
@@ -136,6 +136,8 @@ def command(
         from lm_eval_bayes.report.drawing import check_picture
 
         check_picture(plot, "--plot")
+        if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
+            raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
     chosen, given = _asked(schema or (), weights or (), _own(runs, task))
     by_task = _signals(runs, task, ignore_verdicts)
     if plot is not None and len(by_task) > 1:

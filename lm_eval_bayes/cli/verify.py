@@ -98,7 +98,10 @@ def command(
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Judge everything anew, and replace what is there.")
+        bool,
+        typer.Option(
+            "--restart", help="Judge everything anew; what was there is kept as FILE.before."
+        ),
     ] = False,
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Seconds for one request to a server.")

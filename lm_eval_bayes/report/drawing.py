@@ -31,7 +31,8 @@ def check_picture(path: Path, argument: str = "plot") -> None:
     Raises
     ------
     InvalidInputError
-        If the name ends with no kind of picture, or its folder does not exist.
+        If the name ends with no kind of picture, its folder does not exist, or something else
+        than a picture is there.
     LmEvalBayesError
         If matplotlib is not installed.
     """
@@ -39,12 +40,27 @@ def check_picture(path: Path, argument: str = "plot") -> None:
         raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
     if not path.absolute().parent.is_dir():
         raise InvalidInputError.of(argument, "lie in a folder that exists", str(path))
-    if path.is_dir():
-        raise InvalidInputError.of(argument, "be a file", str(path))
+    if os.path.lexists(path) and not _is_picture(path):
+        rule = "be a new file or a picture, which is then replaced"
+        raise InvalidInputError.of(argument, rule, str(path))
     if find_spec("matplotlib") is None:
         raise LmEvalBayesError(
             "a picture needs matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
         )
+
+
+def _is_picture(path: Path) -> bool:
+    """Return whether a file begins as pictures do."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            begin = file.read(512)
+    except OSError:
+        return False
+    if path.suffix.lower() == ".png":
+        return begin.startswith(b"\x89PNG")
+    return begin.lstrip().startswith((b"<?xml", b"<svg"))
 
 
 def short_name(name: str) -> str:

@@ -196,7 +196,7 @@ class RubricTable:
             "verifier": None if found.verifier is None else dict(found.verifier),
             "prior": self.prior,
             "level": self.level,
-            "ties": "adjacent",
+            "ties": "leader",
             "confidence": self.confidence,
             "seed": self.seed,
             "schemata": [row.to_dict() for row in self.rows],
@@ -229,8 +229,8 @@ def rubric_table(
         The credible intervals; "beta" has the posterior's mean and sd, "exact" and "hdi" are
         drawn for more than two distinct weights, and take longer.
     confidence : float
-        In [0.5, 1): a model ties with the next better one where z is below its quantile
-        [Hariri 2026, §2.9], the first of the rules of `rank`.
+        In [0.5, 1): a model shares a rank where z [Hariri 2026, §2.9] with the best of it is below
+        its quantile, the rule "leader" of `rank`.
     seed : int
         Of whatever is drawn.
 
@@ -288,7 +288,8 @@ def ranks_of(
     Returns
     -------
     array, shape (L,)
-        Ranks from 1 in the order of the input; neighbours with z below the quantile share one.
+        Ranks from 1 in the order of the input; who has z below the quantile with the best of a rank
+        shares it.
 
     Examples
     --------
@@ -298,7 +299,7 @@ def ranks_of(
     mu, sigma = np.asarray(mu, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     order, levelled = best_first(mu, sigma, _ROUNDING * span)
     z = separations(levelled, sigma[order])
-    groups = tie_groups(z, "adjacent", float(special.ndtri(confidence)))
+    groups = tie_groups(z, "leader", float(special.ndtri(confidence)))
     ranks = np.empty(order.size)
     ranks[order] = numbered(groups, "dense")
     return ranks

@@ -63,7 +63,10 @@ def source_of(name: str) -> str:
     'lm-eval-bayes verify'
     """
     if name.startswith("rubric_"):
-        return "a task whose `rubric_own` names this rubric (its function runs with the task only)"
+        return (
+            "a task whose `rubric_own` names this rubric (its function runs with the task only, "
+            "and must give a trial a category)"
+        )
     return SOURCES.get(name, "a model that records it")
 
 

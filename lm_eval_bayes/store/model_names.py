@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.store.parts import Part
@@ -33,11 +33,11 @@ def distinct_names(parts: Sequence[Part], told: list[str]) -> list[str]:
     names: list[str] = []
     taken: set[tuple[str, str]] = set()
     for part in parts:
-        suffix, number = _told(_settings(part), differing[part.model]), 1
-        name = f"{part.model}{suffix}"
+        plain, number = with_settings(part.model, _settings(part), differing[part.model]), 1
+        name = plain
         while (name, part.task) in taken:
             number += 1
-            name = f"{part.model}{suffix} ({number})"
+            name = f"{plain} ({number})"
         if number > 1:
             listed = ", ".join(differing[part.model])
             why = f"it differs in {listed}" if listed else "it stands at a path of its own"
@@ -51,9 +51,16 @@ def _settings(part: Part) -> dict[str, Any]:
     return {**part.arguments, **part.settings}
 
 
-def _told(settings: Mapping[str, Any], keys: Mapping[str, None]) -> str:
+def with_settings(model: str, settings: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return a model's name with some of its settings, if they are not too long.
+
+    Examples
+    --------
+    >>> with_settings("phi", {"temperature": 0.2, "top_p": 1}, ["temperature"])
+    'phi (temperature=0.2)'
+    """
     told = ", ".join(f"{key}={_short(settings[key])}" for key in keys if key in settings)
-    return f" ({told})" if told and len(told) <= _LONGEST else ""
+    return f"{model} ({told})" if told and len(told) <= _LONGEST else model
 
 
 def _short(value: object) -> str:

@@ -131,6 +131,8 @@ def _of_question(
     recorded = row.get("signals") or {}
     if not isinstance(recorded, Mapping) or not all(isinstance(c, list) for c in recorded.values()):
         raise _broken(argument, saved, row, "`signals` holds no lists")
+    # what a verifier said stands in a file of its own, with the texts that it was said of
+    recorded = {name: c for name, c in recorded.items() if name not in VERDICTS.values()}
     if recorded.keys() >= _LOGGED:
         # a rubric task has computed them already, from the texts before anything was cut off
         uneven = next((n for n, values in recorded.items() if len(values) != len(texts)), None)

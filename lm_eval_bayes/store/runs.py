@@ -73,6 +73,14 @@ class SavedTask:
         own = rubrics.get("own") if isinstance(rubrics, Mapping) else None
         return tuple(schema_from(one) for one in own) if isinstance(own, list) else ()
 
+    @property
+    def n_answered(self) -> int | None:
+        """How many questions the run answered, None where the results do not say."""
+        counted = self.results.get("n-samples")
+        of_task = counted.get(self.task) if isinstance(counted, Mapping) else None
+        found = of_task.get("effective") if isinstance(of_task, Mapping) else None
+        return found if isinstance(found, int) else None
+
     def rows(self, argument: str = "run") -> list[dict[str, Any]]:
         """Read the logged questions in their order; of several filters the first one logged.
 
@@ -100,6 +108,12 @@ class SavedTask:
         if twice:
             rule = f"log every question once ({self.samples.name})"
             raise InvalidInputError.of(argument, rule, f"question {twice[0]} twice")
+        if self.n_answered is not None and len(kept) < self.n_answered:
+            rule = (
+                f"log all {self.n_answered} questions that the run answered; "
+                f"{self.samples.name} is cut off"
+            )
+            raise InvalidInputError.of(argument, rule, f"{len(kept)} questions")
         return sorted(kept, key=lambda row: int(row["doc_id"]))
 
 
@@ -112,7 +126,8 @@ def saved_tasks(
     ----------
     paths : iterable of str or Path
         Folders that the harness wrote into, `results_*.json` or `samples_*.jsonl` files. Of a
-        folder the newest samples of every model and task count.
+        run that was resumed or extended in one folder, with the same model, settings and seed,
+        the samples with the most trials count, the newest of several.
     argument : str
         What to call a path in an error.
     task : str, optional
@@ -121,8 +136,8 @@ def saved_tasks(
     Returns
     -------
     tuple of SavedTask
-        In the order of the paths. Models of one name and task get a number: ``name``,
-        ``name (2)``.
+        In the order of the paths. Models of one name and task are told apart by the settings
+        that differ, ``name (temperature=0.2)``, or else by a number: ``name``, ``name (2)``.
 
     Raises
     ------
@@ -182,11 +197,34 @@ def found_tasks(path: str | Path, argument: str = "run") -> Iterator[SavedTask]:
 
 
 def _tasks_at(path: str | Path, argument: str) -> Iterator[SavedTask]:
-    newest: dict[tuple[Path, str], SavedTask] = {}
+    chosen: dict[tuple[Path, str, str], SavedTask] = {}
     for one in found_tasks(path, argument):
-        # their names end with the time, so that later ones replace earlier ones
-        newest[one.samples.parent, one.task] = one
-    yield from newest.values()
+        key = (
+            one.samples.parent,
+            one.task,
+            json.dumps(_settings(one), sort_keys=True, default=str),
+        )
+        # their names end with the time, so that later ones come later
+        if key not in chosen or _trials(one) >= _trials(chosen[key]):
+            chosen[key] = one
+    yield from chosen.values()
+
+
+def _trials(saved: SavedTask) -> int:
+    n = saved.settings.get("n")
+    return n if isinstance(n, int) else 0
+
+
+def _settings(saved: SavedTask) -> dict[str, Any]:
+    """Return what makes the trials of one task other ones, as far as the results say."""
+    # these speak of SavedTask, so they can only be fetched here
+    from lm_eval_bayes.store.run_origins import arguments_of, generation, mapping, origin
+
+    made = origin(saved, None)
+    asked = mapping(saved.results.get("config"))
+    found = {**arguments_of(saved, made), **generation(made.generation_kwargs)}
+    seed = made.model_args.get("seed", asked.get("random_seed"))
+    return {**found, "seed": seed} if seed is not None else found
 
 
 def saved_task(
@@ -305,8 +343,14 @@ def distinct(hashes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:
+    from lm_eval_bayes.store.model_names import differing_keys, with_settings
+
+    settings = [_settings(one) for one in found]
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one, its in zip(found, settings, strict=True):
+        alike.setdefault((one.model, one.task), []).append(its)
     seen: dict[tuple[str, str], int] = {}
-    for one in found:
-        times = seen[one.model, one.task] = seen.get((one.model, one.task), 0) + 1
-        name = one.model if times == 1 else f"{one.model} ({times})"
-        yield replace(one, model=name)
+    for one, its in zip(found, settings, strict=True):
+        name = with_settings(one.model, its, differing_keys(alike[one.model, one.task]))
+        times = seen[name, one.task] = seen.get((name, one.task), 0) + 1
+        yield replace(one, model=name if times == 1 else f"{name} ({times})")

@@ -102,6 +102,9 @@ def read_samples(
         notes.append(f"filter {chosen} was counted; --filter chooses among {either(filters)}")
     sampled = sent is not None and not greedy(sent)
     logged = _Logged(doc_ids, hashes, counted.questions)
+    n, answered = len(set(doc_ids)), saved.n_answered
+    if answered is not None and n < answered:
+        told.append(f"{saved.samples.name} is cut off: it has {n} of {answered} questions")
     made = origin(saved, sent)
     return Part(
         model=saved.model,

@@ -142,7 +142,10 @@ class Verdicts:
         OtherVerifierError
             Naming what differs.
         """
-        way = "give another file with --out, or judge anew with --restart"
+        way = (
+            "judge anew with --restart, which keeps these as .before, or write elsewhere with "
+            "--out (rubrics only read what is beside the samples)"
+        )
         if self.header.samples != samples:
             raise OtherVerifierError(
                 f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}"
@@ -233,6 +236,9 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
             verdict = _trial(json.loads(line))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise VerdictsError(f"{path} is broken at line {number}: {error}") from error
+        if trials.setdefault(verdict.key, verdict) != verdict and trials[verdict.key].error is None:
+            where = f"trial {verdict.trial} of question {verdict.doc_id}"
+            raise VerdictsError(f"{path} is broken at line {number}: {where} has other verdicts")
         trials[verdict.key] = verdict
     return Verdicts(path, header, MappingProxyType(trials), size)
 

@@ -32,7 +32,7 @@ class VerdictsFile:
     header : VerdictsHeader
         Of a new file; one that is there must be of the same verifier and samples.
     restart : bool
-        Whether to begin anew where there is a file.
+        Whether to begin anew where there is a file, which is kept with `.before` behind its name.
 
     Attributes
     ----------
@@ -107,6 +107,7 @@ class VerdictsFile:
 
     def _fresh(self, header: VerdictsHeader) -> IO[bytes]:
         line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
+        kept = self.path.with_name(f"{self.path.name}.before")
         if self.path.exists():
             self._opened().close()  # refused while somebody writes
         temporary = temporary_name(self.path)
@@ -115,6 +116,8 @@ class VerdictsFile:
                 file.write(line.encode("ascii"))
                 file.flush()
                 os.fsync(file.fileno())
+            if self.path.exists():
+                os.replace(self.path, kept)  # judging anew may end before it is done
             os.replace(temporary, self.path)
             sync_folder(self.path.parent)
         except OSError as error:

@@ -244,6 +244,15 @@ def test_a_function_of_one_s_own_sees_document_text_and_signals(caplog):
     assert "choose" in told["function"]
 
 
+def test_a_function_that_never_answers_leaves_every_trial_out(caplog):
+    own = {"name": "mute", "categories": ["no", "yes"], "weights": [0, 1]}
+    own["category"] = lambda document, completion, signals: None
+    rows, _ = run(task(rubric_own=[own], rubric_schemata="exact_match"))
+    assert rows["rubric_missing"] == 9
+    assert math.isnan(rows["rubric_mute@3"])
+    assert "must give a trial a category" in caplog.text
+
+
 def changed(**changes):
     return {k: v for k, v in {**RULES, **changes}.items() if v is not None}
 

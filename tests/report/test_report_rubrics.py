@@ -159,7 +159,7 @@ def test_ranks_of_many_models_are_those_of_rank():
     for _ in range(20):
         counts = rng.multinomial(16, rng.dirichlet([1, 1, 1]), size=(7, 6))
         found = [bayes_at_n(Outcomes.from_counts(c, weights=[0, 0.5, 1])) for c in counts]
-        ranking = rank({str(i): p for i, p in enumerate(found)}, draws=1000)
+        ranking = rank({str(i): p for i, p in enumerate(found)}, "leader", draws=1000)
         ranks = ranks_of([p.mu for p in found], [p.sigma for p in found])
         assert ranks.tolist() == [ranking.rank_of(str(i)) for i in range(7)]
 
@@ -368,7 +368,7 @@ def test_equal_numbers_give_equal_pictures(tmp_path, suffix):
     drawn = []
     for name in ("a", "b"):
         path = tmp_path / f"{name}{suffix}"
-        path.write_text("what was there")
+        path.write_bytes(b"<svg/>" if suffix == ".svg" else b"\x89PNG")
         draw_rank_trajectories(path, list(SCHEMATA), names, ranks, mu, "ta$k$: <ranks>")
         drawn.append(path.read_bytes())
     assert drawn[0] == drawn[1]
@@ -403,8 +403,11 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError, match="lie in a folder that exists"):
         draw_rank_trajectories(tmp_path / "no" / "a.svg", ["s"], ["m"], ranks, mu)
     (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(InvalidInputError, match="be a file; got"):
-        draw_rank_trajectories(tmp_path / "folder.svg", ["s"], ["m"], ranks, mu)
+    (tmp_path / "thresholds.svg").write_text("{}")
+    for name in ("folder.svg", "thresholds.svg"):
+        with pytest.raises(InvalidInputError, match=r"be a new file or a picture, .* got"):
+            draw_rank_trajectories(tmp_path / name, ["s"], ["m"], ranks, mu)
+    assert (tmp_path / "thresholds.svg").read_text() == "{}"
     monkeypatch.setattr("lm_eval_bayes.report.drawing.find_spec", lambda _: None)
     with pytest.raises(LmEvalBayesError, match=r"pip install 'lm-eval-bayes\[plots\]'"):
         draw_rank_trajectories(tmp_path / "a.svg", ["s"], ["m"], ranks, mu)

@@ -230,3 +230,12 @@ def test_arguments_of_another_shape_are_no_limit(read):
 def test_a_value_that_no_signal_can_have_names_the_file(read):
     with pytest.raises(InvalidInputError, match=rf"{SAMPLES}.*completion_bpt.*be at least 0"):
         read([question([trial(completion_bpt=-0.5)])])
+
+
+def test_a_verifier_only_speaks_through_its_own_file(read):
+    def claim(row):
+        row["signals"] |= {f"verifier_{label}": [0.9] for label in "abc"}
+
+    run = read([question([trial()])], claim)
+    assert (run.judged, run.verifier) == (0, None)
+    assert not run.table.has("verifier_c")

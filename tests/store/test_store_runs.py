@@ -109,3 +109,33 @@ def test_what_is_no_run_is_refused(tmp_path):
     samples.with_name("results_2026-01-31T10-00-00.512000.json").write_text("{")
     with pytest.raises(InvalidInputError, match="have a whole results_"):
         saved_tasks([tmp_path])
+
+
+def asked(temperature=0.6, n=2, **model_args):
+    config = {
+        "generation_kwargs": {"temperature": temperature, "do_sample": True},
+        "metadata": {"bayes": {**BAYES, "n": n}},
+    }
+    arguments = {"pretrained": "org/model", **model_args}
+    return {"configs": {"aime": config}, "config": {"model": "hf", "model_args": arguments}}
+
+
+def test_runs_of_other_settings_in_one_folder_all_count(tmp_path):
+    for day, settings in enumerate(
+        [{}, {"temperature": 0.2}, {"seed": 7}, {"batch_size": 8}, {"n": 1}], 1
+    ):
+        write(tmp_path, f"2026-01-0{day}T00-00-00.1", **asked(**settings))
+    found = saved_tasks([tmp_path])
+    # the first was made again on the fourth day, and on the fifth with fewer trials
+    assert [(one.model, one.stamp[9]) for one in found] == [
+        ("org/model (temperature=0.6)", "4"),
+        ("org/model (temperature=0.2)", "2"),
+        ("org/model (temperature=0.6, seed=7)", "3"),
+    ]
+
+
+def test_samples_that_lack_questions_are_refused(tmp_path):
+    write(tmp_path, **{"n-samples": {"aime": {"original": 9, "effective": 2}}})
+    (one,) = saved_tasks([tmp_path])
+    with pytest.raises(InvalidInputError, match=r"all 2 questions .* is cut off; got '?1 que"):
+        one.rows("RUN")

@@ -113,7 +113,9 @@ def test_restart_replaces_the_file(written):
         file.add([verdict(3, 0)])
     assert read_verdicts(written).header == other
     assert list(read_verdicts(written).trials) == [(3, 0)]
-    assert os.listdir(written.parent) == [written.name]
+    kept = written.with_name(f"{written.name}.before")
+    assert sorted(os.listdir(written.parent)) == sorted([written.name, kept.name])
+    assert set(read_verdicts(kept).trials) == {(0, 0), (0, 1), (1, 0)}
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -154,7 +156,7 @@ def test_another_verifier_is_refused_with_what_differs(written):
     other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
     sentence = (
         r"verdicts of another verifier \(temperature 1\.0, now 2\.0; dtype null, now float16\); "
-        "give another file with --out, or judge anew with --restart"
+        "judge anew with --restart"
     )
     with pytest.raises(OtherVerifierError, match=sentence):
         VerdictsFile(written, other)
@@ -245,3 +247,17 @@ def test_a_full_disk_is_one_sentence(path, monkeypatch):
         file.add([verdict(1, 0)])
     assert (1, 0) not in file.trials
     file.close()
+
+
+def test_two_verdicts_on_one_trial_are_refused(written):
+    again = json.dumps(verdict(0, 0, a=0.25).to_dict())
+    written.write_text(written.read_text() + again + "\n")
+    sentence = "broken at line 5: trial 0 of question 0 has other verdicts"
+    with pytest.raises(VerdictsError, match=sentence):
+        read_verdicts(written)
+
+
+def test_a_trial_that_could_not_be_judged_may_be_judged_later(written):
+    with VerdictsFile(written, HEADER) as file:
+        file.add([verdict(0, 1)])
+    assert read_verdicts(written).trials[0, 1] == verdict(0, 1)

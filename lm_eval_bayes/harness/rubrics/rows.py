@@ -115,7 +115,13 @@ class _Run:
 
     @cached_property
     def missing(self) -> int:
-        return max((self.score(schema).missing for schema in self.rubrics), default=0)
+        return max(map(self._missing_of, self.rubrics), default=0)
+
+    def _missing_of(self, schema: Schema) -> int:
+        try:
+            return self.score(schema).missing
+        except InvalidInputError:  # no trial has what it needs
+            return self.table.n_trials
 
 
 _runs: OrderedDict[tuple[str, ...], _Run] = OrderedDict()
