@@ -155,6 +155,27 @@ def uncovered(conditions: tuple[Condition, ...]) -> World | None:
     return None
 
 
+def idle(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
+    """Return the places of the conditions that are the first to hold in no case.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are too many cases to try them all, see `worlds`.
+
+    Examples
+    --------
+    >>> idle(tuple(Condition.read(when) for when in ("wrong", "correct", "wrong and boxed")))
+    (2,)
+    """
+    waiting = set(range(len(conditions)))
+    left = worlds(conditions)
+    while waiting and (cases := list(itertools.islice(left, _CASES_AT_ONCE))):
+        held = np.array([condition.hold(cases) for condition in conditions])
+        waiting -= set(held.argmax(axis=0)[held.any(axis=0)].tolist())
+    return tuple(sorted(waiting))
+
+
 def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
     """Run through every case that some conditions can tell apart.
 

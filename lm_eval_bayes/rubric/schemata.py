@@ -26,7 +26,7 @@ import numpy as np
 
 from lm_eval_bayes.core.checks import IntArray
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered
+from lm_eval_bayes.rubric.rules import Condition, first_match, idle, uncovered
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.rubric.variables import MADE_OF, variable
@@ -67,8 +67,8 @@ class Schema:
     Raises
     ------
     InvalidInputError
-        If a rule cannot be read, some case falls into no category, or two categories have one
-        name.
+        If a rule cannot be read, some case falls into no category, no case into some category,
+        or two categories have one name.
 
     Examples
     --------
@@ -101,6 +101,12 @@ class Schema:
             told = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
             rule = f"cover every case of rubric {self.name}: no category takes a trial with {told}"
             raise InvalidInputError.of("rules", f"{rule} (end with `otherwise: true`)", self.name)
+        never = [self.categories[place].name for place in idle(self.rules)]
+        if never:
+            rule = (
+                f"leave a case to every category of rubric {self.name}; earlier ones take them all"
+            )
+            raise InvalidInputError.of("rules", rule, ", ".join(never))
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:

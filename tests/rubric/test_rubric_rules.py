@@ -364,7 +364,7 @@ SMALL = st.recursive(
 
 @given(st.lists(SMALL, min_size=2, max_size=3))
 @settings(max_examples=200, deadline=None)
-def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything(trees):
+def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_decides(trees):
     everything = [
         {"boxed": boxed, "unboxed": not boxed, "economical": length == 0,
          "moderate": length == 1, "verbose": length == 2, "x": x}
@@ -374,8 +374,13 @@ def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything(trees):
     categories = tuple(
         Category(f"category {place}", written(tree, False), 0.0) for place, tree in enumerate(trees)
     )
-    if covered:
+    held = [[truth(tree, world) for tree in trees] for world in everything]
+    decided = {one.index(True) for one in held if any(one)}
+    if covered and len(decided) == len(trees):
         assert Schema("mine", categories).rules
+    elif covered:
+        with pytest.raises(InvalidInputError, match="leave a case to every category of rubric"):
+            Schema("mine", categories)
     else:
         with pytest.raises(InvalidInputError, match="cover every case of rubric mine"):
             Schema("mine", categories)

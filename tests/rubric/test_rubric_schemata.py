@@ -335,3 +335,21 @@ def test_one_category_is_no_rubric():
 def test_a_rule_that_cannot_be_read_is_named():
     with pytest.raises(InvalidInputError, match="the rule of mine: category 1` must name rubric"):
         own("boxed", "unboxd")
+
+
+@pytest.mark.parametrize(
+    ("rules", "never"),
+    [
+        (["wrong", "wrong", "correct"], "b"),
+        (["wrong", "correct", "correct and boxed"], "c"),
+        (["invalid", "wrong and correct", "not invalid"], "b"),
+        (["x < 0.5", "x < 0.5 and x > 0.7", "x >= 0.5"], "b"),
+    ],
+)
+def test_a_category_that_no_trial_can_have_is_refused(rules, never):
+    categories = tuple(
+        Category(name, rule, weight)
+        for name, rule, weight in zip("abc", rules, (0, 0.5, 1), strict=True)
+    )
+    with pytest.raises(InvalidInputError, match=rf"a case to every category .*; got '{never}'"):
+        Schema("mine", categories)
