@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from lm_eval_bayes.store.run_signals import RunSignals
 
 
+#: Above so many, runs are counted and not named; --json names them.
+_RUNS_SHOWN = 4
+
+
 class Prior(str, Enum):
     """What a question's categories are thought to be before its trials."""
 
@@ -330,7 +334,8 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
 
 def _show(table: RubricTable, origin: str | None, given: Collection[str]) -> None:
     found = table.classified
-    over = ", ".join(found.source.runs)
+    runs = found.source.runs
+    over = ", ".join(runs) if len(runs) <= _RUNS_SHOWN else count(len(runs), "run")
     how = f"frozen on {found.source.date} in {origin}" if origin else "not frozen"
     say(f"{found.task}: {count(found.n_questions, 'question')}, {table.prior}@N")
     say(f"thresholds {found.thresholds.hash}, {how}, taken over {over}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -32,6 +33,8 @@ SIGNALS = MappingProxyType(
 _YES_OR_NO = frozenset({"is_correct", "has_box", "repeated_pattern", "text_loop"})
 _PROBABILITIES = frozenset({"verifier_a", "verifier_b", "verifier_c"})
 _AT_LEAST_ZERO = frozenset({"token_ratio", "prompt_bpt", "completion_bpt"})
+#: What numpy makes floats of by itself.
+_PLAIN = frozenset({int, float, bool, type(None)})
 #: What rounding may take a number past its end.
 _SLACK = 1e-6
 
@@ -185,6 +188,9 @@ def _check_values(name: str, column: FloatArray) -> None:
 
 def _numbers(values: Sequence[float | bool | None]) -> FloatArray:
     """Return floats; what is no number is missing."""
+    if _PLAIN.issuperset(map(type, values)):
+        with suppress(OverflowError):
+            return np.array(values, dtype=np.float64)  # None is NaN
     return np.asarray([_number(v) for v in values], dtype=np.float64)
 
 
