@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -128,9 +129,10 @@ def command(
 
     What is told is the posterior of A - B, and a verdict.
 
-    Differences are those of hbayes@N, A minus B: above 0, A is better. About these questions,
-    the two posteriors are independent; about questions like these, the models are paired by
-    question, so that what a question does to both cancels. There, runs of one trial a question
+    Differences are A minus B: above 0, A is better. About these questions, they are those of
+    hbayes@N, and the two posteriors are independent; about questions like these, the models are
+    paired by question, and the observed differences count, so that what a question does to both
+    cancels. There, runs of one trial a question
     also get the paired model of Bowyer et al. (2025).
 
     Several tasks are compared one by one, and on the mean that counts each task the same.
@@ -235,6 +237,9 @@ def _sides(
     of_a, of_b = (read([path], **options).runs for path in (a, b))
     runs_a = _only(of_a, model_a, "A", "--model-a")
     runs_b = _only(of_b, model_b, "B", "--model-b")
+    of_both = {os.path.realpath(one) for run in runs_a for one in run.sources}
+    if of_both & {os.path.realpath(one) for run in runs_b for one in run.sources}:
+        warn("warning: A and B have trials of the same file, which are taken as independent")
     if runs_a[0].model == runs_b[0].model:
         runs_a = [replace(one, model=f"{one.model} (A)") for one in runs_a]
         runs_b = [replace(one, model=f"{one.model} (B)") for one in runs_b]
@@ -314,12 +319,17 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
     n = f"N = {n_a}" if n_a == n_b else f"N = {n_a} for A and {n_b} for B"
     title = f"{one.task}: {count(c.n_questions, 'question')}, {n}, {about(c.scope)}"
     head = ("hbayes@N", "mean ± sd", interval_name(level, method))
+    paired = ", paired" if c.scope == "population" else ""
     lines = [
         ("A", mean_sd(c.a.mu, c.a.sigma), ends(c.interval_a)),
         ("B", mean_sd(c.b.mu, c.b.sigma), ends(c.interval_b)),
-        ("A - B", mean_sd(c.difference, c.sd), ends(c.interval)),
+        ("A - B" + paired, mean_sd(c.difference, c.sd), ends(c.interval)),
     ]
     say_table(title, head, lines)
+    if paired:
+        say(
+            "paired: the mean of the questions' observed differences, which no prior pulls together"
+        )
     for name, left in (("A", c.left_out_a), ("B", c.left_out_b)):
         if left:
             say(f"left out: {count(left, 'question')} that only {name} has")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import typer
@@ -46,13 +50,51 @@ class PlainErrorsGroup(TyperGroup):
         """Run a command."""
         with _printed():
             try:
-                return super().invoke(ctx)
+                with _terminated():
+                    return super().invoke(ctx)
             except LmEvalBayesError as error:
                 warn(f"error: {error}")
                 raise typer.Exit(ERROR) from None
             except KeyboardInterrupt:
                 warn("stopped")
                 raise typer.Exit(INTERRUPTED) from None
+            except _Terminated as ended:
+                warn("stopped")
+                raise typer.Exit(128 + ended.signum) from None
+
+
+class _Terminated(BaseException):
+    """A signal that ends a program, so that what it began is tidied up."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave as an exception does, where nobody else minds them."""
+
+    here = os.getpid()
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != here:  # a worker, forked from here: it just ends
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        raise _Terminated(signum)
+
+    minded = []
+    if threading.current_thread() is threading.main_thread():
+        wanted = (signal.SIGTERM, getattr(signal, "SIGHUP", None))
+        minded = [s for s in wanted if s is not None and signal.getsignal(s) is signal.SIG_DFL]
+    for signum in minded:
+        signal.signal(signum, leave)
+    try:
+        yield
+    finally:
+        for signum in minded:
+            signal.signal(signum, signal.SIG_DFL)
 
 
 @contextmanager

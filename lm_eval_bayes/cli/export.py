@@ -347,7 +347,7 @@ def every_eval_ever(
     found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     if len(found.models) > 1 and (model_id or developer):
         option = "--model-id" if model_id else "--developer"
-        rule = "be left out for runs of several models"
+        rule = "be of one model; export the runs of each model by themselves"
         raise InvalidInputError.of(option, rule, ", ".join(found.models))
     if to_stdout and len(found.runs) > 1:
         rule = "be one run, where the record goes to standard output (--output names a folder)"

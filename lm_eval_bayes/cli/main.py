@@ -60,6 +60,9 @@ app.add_typer(store.app, name="store")
 app.add_typer(export.app, name="export")
 app.command("doctor")(doctor.command)
 
+#: Their names.
+COMMANDS = frozenset(typer.main.get_group(app).commands)
+
 # ----------------------------------------------------------------------------------------------
 
 

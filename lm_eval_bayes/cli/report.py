@@ -96,6 +96,8 @@ def command(
         check_level(level)
         check_seed(seed)
     to_stdout = str(output) in STDOUT
+    if to_stdout and sys.stdout is None:
+        raise InvalidInputError("standard output is closed: name a file with --output")
     if to_stdout and as_json:
         rule = "be left out where --output is standard output, which gets the page"
         raise InvalidInputError.of("--json", rule, str(output))

@@ -132,6 +132,8 @@ def command(
     from lm_eval_bayes.core.checks import check_level
 
     check_level(level)
+    if freeze is not None and freeze.exists() and not freeze.is_file():
+        raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
     if thresholds is not None and freeze is not None:
         rule = "be left out where --thresholds gives frozen ones"
         raise InvalidInputError.of("--freeze", rule, str(freeze))
@@ -235,6 +237,8 @@ def _weight(part: str, text: str) -> float:
 def _read(path: Path) -> Thresholds:
     from lm_eval_bayes.rubric.thresholds import Thresholds
 
+    if path.exists() and not path.is_file():
+        raise InvalidInputError.of("--thresholds", "be a regular file", str(path))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -196,7 +196,7 @@ def command(
     writes its results and samples at the end, after Ctrl-C too.
 
     After every round a line for each task tells its posterior and how much is left, on standard
-    error. Without --width, --decide and --budget, the run stops at --max-trials.
+    error. At least one of --width, --decide and --budget is needed; --max-trials ends it anyway.
 
     \b
     Examples:

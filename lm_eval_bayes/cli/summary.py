@@ -239,7 +239,11 @@ def _tables(
     """Show one table; two on a terminal that is too narrow for one."""
     head = [*names, *about, *main, *paper]
     rows = [[*a, *b, *c, *d] for a, b, c, d in lines]
-    if not sys.stdout.isatty() or _width(head, rows) <= shutil.get_terminal_size().columns:
+    if (
+        sys.stdout is None
+        or not sys.stdout.isatty()
+        or _width(head, rows) <= shutil.get_terminal_size().columns
+    ):
         say_table(title, head, rows)
         return
     say_table(title, [*names, *about, *main], [[*a, *b, *c] for a, b, c, _ in lines])

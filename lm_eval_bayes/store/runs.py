@@ -76,9 +76,17 @@ class SavedTask:
     @property
     def n_answered(self) -> int | None:
         """How many questions the run answered, None where the results do not say."""
+        return self._counted("effective")
+
+    @property
+    def n_there(self) -> int | None:
+        """How many questions the task has, None where the results do not say."""
+        return self._counted("original")
+
+    def _counted(self, what: str) -> int | None:
         counted = self.results.get("n-samples")
         of_task = counted.get(self.task) if isinstance(counted, Mapping) else None
-        found = of_task.get("effective") if isinstance(of_task, Mapping) else None
+        found = of_task.get(what) if isinstance(of_task, Mapping) else None
         return found if isinstance(found, int) else None
 
     def rows(self, argument: str = "run") -> list[dict[str, Any]]:

@@ -105,6 +105,8 @@ def read_samples(
     n, answered = len(set(doc_ids)), saved.n_answered
     if answered is not None and n < answered:
         told.append(f"{saved.samples.name} is cut off: it has {n} of {answered} questions")
+    elif saved.n_there is not None and n < saved.n_there:
+        notes.append(f"{n} of the task's {saved.n_there} questions were asked")
     made = origin(saved, sent)
     return Part(
         model=saved.model,

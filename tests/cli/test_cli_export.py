@@ -331,7 +331,10 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
         (["poor"], "`--model-id` must tell who made =poor|_model, as org/name"),
         (["good", "sums"], "`RUN` must be one run, where the record goes to standard output"),
         (["good", "--instances"], "`--instances` must have a folder to go to"),
-        (["good", "poor", "--model-id=a/b"], "`--model-id` must be left out for runs of several"),
+        (
+            ["good", "poor", "--model-id=a/b"],
+            "`--model-id` must be of one model; export the runs of each",
+        ),
         (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
         (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
     ],

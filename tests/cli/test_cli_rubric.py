@@ -491,3 +491,23 @@ def test_weights_that_tell_nothing_apart_are_refused(lmeb, good):
     code, _, told = lmeb(good, "--weights", "exact_match=1,1,1")
     assert code == 2
     assert "`--weights` must tell the categories apart" in told
+
+
+def test_what_is_no_regular_file_is_refused(lmeb, good, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for option in ("--freeze", "--thresholds"):
+        code, printed, error = lmeb(good, option, pipe)
+        assert (code, printed) == (2, "")
+        assert f"`{option}` must be a regular file" in error
+
+
+def test_a_picture_does_not_replace_thresholds(lmeb, good, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    both = tmp_path / "both.svg"
+    code, _, error = lmeb(good, "--freeze", both, "--plot", both)
+    assert code == 2
+    assert "`--plot` must be another file than --freeze" in error
+    both.write_text("{}")
+    assert lmeb(good, "--plot", both)[0] == 2
+    assert both.read_text() == "{}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,26 @@ def test_errors_from_elsewhere_are_not_hidden(error, code, told):
     assert told in done.stderr
     assert ("Traceback" in done.stderr) == (code == 1)
     assert done.returncode == code
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_command_lets_it_tidy_up(monkeypatch, name):
+    from typer.testing import CliRunner
+
+    from lm_eval_bayes.cli.main import app
+
+    tidied = []
+
+    def interrupted(*arguments, **more):
+        try:
+            signal.raise_signal(getattr(signal, name))
+        finally:
+            tidied.append(name)
+
+    monkeypatch.setattr("lm_eval_bayes.store.read_runs.read_runs", interrupted)
+    before = signal.getsignal(getattr(signal, name))
+    result = CliRunner().invoke(app, ["summary", "."])
+    assert result.exit_code == 128 + getattr(signal, name)
+    assert tidied == [name]
+    assert signal.getsignal(getattr(signal, name)) is before

@@ -325,3 +325,19 @@ def test_the_bytes_that_were_read_are_told(tmp_path):
     size = samples.stat().st_size
     assert told[-1] == (size, size)
     assert [done for done, _ in told] == sorted({done for done, _ in told})
+
+
+@pytest.mark.parametrize(
+    ("counted", "note", "warning"),
+    [
+        ({"original": 9, "effective": 2}, "2 of the task's 9 questions were asked", None),
+        ({"original": 9, "effective": 3}, None, "is cut off: it has 2 of 3 questions"),
+        ({"original": 2, "effective": 2}, None, None),
+    ],
+)
+def test_questions_that_are_not_there(tmp_path, counted, note, warning):
+    rows = [row(n, outcomes=[0, 1]) for n in range(2)]
+    write_run(tmp_path, rows, **{"n-samples": {TASK: counted}})
+    found = read_runs([tmp_path])
+    assert [n for n in found.runs[0].notes if "questions" in n] == ([note] if note else [])
+    assert [w.partition(" ")[2] for w in found.warnings] == ([warning] if warning else [])

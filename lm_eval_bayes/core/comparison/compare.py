@@ -167,9 +167,10 @@ def compare(
     bootstrap over the observed differences d_α of the questions' averages (Rubin 1981, c = 1;
     this c gives the variance of Student's t), so that what a question does to both models
     cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then those of this
-    difference. Where the questions differ by less than chance alone would make them, chance is
-    added. With no more than ten questions whose differences are skewed the interval is a
-    little narrow (simulated: 93% for 95%). For N = 1 see also `compare_paired`.
+    difference. Of its variance the part that the trials' chance explains is drawn as a normal and
+    the rest from the bootstrap, and it is never less than that part. With no more than ten
+    questions whose differences are skewed the interval is a little narrow (simulated: 93% for
+    95%). For N = 1 see also `compare_paired`.
 
     Parameters
     ----------

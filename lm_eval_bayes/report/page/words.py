@@ -34,6 +34,8 @@ _SECRET_VALUE = re.compile(
     r"|Bearer\s+[\w.~+/-]{12,}=*)|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
 HIDDEN = "(hidden)"
+#: The name of a model that is told apart from others of its name by some settings.
+_SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
 
 
 class Text(NamedTuple):
@@ -61,13 +63,22 @@ def name(text: object) -> str:
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return names without what stands before a slash, where that leaves them different.
 
+    Of one model under several settings only the settings are left.
+
     Examples
     --------
     >>> short_names(["Qwen/Qwen3-8B", "google/gemma-3-4b-it"])
     ('Qwen3-8B', 'gemma-3-4b-it')
     >>> short_names(["a/model", "b/model"])
     ('a/model', 'b/model')
+    >>> short_names(["phi (temperature=0.3)", "phi (temperature=1.2)"])
+    ('temperature=0.3', 'temperature=1.2')
     """
+    parted = [_SETTINGS.fullmatch(one) for one in names]
+    if len(names) > 1 and len({one and one["model"] for one in parted}) == 1:
+        settings = [one["settings"] for one in parted if one is not None]
+        if len(set(settings)) == len(names):
+            return tuple(map(name, settings))
     last = [one.rstrip("/").rpartition("/")[2].strip() for one in names]
     distinct = len(set(last)) == len(set(names)) and all(last)
     return tuple(map(name, last if distinct else names))
