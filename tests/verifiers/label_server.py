@@ -60,12 +60,14 @@ class Handler(BaseHTTPRequestHandler):
             act = server.script(number, self.path, body) or self.answer(body)
             if act.delay_s:
                 server.leaving.wait(act.delay_s)
+        finally:
+            # before the answer is sent: behind it the next request may come first
+            with server.lock:
+                server.now -= 1
+        try:
             self.send(act)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
-        finally:
-            with server.lock:
-                server.now -= 1
 
     def answer(self, body):
         server, chat = self.server, "messages" in body
