@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import suppress
 from importlib.util import find_spec
@@ -71,7 +72,7 @@ def short_name(name: str) -> str:
 
 
 def write_figure(figure: Figure, path: Path, kind: str, metadata: dict[str, Any]) -> None:
-    """Write a figure under a temporary name, and give it its own when it is whole.
+    """Draw a figure into a file.
 
     Parameters
     ----------
@@ -89,14 +90,33 @@ def write_figure(figure: Figure, path: Path, kind: str, metadata: dict[str, Any]
     InvalidInputError
         If it cannot be written.
     """
+    write_picture(figure_bytes(figure, kind, metadata), path)
+
+
+def figure_bytes(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
+    """Return what the file of a figure holds, see :func:`write_figure`."""
     import warnings
 
+    drawn = io.BytesIO()
+    with warnings.catch_warnings():
+        # a name in letters that the font has not is drawn with boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(drawn, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
+    return drawn.getvalue()
+
+
+def write_picture(content: bytes, path: Path) -> None:
+    """Write a picture under a temporary name, and give it its own when it is whole.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be written.
+    """
     temporary = temporary_name(path)
     try:
-        with open(temporary, "xb") as output, warnings.catch_warnings():
-            # a name in letters that the font has not is drawn with boxes
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(output, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
+        with open(temporary, "xb") as output:
+            output.write(content)
             output.flush()
             os.fsync(output.fileno())
         os.replace(temporary, path)

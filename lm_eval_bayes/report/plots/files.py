@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.drawing import write_figure
+from lm_eval_bayes.report.drawing import figure_bytes, write_picture
 from lm_eval_bayes.report.page.contents import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.plots import pictures
@@ -104,18 +104,13 @@ def write_pictures(found: tuple[Picture, ...], folder: Path) -> tuple[Path, ...]
     Returns
     -------
     tuple of Path
-        The files. Each is replaced when its new content is whole.
+        The files, which are written when all pictures are drawn.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        rule = f"be a folder that can be written; {folder}: {error.strerror}"
-        raise InvalidInputError.of("--plots", rule, folder.name) from None
-    written: list[Path] = []
+    drawn: dict[Path, bytes] = {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams |= {"svg.hashsalt": MARK, "text.parse_math": False}
@@ -126,9 +121,15 @@ def write_pictures(found: tuple[Picture, ...], folder: Path) -> tuple[Path, ...]
             for path, kind in zip(one.paths(folder), KINDS, strict=True):
                 # no date and no version: the same numbers give the same file
                 said = {"Date": None, "Creator": MARK} if kind == "svg" else {"Software": MARK}
-                write_figure(figure, path, kind, said)
-                written.append(path)
-    return tuple(written)
+                drawn[path] = figure_bytes(figure, kind, said)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        rule = f"be a folder that can be written; {folder}: {error.strerror}"
+        raise InvalidInputError.of("--plots", rule, folder.name) from None
+    for path, content in drawn.items():
+        write_picture(content, path)
+    return tuple(drawn)
 
 
 def _ours(path: Path) -> bool:
