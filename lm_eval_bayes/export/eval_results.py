@@ -272,7 +272,9 @@ def _notes(summary: TaskSummary, name: str, factor: float, digits: int, scope: S
     run, n = summary.run, summary.n
     posterior, interval = summary.learned[scope], summary.intervals[scope]
     trials = "1 trial" if n == "1" else f"{n} trials"
-    what = f"{name} of {trials} a question on {run.n_questions} questions"
+    whole = run.made.n_questions or 0
+    part = f"{run.n_questions} of its {whole}" if whole > run.n_questions else run.n_questions
+    what = f"{name} of {trials} a question on {part} questions"
     parts = [what, _interval(posterior, interval, n, factor, digits)]
     settings = {k: v for k, v in generation_settings(run).items() if k not in _UNTOLD}
     if settings:

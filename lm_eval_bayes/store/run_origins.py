@@ -85,6 +85,7 @@ def origin(saved: SavedTask, sent: Mapping[str, Any] | None) -> Made:
         seconds=number(results.get("total_evaluation_time_seconds")),
         dataset=path,
         revision=str(mapping(config.get("dataset_kwargs")).get("revision") or ""),
+        n_questions=saved.n_there,
         config=config,
     )
 

@@ -42,6 +42,8 @@ class Made:
         The dataset's id on the hub, with its configuration where it has one.
     revision : str
         The revision that was pinned.
+    n_questions : int or None
+        How many questions the task has, of which fewer may have been asked.
     config : mapping
         The task's whole configuration, as the harness wrote it.
     """
@@ -55,6 +57,7 @@ class Made:
     seconds: float | None = None
     dataset: str = ""
     revision: str = ""
+    n_questions: int | None = None
     config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
 
 

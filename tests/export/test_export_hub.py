@@ -75,6 +75,11 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
     )
 
 
+def test_the_notes_tell_of_questions_that_were_not_asked():
+    limited = summarise(run(made=made(n_questions=M + 27)))
+    assert f"a question on {M} of its {M + 27} questions; " in hub_result(limited).notes
+
+
 def test_the_notes_tell_n_the_interval_and_the_settings(summary):
     notes = read_back(hub_result(summary)).notes
     posterior = hbayes_at_n(run().outcomes)
