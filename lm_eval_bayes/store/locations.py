@@ -6,6 +6,7 @@ import os
 import secrets
 import sqlite3
 import stat
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from os import PathLike
@@ -20,6 +21,9 @@ from lm_eval_bayes.store.errors import (
     primary_code,
 )
 from lm_eval_bayes.store.migrations import APPLICATION_ID
+
+#: How often a file that seems torn is looked at, and the seconds between two looks.
+_LOOKS, _BETWEEN_LOOKS_S = 20, 0.01
 
 # The file of a store is only ever opened by SQLite here, never by open(): when a process closes
 # any descriptor of a file, all its locks on that file are gone, SQLite's own included
@@ -89,10 +93,7 @@ def log_bytes(path: Path) -> int:
 def _check_application(path: Path) -> None:
     """Refuse files of other applications, and ours where it was cut short."""
     try:
-        found, whole = _probe(path)
-        if not whole:
-            # A last writer may have been folding its log in at that moment.
-            found, whole = _probe(path)
+        found, whole = _settled(path)
     except sqlite3.OperationalError as error:
         raise StoreFileError(f"{path} cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
@@ -105,6 +106,21 @@ def _check_application(path: Path) -> None:
         raise NotAStoreError(f"{path} is an SQLite file of another application, not a trial store")
     if not whole:
         raise StoreDamagedError(f"{path} is damaged: its last page is cut short")
+
+
+def _settled(path: Path) -> tuple[int | None, bool]:
+    """Look again where a file seems torn: a last writer may be folding its log in right now."""
+    for _ in range(_LOOKS - 1):
+        try:
+            found, whole = _probe(path)
+        except sqlite3.DatabaseError as error:
+            if primary_code(error) not in (CORRUPT, 0):
+                raise
+        else:
+            if whole:
+                return found, whole
+        time.sleep(_BETWEEN_LOOKS_S)
+    return _probe(path)
 
 
 def _probe(path: Path) -> tuple[int | None, bool]:

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
+    CORRUPT,
     NotAStoreError,
     StoreBusyError,
     StoreDamagedError,
@@ -499,3 +501,25 @@ def test_the_file_is_as_readable_as_any_other(path):
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
     assert issubclass(StoreFileError, (LmEvalBayesError, OSError))
+
+
+@pytest.mark.parametrize("torn", ["malformed", "cut short"])
+def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monkeypatch, torn):
+    with TrialStore.open(path) as store:
+        store.describe_model({"pretrained": "some/model"})
+    look, looks = locations._probe, []
+
+    def probe(place):
+        looks.append(place)
+        if len(looks) > 3:
+            return look(place)
+        if torn == "cut short":
+            return locations.APPLICATION_ID, False
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = CORRUPT
+        raise error
+
+    monkeypatch.setattr(locations, "_probe", probe)
+    with TrialStore.open(path) as store:
+        assert store.info().trials == 0
+    assert len(looks) == 4
