@@ -190,7 +190,7 @@ def _rubrics(paths: Sequence[Path], task: str | None) -> tuple[dict[str, RubricT
             notes.append(f"{name}: rubrics are left to `lm-eval-bayes rubric`, the logs are large")
             continue
         try:
-            # told apart as `rubric` does it: runs of one name get a number
+            # told apart as `rubric` does it, over all paths together
             together = saved_tasks([saved.samples for saved in several], "RUN", name)
             signals = [run_signals(saved, "RUN") for saved in together]
             classified = classify_runs(signals, pooled_thresholds(signals))
@@ -236,23 +236,14 @@ def _check_page(path: Path, overwrite: bool) -> None:
 
 
 def _write(page: bytes, path: Path) -> None:
-    from lm_eval_bayes.store.locations import temporary_name
+    from lm_eval_bayes.store.locations import write_whole
 
-    # a link stays one: what it leads to is replaced
-    target = Path(os.path.realpath(path))
-    temporary = temporary_name(target)
     try:
-        with open(temporary, "xb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        # a link stays one: what it leads to is replaced
+        write_whole(page, Path(os.path.realpath(path)))
     except OSError as error:
         rule = f"be a file that can be written; {path}: {error.strerror}"
         raise InvalidInputError.of("--output", rule, path.name) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _draw(contents: Contents, folder: Path | None) -> list[tuple[Path, str]]:

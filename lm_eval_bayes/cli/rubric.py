@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -288,25 +287,18 @@ def _classified(
 def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
     """Write the thresholds to a new file; one that holds the same already is left as it is."""
     from lm_eval_bayes.report.rubric_runs import pooled_thresholds
-    from lm_eval_bayes.store.locations import publish, temporary_name
+    from lm_eval_bayes.store.locations import write_whole
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
-        temporary = temporary_name(path)
         try:
-            with open(temporary, "x", encoding="utf-8") as output:
-                output.write(pooled.to_json())
-                output.flush()
-                os.fsync(output.fileno())
-            if not publish(temporary, path):
-                rule = "be a new file; somebody else made one of this name"
-                raise InvalidInputError.of("--freeze", rule, path.name)
+            new = write_whole(pooled.to_json().encode(), path, replace=False)
         except OSError as error:
             rule = f"be a file that can be written; {path}: {error.strerror}"
             raise InvalidInputError.of("--freeze", rule, path.name) from None
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        if not new:
+            rule = "be a new file; somebody else made one of this name"
+            raise InvalidInputError.of("--freeze", rule, path.name)
     warn(f"thresholds {pooled.hash} of {count(len(pooled.tasks), 'task')} are in {path}")
 
 

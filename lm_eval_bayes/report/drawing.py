@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.store.locations import temporary_name
+from lm_eval_bayes.store.locations import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,16 +112,8 @@ def write_picture(content: bytes, path: Path) -> None:
     InvalidInputError
         If it cannot be written.
     """
-    temporary = temporary_name(path)
     try:
-        with open(temporary, "xb") as output:
-            output.write(content)
-            output.flush()
-            os.fsync(output.fileno())
-        os.replace(temporary, path)
+        write_whole(content, path)
     except OSError as error:
         rule = f"be a file that can be written; {path}: {error.strerror}"
         raise InvalidInputError.of("plot", rule, path.name) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

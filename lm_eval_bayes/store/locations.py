@@ -182,6 +182,43 @@ def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
                 os.unlink(f"{temporary}{leftover}")
 
 
+def write_whole(content: bytes, path: Path, replace: bool = True) -> bool:
+    """Write a file under another name, and give it its own once all of it is on the disk.
+
+    Parameters
+    ----------
+    content : bytes
+        What it holds.
+    path : Path
+        The file to be.
+    replace : bool
+        Whether it takes the place of a file of this name.
+
+    Returns
+    -------
+    bool
+        False where a file of this name is there and is not to be replaced.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; then nothing is left behind.
+    """
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as output:
+            output.write(content)
+            output.flush()
+            os.fsync(output.fileno())
+        if not replace:
+            return publish(temporary, path)
+        os.replace(temporary, path)
+        return True
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
 def temporary_name(path: Path) -> Path:
     """Return a hidden name beside `path` that nobody else uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.store.runs import SavedTask
 from lm_eval_bayes.store.task_run import Made
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.store.runs import SavedTask
 
 #: Arguments of a model that leave the law of its answers alone: where and how fast it runs, which
 #: trials are made. What is unknown counts: two runs are rather kept apart than mixed.

@@ -6,12 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
+from lm_eval_bayes.store.model_names import differing_keys, with_settings
+from lm_eval_bayes.store.run_origins import arguments_of, generation, mapping, origin
 
 #: Arguments of a model that say nothing about it.
 _NOT_THE_MODEL = frozenset(
@@ -72,6 +75,15 @@ class SavedTask:
         rubrics = self.settings.get("rubrics")
         own = rubrics.get("own") if isinstance(rubrics, Mapping) else None
         return tuple(schema_from(one) for one in own) if isinstance(own, list) else ()
+
+    @cached_property
+    def made_by(self) -> Mapping[str, Any]:
+        """What makes the trials of one task other ones, as far as the results say."""
+        made = origin(self, None)
+        found = {**arguments_of(self, made), **generation(made.generation_kwargs)}
+        asked = mapping(self.results.get("config"))
+        seed = made.model_args.get("seed", asked.get("random_seed"))
+        return {**found, "seed": seed} if seed is not None else found
 
     @property
     def n_answered(self) -> int | None:
@@ -210,7 +222,7 @@ def _tasks_at(path: str | Path, argument: str) -> Iterator[SavedTask]:
         key = (
             one.samples.parent,
             one.task,
-            json.dumps(_settings(one), sort_keys=True, default=str),
+            json.dumps(one.made_by, sort_keys=True, default=str),
         )
         # their names end with the time, so that later ones come later
         if key not in chosen or _trials(one) >= _trials(chosen[key]):
@@ -221,18 +233,6 @@ def _tasks_at(path: str | Path, argument: str) -> Iterator[SavedTask]:
 def _trials(saved: SavedTask) -> int:
     n = saved.settings.get("n")
     return n if isinstance(n, int) else 0
-
-
-def _settings(saved: SavedTask) -> dict[str, Any]:
-    """Return what makes the trials of one task other ones, as far as the results say."""
-    # these speak of SavedTask, so they can only be fetched here
-    from lm_eval_bayes.store.run_origins import arguments_of, generation, mapping, origin
-
-    made = origin(saved, None)
-    asked = mapping(saved.results.get("config"))
-    found = {**arguments_of(saved, made), **generation(made.generation_kwargs)}
-    seed = made.model_args.get("seed", asked.get("random_seed"))
-    return {**found, "seed": seed} if seed is not None else found
 
 
 def saved_task(
@@ -351,14 +351,12 @@ def distinct(hashes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:
-    from lm_eval_bayes.store.model_names import differing_keys, with_settings
-
-    settings = [_settings(one) for one in found]
-    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one, its in zip(found, settings, strict=True):
-        alike.setdefault((one.model, one.task), []).append(its)
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in found:
+        alike.setdefault((one.model, one.task), []).append(one.made_by)
+    differing = {key: differing_keys(settings) for key, settings in alike.items()}
     seen: dict[tuple[str, str], int] = {}
-    for one, its in zip(found, settings, strict=True):
-        name = with_settings(one.model, its, differing_keys(alike[one.model, one.task]))
+    for one in found:
+        name = with_settings(one.model, one.made_by, differing[one.model, one.task])
         times = seen[name, one.task] = seen.get((name, one.task), 0) + 1
         yield replace(one, model=name if times == 1 else f"{name} ({times})")
