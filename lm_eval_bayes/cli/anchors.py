@@ -21,6 +21,7 @@ from lm_eval_bayes.cli.reading import (
     Runs,
     Seed,
     Task,
+    check_level_and_seed,
     read,
 )
 from lm_eval_bayes.errors import InvalidInputError
@@ -158,11 +159,9 @@ def _share(text: str) -> tuple[float, float]:
 def _check(level: float, seed: int, epsilon: float) -> None:
     """Refuse wrong options before anything is read."""
     from lm_eval_bayes.core.anchors.capability import check_epsilon
-    from lm_eval_bayes.core.checks import check_level, check_seed
 
     with named_as_options("level", "seed", "epsilon"):
-        check_level(level)
-        check_seed(seed)
+        check_level_and_seed(level, seed)
         check_epsilon(epsilon)
 
 

@@ -25,9 +25,10 @@ from lm_eval_bayes.cli.reading import (
     ScopeOption,
     Seed,
     Task,
+    check_level_and_seed,
+    numbers_in,
     read,
 )
-from lm_eval_bayes.cli.summary import numbers_in
 from lm_eval_bayes.cli.wording import about, ends, interval_name, mean_sd, trials
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -194,12 +195,10 @@ def _check(
     questions: int,
 ) -> None:
     """Refuse wrong options before anything is read."""
-    from lm_eval_bayes.core.checks import check_level, check_seed
     from lm_eval_bayes.core.comparison.compare import z_threshold
 
     with named_as_options("level", "seed", "confidence"):
-        check_level(level)
-        check_seed(seed)
+        check_level_and_seed(level, seed)
         z_threshold(confidence)
     if rope is not None and not 0.0 <= rope < float("inf"):
         raise InvalidInputError.of("--rope", "be a number of at least 0", rope)

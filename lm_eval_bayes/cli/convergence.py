@@ -25,6 +25,7 @@ from lm_eval_bayes.cli.reading import (
     ScopeOption,
     Seed,
     Task,
+    check_level_and_seed,
     read,
 )
 from lm_eval_bayes.cli.wording import NONE, about, ends, interval_name
@@ -144,14 +145,13 @@ def command(
 
 def _check(replicates: int, confidence: float, level: float, seed: int) -> None:
     """Refuse wrong options before anything is read."""
-    from lm_eval_bayes.core.checks import check_level, check_seed, check_size
+    from lm_eval_bayes.core.checks import check_size
     from lm_eval_bayes.core.ranking.rank import check_confidence
 
     with named_as_options("replicates", "confidence", "level", "seed"):
         check_size("replicates", replicates, 1)
         check_confidence(confidence)
-        check_level(level)
-        check_seed(seed)
+        check_level_and_seed(level, seed)
 
 
 # -- what is shown -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -25,6 +24,7 @@ from lm_eval_bayes.cli.reading import (
     ScopeOption,
     Seed,
     Task,
+    Ties,
     read,
 )
 
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
 #: What --output takes for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-
-
-class Ties(str, Enum):
-    """Whom a model is compared with to share a rank."""
-
-    adjacent = "adjacent"
-    leader = "leader"
-    pairwise = "pairwise"
-    none = "none"
 
 
 _TABLE_HELP = """Write the leaderboard as {what}.

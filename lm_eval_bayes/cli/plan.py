@@ -23,6 +23,7 @@ from lm_eval_bayes.cli.reading import (
     ScopeOption,
     Seed,
     Task,
+    check_level_and_seed,
     read,
 )
 from lm_eval_bayes.cli.wording import NONE, about, duration, number
@@ -151,7 +152,7 @@ def _check(
     max_trials: int,
 ) -> None:
     """Refuse wrong options before anything is read."""
-    from lm_eval_bayes.core.checks import check_count, check_level, check_seed
+    from lm_eval_bayes.core.checks import check_count
     from lm_eval_bayes.core.comparison.compare import z_threshold
 
     if width is None and not separate:
@@ -159,9 +160,8 @@ def _check(
         raise InvalidInputError.of("plan", rule, "neither")
     if width is not None and not 0.0 < width < float("inf"):
         raise InvalidInputError.of("--width", "be a finite number above 0", width)
-    with named_as_options("level", "seed", "confidence", "max_trials"):
-        check_level(level)
-        check_seed(seed)
+    with named_as_options("confidence", "max_trials"):
+        check_level_and_seed(level, seed)
         check_count("max_trials", max_trials, 1)
         if z_threshold(confidence) <= 0.0:
             raise InvalidInputError.of("confidence", "be above 0.5", confidence)

@@ -24,6 +24,8 @@ from lm_eval_bayes.cli.reading import (
     ScopeOption,
     Seed,
     Task,
+    Ties,
+    check_level_and_seed,
     read,
 )
 from lm_eval_bayes.cli.wording import (
@@ -40,15 +42,6 @@ from lm_eval_bayes.cli.wording import (
 if TYPE_CHECKING:
     from lm_eval_bayes.report.leaderboard import Leaderboard
     from lm_eval_bayes.store.task_run import SavedRuns
-
-
-class Ties(str, Enum):
-    """Who shares a rank."""
-
-    adjacent = "adjacent"
-    leader = "leader"
-    pairwise = "pairwise"
-    none = "none"
 
 
 class Numbers(str, Enum):
@@ -111,13 +104,11 @@ def command(
       lm-eval-bayes rank runs/*
       lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
     """
-    from lm_eval_bayes.core.checks import check_level, check_seed
     from lm_eval_bayes.core.ranking.rank import check_confidence
     from lm_eval_bayes.report.leaderboard import leaderboard
 
     with named_as_options("level", "seed", "confidence"):
-        check_level(level)
-        check_seed(seed)
+        check_level_and_seed(level, seed)
         check_confidence(confidence)
     found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     boards = [

@@ -13,6 +13,7 @@ import typer
 from lm_eval_bayes.cli.errors import named_as_options
 from lm_eval_bayes.cli.output import warn
 from lm_eval_bayes.cli.progress import Progress
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.store.task_run import SavedRuns
@@ -32,6 +33,15 @@ class IntervalKind(str, Enum):
     hdi = "hdi"
     beta = "beta"
     normal = "normal"
+
+
+class Ties(str, Enum):
+    """Whom a model is compared with to share a rank."""
+
+    adjacent = "adjacent"
+    leader = "leader"
+    pairwise = "pairwise"
+    none = "none"
 
 
 #: RUN…, as every command takes them.
@@ -137,6 +147,44 @@ def read(
         )
     for warning in found.warnings:
         warn(f"warning: {warning}")
+    return found
+
+
+def check_level_and_seed(level: float, seed: int) -> None:
+    """Refuse, before anything is read, what every command would refuse in the end.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the option.
+    """
+    from lm_eval_bayes.core.checks import check_level, check_seed
+
+    with named_as_options("level", "seed"):
+        check_level(level)
+        check_seed(seed)
+
+
+def numbers_in(option: str, text: str) -> list[int]:
+    """Read `1,2,4`.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no list of whole numbers from 1.
+
+    Examples
+    --------
+    >>> numbers_in("--k", "1, 2,8")
+    [1, 2, 8]
+    """
+    try:
+        found = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1:
+        rule = "be whole numbers from 1 with commas between them, as in 1,2,4"
+        raise InvalidInputError.of(option, rule, text)
     return found
 
 

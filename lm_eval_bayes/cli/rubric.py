@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lm_eval_bayes.cli.output import count, printable, say, say_json, say_table, warn
+from lm_eval_bayes.cli.reading import IntervalKind
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -31,15 +32,6 @@ class Prior(str, Enum):
 
     hbayes = "hbayes"
     bayes = "bayes"
-
-
-class IntervalKind(str, Enum):
-    """How a credible interval is made."""
-
-    beta = "beta"
-    exact = "exact"
-    normal = "normal"
-    hdi = "hdi"
 
 
 def command(

@@ -10,7 +10,16 @@ import typer
 
 from lm_eval_bayes.cli.errors import named_as_options
 from lm_eval_bayes.cli.output import count, say, say_json, say_table, size, warn
-from lm_eval_bayes.cli.reading import Interval, IntervalKind, Json, Level, Scope, ScopeOption, Seed
+from lm_eval_bayes.cli.reading import (
+    Interval,
+    IntervalKind,
+    Json,
+    Level,
+    Scope,
+    ScopeOption,
+    Seed,
+    check_level_and_seed,
+)
 from lm_eval_bayes.cli.wording import NONE, about, interval_name
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -206,15 +215,14 @@ def _whole_numbers(option: str, text: str) -> list[int]:
 
 def _check(replicates: int | None, confidence: float, level: float, seed: int) -> None:
     """Refuse wrong options before anything is drawn."""
-    from lm_eval_bayes.core.checks import check_level, check_seed, check_size
+    from lm_eval_bayes.core.checks import check_size
     from lm_eval_bayes.core.ranking.rank import check_confidence
 
     with named_as_options("replicates", "confidence", "level", "seed"):
         if replicates is not None:
             check_size("replicates", replicates, 1)
         check_confidence(confidence)
-        check_level(level)
-        check_seed(seed)
+        check_level_and_seed(level, seed)
 
 
 def _matrix(benchmark: CoinBenchmark, n_trials: int, seed: int, path: Path) -> bytes:

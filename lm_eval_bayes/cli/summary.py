@@ -24,6 +24,8 @@ from lm_eval_bayes.cli.reading import (
     Scope,
     Seed,
     Task,
+    check_level_and_seed,
+    numbers_in,
     read,
 )
 from lm_eval_bayes.cli.wording import (
@@ -36,7 +38,6 @@ from lm_eval_bayes.cli.wording import (
     number_or_none,
     trials,
 )
-from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.core.results import Interval as CredibleInterval
@@ -100,7 +101,7 @@ def command(
     from lm_eval_bayes.report.summary import summarise, summarise_groups
 
     budgets = None if k is None else numbers_in("--k", k)
-    _check(level, seed)
+    check_level_and_seed(level, seed)
     found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     with named_as_options("k", "level", "interval", "seed"):
         summaries = [
@@ -128,38 +129,6 @@ def command(
     for one in summaries:
         for note in one.notes:
             warn(f"note: {one.run.model}, {one.run.task}: {note}")
-
-
-def numbers_in(option: str, text: str) -> list[int]:
-    """Read `1,2,4`.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no list of whole numbers from 1.
-
-    Examples
-    --------
-    >>> numbers_in("--k", "1, 2,8")
-    [1, 2, 8]
-    """
-    try:
-        found = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        found = []
-    if not found or found[0] < 1:
-        rule = "be whole numbers from 1 with commas between them, as in 1,2,4"
-        raise InvalidInputError.of(option, rule, text)
-    return found
-
-
-def _check(level: float, seed: int) -> None:
-    """Refuse wrong options before anything is read."""
-    from lm_eval_bayes.core.checks import check_level, check_seed
-
-    with named_as_options("level", "seed"):
-        check_level(level)
-        check_seed(seed)
 
 
 # -- what is shown -------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ def chance(probability: float) -> str:
     >>> chance(1.0), chance(0.25), chance(0.0001)
     ('>0.999', '0.250', '<0.001')
     """
-    if probability > 0.9995:
-        return ">0.999"
-    return "<0.001" if probability < 0.0005 else f"{probability:.3f}"
+    from lm_eval_bayes.report.words import share
+
+    return share(probability).replace("above ", ">").replace("below ", "<")
 
 
 def about(scope: str) -> str:
