@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import http.client
 import ipaddress
 import json
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from lm_eval_bayes._retry_after import retry_after
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.verifiers.protocol import VerifierError
 
@@ -232,26 +232,6 @@ def _is_here(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def retry_after(header: str | None) -> float | None:
-    """Read the header Retry-After: seconds, or a date.
-
-    Examples
-    --------
-    >>> retry_after("1.5"), retry_after("soon"), retry_after(None)
-    (1.5, None, None)
-    """
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
-        except (TypeError, ValueError):
-            return None
-    return seconds if seconds > 0 else 0.0
 
 
 def _complaint(raw: bytes) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lm_eval_bayes._retry_after import retry_after
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Calibration, Case, fitted_prompt, verifier_prompt
 from lm_eval_bayes.verifiers.judging import baseline_scores, judged
@@ -21,7 +22,6 @@ from lm_eval_bayes.verifiers.transport import (
     RequestRefused,
     Transport,
     check_address,
-    retry_after,
 )
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import email.utils
 import inspect
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,26 +74,3 @@ def watched_sockets(connector: Any) -> dict[str, Any]:
         return made
 
     return {"socket_factory": watched}
-
-
-def retry_after(header: str | None) -> float | None:
-    """Read the header Retry-After: seconds, or a date.
-
-    Examples
-    --------
-    >>> retry_after("1.5"), retry_after("soon"), retry_after(None)
-    (1.5, None, None)
-    >>> retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
-    0.0
-    """
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
-        except (TypeError, ValueError):
-            return None
-    # Neither the past nor NaN is a time to wait.
-    return seconds if seconds > 0 else 0.0

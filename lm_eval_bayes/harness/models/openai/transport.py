@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lm_eval_bayes._retry_after import retry_after
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
@@ -19,7 +20,7 @@ from lm_eval_bayes.harness.models.openai.errors import (
     unreadable,
     without_secrets,
 )
-from lm_eval_bayes.harness.models.openai.line import Line, retry_after, watched_sockets
+from lm_eval_bayes.harness.models.openai.line import Line, watched_sockets
 
 if TYPE_CHECKING:
     import aiohttp
