@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from lm_eval_bayes.cli.compare_tables import show_comparison, told
-from lm_eval_bayes.cli.errors import FOUND, named_as_options
+from lm_eval_bayes.cli.errors import named_as_options
+from lm_eval_bayes.cli.exit_codes import FOUND
 from lm_eval_bayes.cli.output import count, say_json, warn
 from lm_eval_bayes.cli.reading import (
     Dedupe,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 import typer
 
 from lm_eval_bayes.cli.doctor_places import Finding, State, folders, questions, store_place
-from lm_eval_bayes.cli.errors import FOUND
+from lm_eval_bayes.cli.exit_codes import FOUND
 from lm_eval_bayes.cli.output import count, say, say_json, say_table
 from lm_eval_bayes.errors import InvalidInputError
 

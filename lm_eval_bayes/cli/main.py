@@ -26,7 +26,8 @@ from lm_eval_bayes.cli import (
     summary,
     verify,
 )
-from lm_eval_bayes.cli.errors import EXIT_CODES, PlainErrorsGroup
+from lm_eval_bayes.cli.errors import PlainErrorsGroup
+from lm_eval_bayes.cli.exit_codes import EXIT_CODES
 from lm_eval_bayes.cli.output import say
 
 app = typer.Typer(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm_eval_bayes.cli.exit_codes import INTERRUPTED, TERMINATED
 from lm_eval_bayes.cli.output import warn
 from lm_eval_bayes.cli.run_errors import check_written, plain_errors
 from lm_eval_bayes.errors import InvalidInputError
@@ -29,9 +30,6 @@ _OWN_METADATA = {
     "bayes_n": "a run raises N itself, by --batch-trials up to --max-trials",
     "bayes_extra_trials": "--allocate questions gives single questions further trials",
 }
-
-#: Exit codes of a run that was stopped by a signal; its results are written all the same.
-INTERRUPTED, TERMINATED = 130, 143
 
 
 def run(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lm_eval_bayes.cli.errors import ERROR, FOUND, named_as_options
+from lm_eval_bayes.cli.errors import named_as_options
+from lm_eval_bayes.cli.exit_codes import ERROR, FOUND
 from lm_eval_bayes.cli.output import count, say, say_json, say_table, size, warn
 from lm_eval_bayes.errors import InvalidInputError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes.cli.errors import FOUND
+from lm_eval_bayes.cli.exit_codes import FOUND
 from lm_eval_bayes.cli.output import count, say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 

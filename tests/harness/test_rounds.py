@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.cli.run import INTERRUPTED, run
+from lm_eval_bayes.cli.exit_codes import INTERRUPTED
+from lm_eval_bayes.cli.run import run
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import goals
 from lm_eval_bayes.harness.budget import Budget

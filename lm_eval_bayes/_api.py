@@ -1,0 +1,181 @@
+"""What `import lm_eval_bayes` offers, gathered from the rooms it lives in."""
+
+from lm_eval_bayes.core.anchors.capability import CapabilityPosterior, capability_intervals
+from lm_eval_bayes.core.anchors.checks import (
+    IndependenceCheck,
+    OrderingReport,
+    QueryFilter,
+    Violation,
+    filter_queries,
+    ordering_violations,
+    query_independence,
+)
+from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.core.anchors.sweep import PeakSweep, sample_size_sweep
+from lm_eval_bayes.core.clustered import clustered_posterior
+from lm_eval_bayes.core.comparison.compare import Comparison, compare
+from lm_eval_bayes.core.comparison.pass_curves import PassCurveComparison, compare_pass_curves
+from lm_eval_bayes.core.comparison.single_trial import (
+    SingleTrialComparison,
+    compare_paired,
+    compare_unpaired,
+)
+from lm_eval_bayes.core.comparison.turns import Turn
+from lm_eval_bayes.core.confusion.confidence import confusion_confidence
+from lm_eval_bayes.core.confusion.posterior import ConfusionPosterior, confusion_posterior
+from lm_eval_bayes.core.confusion.scores import f_score
+from lm_eval_bayes.core.convergence.convergence import Convergence, Trajectory, convergence_at_n
+from lm_eval_bayes.core.convergence.kendall import KendallCurve, kendall_curve, kendall_tau_b
+from lm_eval_bayes.core.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.core.frequentist.clusters import clustered_interval
+from lm_eval_bayes.core.frequentist.interval import ConfidenceInterval
+from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.core.intervals import credible_interval
+from lm_eval_bayes.core.learning.prior_advice import PriorAdvice, check_prior_weight, prior_advice
+from lm_eval_bayes.core.majority import maj_at_k
+from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.pass_at_k import (
+    g_pass_at_k,
+    mg_pass_at_k,
+    naive_pass_at_k,
+    naive_pass_hat_k,
+    pass_at_k,
+    pass_hat_k,
+    strict_majority_at_k,
+)
+from lm_eval_bayes.core.pass_posterior import (
+    g_pass_at_k_posterior,
+    mg_pass_at_k_posterior,
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+    strict_majority_at_k_posterior,
+)
+from lm_eval_bayes.core.posterior import avg_at_n, bayes_at_n
+from lm_eval_bayes.core.ranking.rank import Ranking, rank
+from lm_eval_bayes.core.results import Estimate, Interval, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.core.simulation.mimics import (
+    beta_mimics,
+    expected_z,
+    mimics_with_means,
+    simulate_outcomes,
+    trials_until_z,
+    update_mimics,
+)
+from lm_eval_bayes.core.simulation.prior_study import PriorStudy, prior_study
+from lm_eval_bayes.core.stopping.allocation import allocate_trials
+from lm_eval_bayes.core.stopping.decision import DecisionReached
+from lm_eval_bayes.core.stopping.rules import (
+    AnyOf,
+    BudgetSpent,
+    StoppingRule,
+    StopVerdict,
+    WidthReached,
+)
+from lm_eval_bayes.core.stopping.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.errors import (
+    DatasetUnavailableError,
+    InvalidInputError,
+    LmEvalBayesError,
+    ModelConfigError,
+    TaskConfigError,
+)
+
+__all__ = [
+    "AnchorMatrix",
+    "AnyOf",
+    "BudgetSpent",
+    "CapabilityPosterior",
+    "Comparison",
+    "ConfidenceInterval",
+    "ConfusionPosterior",
+    "Convergence",
+    "DatasetUnavailableError",
+    "DecisionReached",
+    "Estimate",
+    "IndependenceCheck",
+    "Interval",
+    "InvalidInputError",
+    "KendallCurve",
+    "LearnedPrior",
+    "LmEvalBayesError",
+    "ModelConfigError",
+    "OrderingReport",
+    "Outcomes",
+    "PassCurveComparison",
+    "PeakSweep",
+    "PerQuestion",
+    "Posterior",
+    "PriorAdvice",
+    "PriorStudy",
+    "QueryFilter",
+    "Ranking",
+    "SingleTrialComparison",
+    "StopVerdict",
+    "StoppingRule",
+    "TaskConfigError",
+    "Trajectory",
+    "TrialsForecast",
+    "Turn",
+    "Violation",
+    "WidthReached",
+    "allocate_trials",
+    "avg_at_n",
+    "bayes_at_n",
+    "beta_mimics",
+    "bootstrap_interval",
+    "capability_intervals",
+    "check_prior_weight",
+    "clopper_pearson_interval",
+    "clt_interval",
+    "clustered_interval",
+    "clustered_posterior",
+    "compare",
+    "compare_paired",
+    "compare_pass_curves",
+    "compare_unpaired",
+    "confusion_confidence",
+    "confusion_posterior",
+    "convergence_at_n",
+    "credible_interval",
+    "difference_interval",
+    "expected_z",
+    "f_score",
+    "filter_queries",
+    "g_pass_at_k",
+    "g_pass_at_k_posterior",
+    "hbayes_at_n",
+    "kendall_curve",
+    "kendall_tau_b",
+    "maj_at_k",
+    "mg_pass_at_k",
+    "mg_pass_at_k_posterior",
+    "mimics_with_means",
+    "naive_pass_at_k",
+    "naive_pass_hat_k",
+    "odds_ratio_interval",
+    "ordering_violations",
+    "pass_at_k",
+    "pass_at_k_posterior",
+    "pass_hat_k",
+    "pass_hat_k_posterior",
+    "prefix_scores",
+    "prior_advice",
+    "prior_study",
+    "query_independence",
+    "rank",
+    "sample_size_sweep",
+    "simulate_outcomes",
+    "strict_majority_at_k",
+    "strict_majority_at_k_posterior",
+    "t_interval",
+    "take_queries",
+    "trials_needed",
+    "trials_until_z",
+    "update_mimics",
+    "wilson_interval",
+    "within_question_clt",
+]

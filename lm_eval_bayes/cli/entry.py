@@ -1,0 +1,16 @@
+"""Where the installed command begins: Ctrl-C ends it in one word from its first moment on."""
+
+import sys
+
+from lm_eval_bayes.cli.exit_codes import INTERRUPTED
+
+
+def main() -> None:
+    """Load the command line and run it."""
+    try:
+        from lm_eval_bayes.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
