@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lm_eval_bayes._api import *
+    from lm_eval_bayes._api import *  # noqa: F403  what it lists
 
 __version__ = "0.1.0"
 

@@ -19,11 +19,13 @@ from lm_eval_bayes.cli.reading import (
     Metric,
     Regrade,
     Runs,
+    Scope,
     Seed,
     Task,
     check_level_and_seed,
     read,
 )
+from lm_eval_bayes.cli.wording import about
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ class BetweenKind(str, Enum):
 
     shared = "shared"
     query = "query"
+
+
+class RangeKind(str, Enum):
+    """Which neighbouring intervals between anchors are told."""
+
+    hdi = "hdi"
+    exact = "exact"
 
 
 def command(
@@ -93,6 +102,20 @@ def command(
     dedupe: Dedupe = False,
     regrade: Regrade = False,
     level: Level = 0.95,
+    scope: Annotated[
+        Scope,
+        typer.Option(
+            help="About these questions, or about questions like these, which also asks less of "
+            "the method: questions are drawn anew, and the posteriors averaged."
+        ),
+    ] = Scope.benchmark,
+    interval: Annotated[
+        RangeKind,
+        typer.Option(
+            help="The neighbouring intervals that hold the level: as few as possible, or those "
+            "between two equal tails."
+        ),
+    ] = RangeKind.hdi,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -128,6 +151,8 @@ def command(
                     between=between.value,
                     pseudo_count=pseudo_count,
                     level=level,
+                    interval=interval.value,
+                    scope=scope.value,
                     sweep=sweep,
                     seed=seed,
                 )
@@ -232,7 +257,8 @@ def _show(found: AnchorStudy) -> None:
             _show_sweep(one)
     if found.placed:
         posterior = found.placed[0].posterior
-        say(f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}")
+        told = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
+        say(f"{told}; {about(posterior.scope)}")
 
 
 def _show_one(one: Placed) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lm_eval_bayes.cli.output import count, printable, say, say_json, warn
-from lm_eval_bayes.cli.reading import IntervalKind
+from lm_eval_bayes.cli.reading import (
+    IntervalKind,
+    Json,
+    Level,
+    Scope,
+    ScopeOption,
+    Seed,
+    check_level_and_seed,
+)
 from lm_eval_bayes.cli.rubric_tables import show_table
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -84,9 +92,9 @@ def command(
             "longer."
         ),
     ] = IntervalKind.beta,
-    level: Annotated[
-        float, typer.Option(metavar="P", help="Posterior mass of the intervals.")
-    ] = 0.95,
+    level: Level = 0.95,
+    scope: ScopeOption = Scope.benchmark,
+    seed: Seed = 0,
     ignore_verdicts: Annotated[
         bool,
         typer.Option("--ignore-verdicts", help="Leave a verifier's verdicts aside in all runs."),
@@ -95,7 +103,7 @@ def command(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Draw the ranks across schemata, as .svg or .png."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score saved runs under rubrics, and rank their models.
 
@@ -116,9 +124,10 @@ def command(
       lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
-    from lm_eval_bayes.core.checks import check_level
-
-    check_level(level)
+    check_level_and_seed(level, seed)
+    if scope is Scope.population and prior is Prior.bayes:
+        rule = "be benchmark with --prior bayes, which learns nothing of other questions"
+        raise InvalidInputError.of("--scope", rule, scope.value)
     if freeze is not None and freeze.exists() and not freeze.is_file():
         raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
     if thresholds is not None and freeze is not None:
@@ -145,7 +154,9 @@ def command(
     tables = []
     for one in found:
         mine = {name: values for name, values in given.items() if name in one.scores}
-        tables.append(rubric_table(one, mine, prior.value, interval.value, level))
+        tables.append(
+            rubric_table(one, mine, prior.value, interval.value, level, scope.value, seed=seed)
+        )
     origin = None if thresholds is None else thresholds.name
     if as_json:
         done = {"thresholds_file": origin, "verdicts_ignored": ignore_verdicts}

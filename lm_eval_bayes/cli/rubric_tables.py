@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes.cli.output import count, printable, say, say_table
+from lm_eval_bayes.cli.wording import about
 
 if TYPE_CHECKING:
     from lm_eval_bayes.report.rubric_runs import ClassifiedRuns
@@ -22,7 +23,8 @@ def show_table(table: RubricTable, origin: str | None, given: Collection[str]) -
     runs = found.source.runs
     over = ", ".join(runs) if len(runs) <= _RUNS_SHOWN else count(len(runs), "run")
     how = f"frozen on {found.source.date} in {origin}" if origin else "not frozen"
-    say(f"{found.task}: {count(found.n_questions, 'question')}, {table.prior}@N")
+    asked = count(found.n_questions, "question")
+    say(f"{found.task}: {asked}, {table.prior}@N {about(table.scope)}")
     say(f"thresholds {found.thresholds.hash}, {how}, taken over {over}")
     say(f"invalid: {_invalid(found)}")
     for row in table.rows:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.core.anchors.capability import (
+    RANGE_METHODS,
     Between,
     CapabilityPosterior,
+    RangeMethod,
     capability_intervals,
 )
 from lm_eval_bayes.core.anchors.checks import (
@@ -23,8 +25,9 @@ from lm_eval_bayes.core.anchors.checks import (
 )
 from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
 from lm_eval_bayes.core.anchors.sweep import PeakSweep, sample_size_sweep
-from lm_eval_bayes.core.checks import check_level, check_seed
+from lm_eval_bayes.core.checks import check_level, check_option, check_seed
 from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.questions import check_comparable, question_number
 from lm_eval_bayes.store.task_run import TaskRun
@@ -45,7 +48,7 @@ class Placed:
     posterior : CapabilityPosterior
         The posterior over the intervals between them.
     inside : tuple of int
-        First and last of the fewest neighbouring intervals that hold the level.
+        First and last of the neighbouring intervals that hold the level.
     sweep : PeakSweep or None
         How sure fewer questions would be.
     """
@@ -88,8 +91,10 @@ class AnchorStudy:
         Where a stronger anchor does worse.
     independence : IndependenceCheck or None
         Whether questions come out independently, given the model; None for single trials.
-    level : float
+    level, interval : float, str
         Of `inside`.
+    scope : str
+        Of the posteriors.
     placed : tuple of Placed
         The models that were placed.
     """
@@ -101,6 +106,8 @@ class AnchorStudy:
     ordering: OrderingReport
     independence: IndependenceCheck | None
     level: float
+    interval: RangeMethod
+    scope: Scope
     placed: tuple[Placed, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,6 +120,8 @@ class AnchorStudy:
             "ordering": self.ordering.to_dict(),
             "independence": None if self.independence is None else self.independence.to_dict(),
             "level": self.level,
+            "interval": self.interval,
+            "scope": self.scope,
             "placed": [one.to_dict() for one in self.placed],
         }
 
@@ -127,6 +136,8 @@ def anchor_study(
     between: Between = "shared",
     pseudo_count: float = 0.0,
     level: float = 0.95,
+    interval: RangeMethod = "hdi",
+    scope: Scope = "benchmark",
     sweep: bool = False,
     seed: int = 0,
     argument: str = "RUN",
@@ -149,12 +160,14 @@ def anchor_study(
         As in `lm_eval_bayes.capability_intervals`.
     pseudo_count : float
         As in `AnchorMatrix.from_outcomes`.
-    level : float
-        Of the range of intervals that is told.
+    level, interval : float, {"hdi", "exact"}
+        Of the range of intervals that is told, as in `CapabilityPosterior.interval`.
+    scope : {"benchmark", "population"}
+        As in `lm_eval_bayes.capability_intervals`.
     sweep : bool
         Whether to tell how sure fewer questions would be.
     seed : int
-        Of the permutations and the sweep.
+        Of the permutations, the bootstrap and the sweep.
     argument : str
         What errors call the runs.
 
@@ -180,6 +193,8 @@ def anchor_study(
     (('S', 'M', 'L'), 'S to M')
     """
     level, seed = check_level(level), check_seed(seed)
+    interval = check_option("interval", interval, RANGE_METHODS)
+    scope = check_option("scope", scope, SCOPES)
     check_comparable(runs, argument)
     outcomes = {run.model: _in_order(run, runs[0]) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
@@ -213,7 +228,9 @@ def anchor_study(
     for name in to_place:
         others = {one: outcomes[one] for one in among if one != name}
         matrix = _anchors(others, pseudo_count)
-        posterior = capability_intervals(matrix, outcomes[name], epsilon, between=between)
+        posterior = capability_intervals(
+            matrix, outcomes[name], epsilon, between=between, scope=scope, seed=seed
+        )
         swept = None
         if sweep:
             swept = sample_size_sweep(
@@ -225,7 +242,7 @@ def anchor_study(
                 score=_score(outcomes[name]),
                 anchors=matrix,
                 posterior=posterior,
-                inside=posterior.interval(level),
+                inside=posterior.interval(level, interval),
                 sweep=swept,
             )
         )
@@ -237,6 +254,8 @@ def anchor_study(
         ordering=ordering_violations(everyone),
         independence=_independence(runs, seed),
         level=level,
+        interval=interval,
+        scope=scope,
         placed=tuple(placed),
     )
 

@@ -23,11 +23,12 @@ from lm_eval_bayes.core.checks import (
     check_option,
     check_seed,
 )
+from lm_eval_bayes.core.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.core.intervals import METHODS
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.ranking.rank import check_confidence
 from lm_eval_bayes.core.ranking.tie_rules import best_first, numbered, separations, tie_groups
-from lm_eval_bayes.core.results import Interval, IntervalMethod
+from lm_eval_bayes.core.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.rubric_runs import ClassifiedRuns
 from lm_eval_bayes.rubric.schemata import Schema
@@ -53,7 +54,7 @@ class ModelScore:
     score : RubricScore
         Its counts.
     mu, sigma : float
-        Posterior mean and standard deviation of the benchmark's score.
+        Posterior mean and standard deviation of the score.
     interval : Interval
         Its credible interval.
     rank : int
@@ -121,7 +122,7 @@ class RubricTable:
         What was scored.
     rows : tuple of SchemaScores
         One a schema.
-    prior, interval, level, confidence, seed
+    prior, interval, level, scope, confidence, seed
         As they were given to :func:`rubric_table`.
     """
 
@@ -130,6 +131,7 @@ class RubricTable:
     prior: Prior
     interval: IntervalMethod
     level: float
+    scope: Scope
     confidence: float
     seed: int
 
@@ -148,6 +150,8 @@ class RubricTable:
     def warnings(self) -> tuple[str, ...]:
         """What a reader must know before using the numbers, one sentence each."""
         told: list[str] = []
+        if self.scope == "population" and self.classified.n_questions < 2:
+            told += [UNPAIRED] if len(self.classified.models) > 1 else []
         for run in self.classified.runs:
             if 0 < run.judged < run.table.n_trials:
                 told.append(
@@ -196,6 +200,7 @@ class RubricTable:
             "verifier": None if found.verifier is None else dict(found.verifier),
             "prior": self.prior,
             "level": self.level,
+            "scope": self.scope,
             "ties": "leader",
             "confidence": self.confidence,
             "seed": self.seed,
@@ -211,6 +216,7 @@ def rubric_table(
     prior: Prior = "hbayes",
     interval: IntervalMethod = "beta",
     level: float = 0.95,
+    scope: Scope = "benchmark",
     *,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -228,6 +234,9 @@ def rubric_table(
     interval, level
         The credible intervals; "beta" has the posterior's mean and sd, "exact" and "hdi" are
         drawn for more than two distinct weights, and take longer.
+    scope : {"benchmark", "population"}
+        Of these questions, or of questions like these. The latter takes the prior "hbayes", and
+        models are then compared question by question, as by `rank`.
     confidence : float
         In [0.5, 1): a model shares a rank where z [Hariri 2026, §2.9] with the best of it is below
         its quantile, the rule "leader" of `rank`.
@@ -241,6 +250,7 @@ def rubric_table(
     """
     prior = check_option("prior", prior, ("hbayes", "bayes"))
     interval = check_option("interval", interval, METHODS)
+    scope = check_option("scope", scope, SCOPES)
     level, confidence = check_level(level), check_confidence(confidence)
     seed = check_seed(seed)
     scores = {name: dict(found) for name, found in classified.scores.items()}
@@ -250,29 +260,35 @@ def rubric_table(
             raise InvalidInputError.of("weights", rule, name)
         scores[name] = _reweighted(scores[name], given)
 
-    def told(one: tuple[str, RubricScore]) -> ModelScore:
+    def told(one: tuple[str, RubricScore]) -> tuple[ModelScore, Posterior | None]:
         model, score = one
-        posterior = score.posterior(prior, seed)
+        posterior = score.posterior(prior, seed, scope)
         ends = posterior.interval(level, interval, seed=seed)
-        # the posterior itself holds a megabyte of draws and is let go
-        return ModelScore(model, score, posterior.mu, posterior.sigma, ends, 0, posterior.note)
+        numbers = ModelScore(model, score, posterior.mu, posterior.sigma, ends, 0, posterior.note)
+        # the posterior itself holds a megabyte of draws and is let go where nobody pairs it
+        return numbers, (posterior if scope == "population" else None)
 
     rows = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for found in scores.values():
             schema = next(iter(found.values())).schema
-            unranked = list(pool.map(told, found.items()))
+            unranked, posteriors = zip(*pool.map(told, found.items()), strict=True)
+            paired = None if None in posteriors else SharedQuestions.of(posteriors)
             span = max(schema.weights) - min(schema.weights)
             ranks = ranks_of(
-                [m.mu for m in unranked], [m.sigma for m in unranked], span, confidence
+                [m.mu for m in unranked], [m.sigma for m in unranked], span, confidence, paired
             )
             ranked = (replace(m, rank=int(r)) for m, r in zip(unranked, ranks, strict=True))
             rows.append(SchemaScores(schema, tuple(ranked)))
-    return RubricTable(classified, tuple(rows), prior, interval, level, confidence, seed)
+    return RubricTable(classified, tuple(rows), prior, interval, level, scope, confidence, seed)
 
 
 def ranks_of(
-    mu: npt.ArrayLike, sigma: npt.ArrayLike, span: float = 1.0, confidence: float = CONFIDENCE
+    mu: npt.ArrayLike,
+    sigma: npt.ArrayLike,
+    span: float = 1.0,
+    confidence: float = CONFIDENCE,
+    paired: SharedQuestions | None = None,
 ) -> FloatArray:
     """Rank as `rank` does by default, without the joint draws behind its probabilities.
 
@@ -284,6 +300,8 @@ def ranks_of(
         The range of possible scores, which says what is rounding.
     confidence : float
         See :func:`rubric_table`.
+    paired : SharedQuestions, optional
+        The models' questions, in the order of the input, where z is that of paired questions.
 
     Returns
     -------
@@ -298,7 +316,12 @@ def ranks_of(
     """
     mu, sigma = np.asarray(mu, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     order, levelled = best_first(mu, sigma, _ROUNDING * span)
-    z = separations(levelled, sigma[order])
+    if paired is None:
+        z = separations(levelled, sigma[order])
+    else:
+        unordered = np.empty(order.size)
+        unordered[order] = levelled
+        z = paired.separations(unordered)[np.ix_(order, order)]
     groups = tie_groups(z, "leader", float(special.ndtri(confidence)))
     ranks = np.empty(order.size)
     ranks[order] = numbered(groups, "dense")

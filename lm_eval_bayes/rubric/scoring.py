@@ -13,7 +13,7 @@ from lm_eval_bayes.core.checks import IntArray
 from lm_eval_bayes.core.hierarchical import hbayes_at_n
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.results import Posterior
+from lm_eval_bayes.core.results import Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
@@ -53,8 +53,10 @@ class RubricScore:
         names = [category.name for category in self.schema.categories]
         return {**dict(zip(names, map(int, totals), strict=True)), "missing": self.missing}
 
-    def posterior(self, prior: Prior = "hbayes", seed: int = 0) -> Posterior:
-        """Return the posterior of the benchmark's score.
+    def posterior(
+        self, prior: Prior = "hbayes", seed: int = 0, scope: Scope = "benchmark"
+    ) -> Posterior:
+        """Return the posterior of the score.
 
         Parameters
         ----------
@@ -64,22 +66,26 @@ class RubricScore:
             is then mostly prior.
         seed : int
             Of the learned prior's draws.
+        scope : {"benchmark", "population"}
+            Of these questions, or of all questions like these, which takes the learned prior.
 
         Raises
         ------
         InvalidInputError
-            If there is no such prior.
+            If there is no such prior, or it says nothing of the scope.
         """
         if prior not in ("hbayes", "bayes"):
             raise InvalidInputError.of("prior", "be hbayes or bayes", prior)
-        return self._learned(seed) if prior == "hbayes" else self._uniform
+        if prior == "hbayes":
+            return hbayes_at_n(self.outcomes, scope, seed=seed)
+        if scope != "benchmark":
+            rule = 'be "benchmark" for uniform priors, which learn nothing of other questions'
+            raise InvalidInputError.of("scope", rule, scope)
+        return self._uniform
 
     @cached_property
     def _uniform(self) -> Posterior:
         return bayes_at_n(self.outcomes)
-
-    def _learned(self, seed: int) -> Posterior:
-        return hbayes_at_n(self.outcomes, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -59,7 +59,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def expected(target, among, keep=None, between="shared", **more):
+def expected(target, among, keep=None, between="shared", posterior=None, **more):
     R = tossed()
     outcomes = {
         name: leb.Outcomes.from_matrix(matrix) for name, matrix in zip(NAMES, R, strict=True)
@@ -69,7 +69,7 @@ def expected(target, among, keep=None, between="shared", **more):
     if keep is not None:
         kept = leb.filter_queries(anchors, *keep).kept
         anchors, placed = anchors.take(kept), leb.take_queries(placed, kept)
-    return leb.capability_intervals(anchors, placed, between=between)
+    return leb.capability_intervals(anchors, placed, between=between, **(posterior or {}))
 
 
 def test_a_run_is_placed_among_the_models_of_a_file(files):
@@ -101,6 +101,26 @@ def test_named_models_filters_and_the_papers_likelihood(files):
     assert found["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
     assert found["placed"][0]["posterior"]["between"] == "query"
     assert 0 < len(found["kept"]["kept"]) < 20
+
+
+def test_questions_like_these_with_a_seed_and_equal_tails(files):
+    options = ["--target", "medium", "--scope", "population", "--interval", "exact"]
+    others = [name for name in NAMES if name != "medium"]
+    found = []
+    for seed in (1, 2):
+        more = ["--level", 0.9, "--seed", seed, "--json"]
+        code, printed, error = lmeb(files / "five.npz", *options, *more)
+        assert (code, error) == (0, "")
+        (task,) = json.loads(printed)["tasks"]
+        (placed,) = task["placed"]
+        kernel = expected("medium", others, posterior={"scope": "population", "seed": seed})
+        assert placed["posterior"]["probability"] == kernel.probability.tolist()
+        assert placed["inside"] == list(kernel.interval(0.9, "exact"))
+        assert (task["scope"], task["interval"], task["level"]) == ("population", "exact", 0.9)
+        found.append(placed["posterior"]["probability"])
+    assert found[0] != found[1]
+    _, printed, _ = lmeb(files / "five.npz", *options)
+    assert "likelihood: shared, epsilon 0.01; about questions like these" in printed
 
 
 def test_each_in_turn_among_all_the_others(files):
@@ -188,6 +208,7 @@ def test_the_nineteen_models_of_matharena():
         (["five.npz", "--epsilon", "0.7"], "`--epsilon` must be a number"),
         (["five.npz", "--pseudo-count", "-1"], "`--pseudo-count` must be a finite number"),
         (["five.npz", "--level", "0"], "`--level` must"),
+        (["five.npz", "--seed", "-1"], "`--seed` must"),
         (["four.npz", "--target", "short.npz"], "must have answered the same questions of sums"),
         (["new.npz"], "`RUN` must be a model to place and at least one anchor"),
         (["nowhere"], "nowhere"),

@@ -7,7 +7,8 @@ import pytest
 
 START = "from lm_eval_bayes.cli.entry import main; main()"
 #: Sends Ctrl-C to itself at the n-th module that is loaded after the entry itself.
-INTERRUPTED = """
+INTERRUPTED = (
+    """
 import os, signal, sys
 
 class Finder:
@@ -19,7 +20,9 @@ class Finder:
                 os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())
-""" + START
+"""
+    + START
+)
 
 
 def python(code, *arguments):

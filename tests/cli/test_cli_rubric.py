@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import lm_eval_bayes as leb
 from lm_eval_bayes.cli import rubric
 from lm_eval_bayes.cli.errors import PlainErrorsGroup
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -120,7 +121,7 @@ def test_the_table(lmeb, good, poor):
     code, printed, error = lmeb(good, poor, "--prior", "bayes")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
-    assert lines[0] == f"{TASK}: 2 questions, bayes@N"
+    assert lines[0] == f"{TASK}: 2 questions, bayes@N about these questions"
     over = f"taken over good (samples_{TASK}_{STAMP}.jsonl), poor (samples_{TASK}_{STAMP}.jsonl)"
     assert lines[1].startswith("thresholds blake2b-64:")
     assert lines[1].endswith(f", not frozen, {over}")
@@ -164,6 +165,38 @@ def test_json_and_other_weights(lmeb, good, poor):
         "verifier_only",
         "verifier_probe",
     ]
+
+
+def test_questions_like_these_and_a_seed(lmeb, good, poor):
+    arguments = (good, poor, "--schema", "format_aware", "--json")
+    like = ("--scope", "population", "--seed", "7")
+    wide, other, here = (
+        lmeb(*arguments, *more)[1] for more in (like, (*like[:3], "8"), ("--seed", "7"))
+    )
+    for model, counts in (("good", GOOD), ("poor", POOR)):
+        by_category = [(cut, bare, wrong, plain, best) for best, plain, wrong, bare, cut in counts]
+        outcomes = leb.Outcomes.from_counts(by_category, weights=[0, 0, 1 / 3, 2 / 3, 1])
+        for scope, printed in (("population", wide), ("benchmark", here)):
+            kernel = leb.hbayes_at_n(outcomes, scope, seed=7)
+            found = of(printed, model, "format_aware")
+            assert (found["mu"], found["sigma"]) == pytest.approx((kernel.mu, kernel.sigma))
+        assert of(other, model, "format_aware")["mu"] != of(wide, model, "format_aware")["mu"]
+    assert json.loads(wide)["tasks"][0]["scope"] == "population"
+    assert lmeb(*arguments[:-1], *like)[1].splitlines()[0].endswith("about questions like these")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--scope", "population", "--prior", "bayes"), "`--scope` must be benchmark with --prior"),
+        (("--seed", "-1"), "`--seed` must"),
+        (("--level", "1"), "`--level` must"),
+    ],
+)
+def test_options_that_make_no_posterior(lmeb, good, poor, options, told):
+    code, printed, error = lmeb(good, poor, *options)
+    assert (code, printed) == (2, "")
+    assert told in error
 
 
 def test_a_narrow_page_gets_lists_with_intervals(lmeb, good, poor):

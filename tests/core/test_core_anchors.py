@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,75 @@ def test_shared_position_is_an_integral_over_it(epsilon):
     posterior = capability_intervals(ANCHORS, outcomes, epsilon, between="shared")
     expected = np.array(likelihoods) / sum(likelihoods)
     assert posterior.probability == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("between", ["query", "shared"])
+def test_queries_like_these_by_all_bootstrap_samples(between):
+    # the last query has no trial, so three are drawn from three
+    expected = np.zeros(4)
+    for drawn in itertools.product(range(3), repeat=3):
+        once = AnchorMatrix.from_probabilities([[row[q] for q in drawn] for row in TABLE])
+        counts = Outcomes.from_counts([COUNTS[q] for q in drawn])
+        expected += capability_intervals(once, counts, between=between).probability / 27
+    outcomes = Outcomes.from_counts(COUNTS)
+    posterior = capability_intervals(
+        ANCHORS, outcomes, between=between, scope="population", replicates=100_000
+    )
+    assert posterior.probability == pytest.approx(expected, abs=0.005)
+    assert posterior.scope == json.loads(json.dumps(posterior.to_dict()))["scope"] == "population"
+    here = capability_intervals(ANCHORS, outcomes, between=between)
+    assert np.abs(here.probability - expected).max() > 0.02
+    assert np.array_equal(posterior.log_likelihood, here.log_likelihood)
+
+
+def test_queries_like_these_are_seeded():
+    outcomes = Outcomes.from_counts(COUNTS)
+    one, same, other = (
+        capability_intervals(ANCHORS, outcomes, scope="population", seed=seed).probability
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_queries_like_these_hold_where_a_model_has_strengths_of_its_own():
+    # abilities that vary from query to query, which the likelihood does not know
+    rng = np.random.default_rng(4)
+    held = {"benchmark": 0, "population": 0}
+    n = 0
+    while n < 150:
+        hard, ability = rng.normal(0, 1.5, 2000), np.sort(rng.normal(0, 1.2, 5))
+        table = special.expit(ability[:, None] - hard)
+        mine = special.expit(rng.normal(0, 1.2) + rng.normal(0, 2, 2000) - hard)
+        asked = rng.choice(2000, 30, replace=False)
+        if np.any(np.diff(table[:, asked].mean(axis=1)) < 0):
+            continue
+        n += 1
+        truth = int((table.mean(axis=1) < mine.mean()).sum())
+        outcomes = Outcomes.from_matrix((rng.random((30, 8)) < mine[asked, None]).astype(int))
+        anchors = AnchorMatrix.from_probabilities(table[:, asked])
+        for scope in held:
+            found = capability_intervals(
+                anchors, outcomes, between="shared", scope=scope, replicates=200
+            )
+            first, last = found.interval(0.95)
+            held[scope] += first <= truth <= last
+    assert held["population"] >= 0.95 * n > held["benchmark"]
+
+
+def test_ranges_of_intervals_by_hand():
+    posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS))
+    for probability, level, fewest, central in [
+        ([0.02, 0.08, 0.6, 0.3], 0.9, (2, 3), (1, 3)),
+        ([0.06, 0.54, 0.38, 0.02], 0.9, (1, 2), (0, 2)),
+        ([0.04, 0.92, 0.04, 0.0], 0.9, (1, 1), (1, 1)),
+        ([0.0, 0.0, 0.0, 1.0], 0.95, (3, 3), (3, 3)),
+        ([1.0, 0.0, 0.0, 0.0], 0.95, (0, 0), (0, 0)),
+        ([0.25, 0.25, 0.25, 0.25], 0.5, (0, 1), (1, 2)),
+    ]:
+        one = replace(posterior, probability=np.array(probability))
+        assert one.interval(level) == fewest
+        assert one.interval(level, "exact") == central
 
 
 def test_one_query_one_trial_agree_in_both_ways():
@@ -289,6 +359,15 @@ BAD = {
     ),
     "anchor": (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "`anchor` must be one of"),
     "level": (lambda: capability_intervals(ANCHORS, GOOD).interval(1), "`level` must be a number"),
+    "range": (
+        lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"),
+        '`method` must be "hdi" or "exact"; got',
+    ),
+    "scope": (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "`scope` must be"),
+    "replicates": (
+        lambda: capability_intervals(ANCHORS, GOOD, replicates=0),
+        "`replicates` must be an integer of at least 1",
+    ),
     "above 1": (
         lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]),
         r"`probabilities` must lie in \[0, 1\]; got 1.5 \(anchor 0, query 1\)",

@@ -154,6 +154,59 @@ def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
     assert table.ranks.shape == table.mu.shape == (12, 3)
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["in one order", "turned round"])
+def test_of_questions_like_these_models_are_compared_question_by_question(runs, turned):
+    found = runs
+    if turned:
+        first = runs[0]
+        turn = SignalTable(
+            first.table.n_questions - 1 - first.table.question,
+            first.table.columns,
+            first.table.n_questions,
+        )
+        ids = first.question_ids[::-1]
+        found = (replace(first, table=turn, question_ids=ids), *runs[1:])
+    classified = classify_runs(found, pooled_thresholds(runs))
+    names = ("exact_match", "format_aware", "length_robust")
+    some = replace(classified, scores={name: classified.scores[name] for name in names})
+    table = rubric_table(some, interval="normal", scope="population", seed=3)
+    for row in table.rows:
+        posteriors = {
+            one.model: hbayes_at_n(one.score.outcomes, "population", seed=3) for one in row.scores
+        }
+        ranking = rank(posteriors, "leader", draws=1000)
+        assert ranking.paired
+        for one in row.scores:
+            assert one.mu == posteriors[one.model].mu
+            assert one.sigma == posteriors[one.model].sigma
+            assert one.rank == ranking.rank_of(one.model)
+    here = rubric_table(some, interval="normal", seed=3)
+    assert (here.mu != table.mu).any()
+    for wide, narrow in zip(table.rows, here.rows, strict=True):
+        for one, other in zip(wide.scores, narrow.scores, strict=True):
+            assert one.sigma > other.sigma
+    assert json.loads(json.dumps(table.to_dict()))["scope"] == "population"
+
+
+def test_a_seed_gives_other_draws_of_rubrics(classified):
+    some = replace(classified, scores={"format_aware": classified.scores["format_aware"]})
+    one, same, other = (rubric_table(some, seed=seed).mu for seed in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert np.allclose(one, other, atol=0.01)
+
+
+def test_uniform_priors_say_nothing_of_questions_like_these(classified):
+    with pytest.raises(InvalidInputError, match=r'`scope` must be "benchmark" for uniform priors'):
+        rubric_table(classified, prior="bayes", scope="population")
+
+
+def test_one_question_pairs_nothing():
+    runs = [made("a", 1), made("b", 1, seed=1)]
+    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), scope="population")
+    assert found.warnings[0].startswith("The models are taken as if each had answered questions")
+
+
 def test_ranks_of_many_models_are_those_of_rank():
     rng = np.random.default_rng(5)
     for _ in range(20):

@@ -82,7 +82,7 @@ def shared_position_log(
     solved, failed : array, shape (M,)
         c_j and N_j − c_j.
     subsets : array, shape (B, M)
-        1 where a subset holds a query, else 0.
+        How often each holds a query.
 
     Returns
     -------
