@@ -18,6 +18,7 @@ from lm_eval_bayes.cli.reading import (
     IntervalKind,
     Level,
     Metric,
+    OneScope,
     Regrade,
     Runs,
     Seed,
@@ -122,6 +123,7 @@ def command(
     dedupe: Dedupe = False,
     regrade: Regrade = False,
     level: Level = 0.95,
+    scope: OneScope = None,
     interval: Interval = IntervalKind.exact,
     seed: Seed = 0,
 ) -> None:
@@ -168,7 +170,13 @@ def command(
     )
     summarised = summaries(found.runs, level, interval, seed)
     records = [
-        submission(one, model_id=model_id, collection=collection, sender=sender)
+        submission(
+            one,
+            model_id=model_id,
+            collection=collection,
+            sender=sender,
+            scope=None if scope is None else scope.value,
+        )
         for one in summarised
     ]
     if output is None or to_stdout:

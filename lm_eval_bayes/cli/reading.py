@@ -97,6 +97,14 @@ Level = Annotated[float, typer.Option(metavar="P", help="Posterior mass of the i
 ScopeOption = Annotated[
     Scope, typer.Option(help="About these questions, or about questions like these.")
 ]
+OneScope = Annotated[
+    Optional[Scope],  # noqa: UP045
+    typer.Option(
+        help="Only hbayes@N about these questions, or only the one about questions like these. "
+        "By default both.",
+        show_default=False,
+    ),
+]
 Interval = Annotated[IntervalKind, typer.Option(help="How credible intervals are made.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of whatever is drawn.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -19,9 +19,9 @@ from lm_eval_bayes.cli.reading import (
     Json,
     Level,
     Metric,
+    OneScope,
     Regrade,
     Runs,
-    Scope,
     Seed,
     Task,
     check_level_and_seed,
@@ -41,8 +41,7 @@ from lm_eval_bayes.cli.wording import (
 
 if TYPE_CHECKING:
     from lm_eval_bayes.core.results import Interval as CredibleInterval
-    from lm_eval_bayes.core.results import Posterior
-    from lm_eval_bayes.core.results import Scope as Scope_
+    from lm_eval_bayes.core.results import Posterior, Scope
     from lm_eval_bayes.report.summary import GroupSummary, TaskSummary
 
 #: What the group of all tasks is called.
@@ -69,14 +68,7 @@ def command(
     dedupe: Dedupe = False,
     regrade: Regrade = False,
     level: Level = 0.95,
-    scope: Annotated[
-        Optional[Scope],  # noqa: UP045
-        typer.Option(
-            help="Only the interval about these questions, or only the one about "
-            "questions like these. By default both.",
-            show_default=False,
-        ),
-    ] = None,
+    scope: OneScope = None,
     interval: Interval = IntervalKind.exact,
     seed: Seed = 0,
     as_json: Json = False,
@@ -139,7 +131,7 @@ _PAPER = "bayes@N, uniform prior"
 def _show(
     summaries: Sequence[TaskSummary],
     groups: Sequence[GroupSummary],
-    scopes: Sequence[Scope_],
+    scopes: Sequence[Scope],
     level: float,
     method: str,
 ) -> None:
@@ -179,14 +171,14 @@ def _show(
     _show_cost(summaries)
 
 
-def _head(scope: Scope_) -> str:
+def _head(scope: Scope) -> str:
     return "these questions" if scope == "benchmark" else "questions like these"
 
 
 def _posteriors(
-    posteriors: Mapping[Scope_, Posterior],
+    posteriors: Mapping[Scope, Posterior],
     intervals: Mapping[Any, CredibleInterval],
-    scopes: Sequence[Scope_],
+    scopes: Sequence[Scope],
 ) -> list[str]:
     """Return mean and sd in the first scope, and the intervals in all."""
     shown = posteriors[scopes[0]]

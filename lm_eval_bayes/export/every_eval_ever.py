@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lm_eval_bayes.core.checks import check_option
+from lm_eval_bayes.core.results import SCOPES, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.benchmarks import benchmark_of
 from lm_eval_bayes.export.every_eval_results import ended, results_of
@@ -130,6 +132,7 @@ def submission(
     model_id: str | None = None,
     collection: str | None = None,
     sender: Sender | None = None,
+    scope: Scope | None = None,
     now: float | None = None,
 ) -> Submission:
     """Write one model's results on one task in the schema of Every Eval Ever.
@@ -144,6 +147,8 @@ def submission(
         The folder of the benchmark in the datastore; left out, the benchmark's name.
     sender : Sender, optional
         What the run itself cannot tell.
+    scope : {"benchmark", "population"}, optional
+        Of hbayes@N; left out, both are there.
     now : float, optional
         When this is written, in seconds since 1970 UTC.
 
@@ -168,6 +173,7 @@ def submission(
     ('hbayes@4', 4)
     """
     sender = Sender() if sender is None else sender
+    scope = None if scope is None else check_option("scope", scope, SCOPES)
     run = summary.run
     name, developer = _model(run, model_id, sender.developer)
     written = str(int(time.time() if now is None else now))
@@ -187,7 +193,7 @@ def submission(
         },
         "eval_library": _library(run),
         "model_info": _model_info(run, name, developer, sender),
-        "evaluation_results": results_of(summary),
+        "evaluation_results": results_of(summary, scope),
     }
     return Submission(
         record=record,

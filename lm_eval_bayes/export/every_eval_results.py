@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lm_eval_bayes.core.results import Interval, Posterior
+from lm_eval_bayes.core.results import Interval, Posterior, Scope
 from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
 from lm_eval_bayes.export.metric_names import Metric, metric_of
 from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
@@ -33,8 +33,11 @@ def ended(run: TaskRun) -> dict[str, str]:
     )
 
 
-def results_of(summary: TaskSummary) -> list[dict[str, Any]]:
-    """Return one result for every metric: the posteriors first, then the estimators."""
+def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[str, Any]]:
+    """Return one result for every metric: the posteriors first, then the estimators.
+
+    hbayes@N is there in one scope, or in both.
+    """
     run, n = summary.run, summary.n
     shared: dict[str, Any] = {
         "evaluation_name": evaluation_name(run),
@@ -46,10 +49,11 @@ def results_of(summary: TaskSummary) -> list[dict[str, Any]]:
         shared["generation_config"] = generation
     learned, between = summary.learned, summary.intervals
     found = [
-        _posterior(summary, f"hbayes@{n}", learned["benchmark"], between["benchmark"]),
-        _posterior(summary, f"hbayes@{n}_population", learned["population"], between["population"]),
-        _posterior(summary, f"bayes@{n}", summary.paper, between["paper"]),
+        _posterior(summary, f"hbayes@{n}{ending}", learned[about], between[about])
+        for about, ending in _ENDINGS.items()
+        if scope in (None, about)
     ]
+    found.append(_posterior(summary, f"bayes@{n}", summary.paper, between["paper"]))
     if summary.average is not None:
         error = {"value": summary.average.sigma, "method": _AVERAGE_ERROR}
         found.append(_result(summary, f"avg@{n}", summary.average.value, standard_error=error))
@@ -58,6 +62,9 @@ def results_of(summary: TaskSummary) -> list[dict[str, Any]]:
             found.append(_result(summary, name, number))
     return [{**one, **shared} for one in found]
 
+
+#: What the rows of a posterior end with, by what it is about.
+_ENDINGS: dict[Scope, str] = {"benchmark": "", "population": "_population"}
 
 _AVERAGE_ERROR = (
     "posterior standard deviation under a uniform prior, on the scale of the mean of the trials "

@@ -280,6 +280,20 @@ def test_every_eval_ever_to_standard_output(lmeb, runs):
     assert "detailed_evaluation_results" not in record
 
 
+@pytest.mark.parametrize(
+    ("scope", "name"), [("benchmark", "hbayes@4"), ("population", "hbayes@4_population")]
+)
+def test_a_record_in_one_scope(lmeb, runs, scope, name):
+    both, one = (
+        json.loads(lmeb("every-eval-ever", runs / "good", *more)[1])["evaluation_results"]
+        for more in ((), ("--scope", scope))
+    )
+    names = [result["metric_config"]["metric_name"] for result in one]
+    assert names[:3] == [name, "bayes@4", "avg@4"]
+    assert one == [r for r in both if r["metric_config"]["metric_name"] in names]
+    assert len(both) == len(one) + 1
+
+
 def test_every_eval_ever_to_a_folder_with_instances(lmeb, runs, tmp_path):
     code, told, _ = lmeb(
         *("every-eval-ever", runs / "good", runs / "sums", "-o", tmp_path, "--instances"),
