@@ -179,10 +179,10 @@ def command(
     else:
         show_comparison(found, runs_a, runs_b, level, interval.value)
     if fail_if_worse is not None:
-        from lm_eval_bayes.report.words import share
+        from lm_eval_bayes.report.words import equation
 
         relation = "at least" if failed else "below"
-        warn(f"P(A < B) = {share(worse)} is {relation} {fail_if_worse:g}")
+        warn(f"{equation('P(A < B)', worse)}, {relation} {fail_if_worse:g}")
     if failed:
         raise typer.Exit(FOUND)
 

@@ -88,11 +88,13 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
     apart = "do not overlap" if c.rule_intervals != "undecided" else "overlap"
     say(f"rules of Hariri et al. (2026): {_z(c.z, c.rule_z, c.confidence)}; the intervals {apart}")
     if one.paired is not None:
+        from lm_eval_bayes.report.words import equation
+
         p = one.paired
         say(
             f"one trial a question, paired (Bowyer et al. 2025): A - B = "
             f"{mean_sd(p.difference, p.sd)}, {interval_name(level, 'exact')} {ends(p.interval)}, "
-            f"P(A > B) = {_share(p.p_a_greater)}, odds ratio {p.odds_ratio:.3g} "
+            f"{equation('P(A > B)', p.p_a_greater)}, odds ratio {p.odds_ratio:.3g} "
             f"({p.odds_ratio_interval.low:.3g} to {p.odds_ratio_interval.high:.3g})"
         )
         if p.table is not None:
@@ -109,16 +111,12 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
 def _show_probabilities(
     p_a_greater: float, rope: tuple[float, float] | None, p_rope: float | None
 ) -> None:
-    told = f"P(A > B) = {_share(p_a_greater)}, P(A < B) = {_share(1.0 - p_a_greater)}"
+    from lm_eval_bayes.report.words import equation
+
+    told = [equation("P(A > B)", p_a_greater), equation("P(A < B)", 1.0 - p_a_greater)]
     if rope is not None and p_rope is not None:
-        told += f", P({rope[0]:g} <= A - B <= {rope[1]:g}) = {_share(p_rope)}"
-    say(told)
-
-
-def _share(probability: float) -> str:
-    from lm_eval_bayes.report.words import share
-
-    return share(probability)
+        told.append(equation(f"P({rope[0]:g} <= A - B <= {rope[1]:g})", p_rope))
+    say(", ".join(told))
 
 
 def _z(z: float, rule: str, confidence: float) -> str:

@@ -19,9 +19,6 @@ import typer
 #: Categories of Unicode that move a cursor, hide or turn text, or are half a character.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-#: Cells of at most so many letters, some of them digits, are numbers rather than names.
-_LONGEST_NUMBER = 16
-
 
 def printable(text: object) -> str:
     r"""Return a text on one line, with everything escaped that is no visible character.
@@ -69,36 +66,15 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
     """Print a table: drawn by rich on a terminal, else in columns two blanks apart."""
     lines = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
-        _draw(title, head, lines)
+        from lm_eval_bayes.cli.terminal_table import draw
+
+        draw(title, head, lines)
         return
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
     say(title)
     for line in [list(head), *lines]:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         say("  " + "  ".join(cells).rstrip())
-
-
-def _draw(title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD)
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    # Numbers shall stay on one line, unless they alone are wider than the terminal.
-    columns = list(zip(*lines, strict=True)) or [()] * len(head)
-    whole = [
-        any(letter.isdigit() for cell in column for letter in cell) and width <= _LONGEST_NUMBER
-        for column, width in zip(columns, widths, strict=True)
-    ]
-    least = sum(w + 2 if one else 10 for w, one in zip(widths, whole, strict=True))
-    for name, one in zip(head, whole, strict=True):
-        table.add_column(Text(name), overflow="fold", no_wrap=one and least <= console.width)
-    for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
-    console.print(table)
 
 
 def _encodable(text: str, stream: Any) -> str:

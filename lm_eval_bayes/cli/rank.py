@@ -30,7 +30,6 @@ from lm_eval_bayes.cli.reading import (
 )
 from lm_eval_bayes.cli.wording import (
     about,
-    chance,
     duration,
     ends,
     interval_name,
@@ -168,6 +167,8 @@ def _overall(
 
 
 def _show(board: Leaderboard, method: str) -> None:
+    from lm_eval_bayes.report.words import chance
+
     title = f"{board.task}: {count(board.n_questions, 'question')}, {about(board.scope)}"
     per_task = len(board.tasks) == 1
     ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
@@ -189,6 +190,8 @@ def _show(board: Leaderboard, method: str) -> None:
 
 
 def _show_pairs(board: Leaderboard) -> None:
+    from lm_eval_bayes.report.words import chance
+
     say()
     rows = [
         [model, *("-" if i == j else chance(p) for j, p in enumerate(row))]

@@ -219,9 +219,9 @@ def _recorded(samples: Path) -> bool:
 def _check_page(path: Path, overwrite: bool) -> None:
     """Refuse, before any work, a file that the page could not become."""
     from lm_eval_bayes.report.page.render import MARK
+    from lm_eval_bayes.store.locations import check_place
 
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError.of("--output", "lie in a folder that exists", str(path))
+    check_place(path, "--output")
     if not path.exists():
         return
     if not path.is_file():

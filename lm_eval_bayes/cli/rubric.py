@@ -128,8 +128,12 @@ def command(
     if scope is Scope.population and prior is Prior.bayes:
         rule = "be benchmark with --prior bayes, which learns nothing of other questions"
         raise InvalidInputError.of("--scope", rule, scope.value)
-    if freeze is not None and freeze.exists() and not freeze.is_file():
-        raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
+    if freeze is not None:
+        from lm_eval_bayes.store.locations import check_place
+
+        check_place(freeze, "--freeze")
+        if freeze.exists() and not freeze.is_file():
+            raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
     if thresholds is not None and freeze is not None:
         rule = "be left out where --thresholds gives frozen ones"
         raise InvalidInputError.of("--freeze", rule, str(freeze))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from lm_eval_bayes.cli.errors import named_as_options
-from lm_eval_bayes.cli.output import count, printable, say, say_json, say_table, warn
+from lm_eval_bayes.cli.output import count, say, say_json, say_table, warn
 from lm_eval_bayes.cli.reading import (
     Dedupe,
     Filter,
@@ -125,8 +123,6 @@ def command(
 
 # -- what is shown -------------------------------------------------------------------------------
 
-_PAPER = "bayes@N, uniform prior"
-
 
 def _show(
     summaries: Sequence[TaskSummary],
@@ -135,38 +131,34 @@ def _show(
     level: float,
     method: str,
 ) -> None:
-    main = ["hbayes@N", *map(_head, scopes)]
-    paper = [_PAPER, "its interval"]
+    posteriors = ["hbayes@N", *map(_head, scopes), "bayes@N, uniform prior", "its interval"]
     intervals = interval_name(level, method)
-    lines = [
-        (
-            [one.run.task, one.run.model],
-            [f"{one.run.n_questions:,}", trials(one.n_range), average(one.average)],
-            _posteriors(one.learned, one.intervals, scopes),
-            [mean_sd(one.paper.mu, one.paper.sigma), ends(one.intervals["paper"])],
-        )
+    head = ["task", "model", "questions", "N", "avg@N", *posteriors]
+    rows = [
+        [
+            *(one.run.task, one.run.model),
+            *(f"{one.run.n_questions:,}", trials(one.n_range), average(one.average)),
+            *_posteriors(one.learned, one.intervals, scopes),
+            *(mean_sd(one.paper.mu, one.paper.sigma), ends(one.intervals["paper"])),
+        ]
         for one in summaries
     ]
-    _tables(
-        f"Scores, {intervals}s", ["task", "model"], ["questions", "N", "avg@N"], main, paper, lines
-    )
+    say_table(f"Scores, {intervals}s", head, rows)
     counted = sorted({one.run.metric for one in summaries})
     say(f"counted: {', '.join(counted)}")
     if groups:
         say()
-        lines = [
-            (
-                [one.group, one.model],
-                [_tasks(one), weighting, number_or_none(mean.average)],
-                _posteriors(mean.posteriors, mean.intervals, scopes),
-                [mean_sd(mean.paper.mu, mean.paper.sigma), ends(mean.paper_interval)],
-            )
+        head = ["group", "model", "of", "weights", "avg@N", *posteriors]
+        rows = [
+            [
+                *(one.group, one.model, _tasks(one), weighting, number_or_none(mean.average)),
+                *_posteriors(mean.posteriors, mean.intervals, scopes),
+                *(mean_sd(mean.paper.mu, mean.paper.sigma), ends(mean.paper_interval)),
+            ]
             for one in groups
             for weighting, mean in one.means.items()
         ]
-        head = ["of", "weights", "avg@N"]
-        title = f"Means over the tasks of groups, {intervals}s"
-        _tables(title, ["group", "model"], head, main, paper, lines)
+        say_table(f"Means over the tasks of groups, {intervals}s", head, rows)
     _show_rows(summaries)
     _show_cost(summaries)
 
@@ -187,33 +179,6 @@ def _posteriors(
 
 def _tasks(group: GroupSummary) -> str:
     return f"{count(len(group.tasks), 'task')}, {count(group.n_questions, 'question')}"
-
-
-def _tables(
-    title: str,
-    names: list[str],
-    about: list[str],
-    main: list[str],
-    paper: list[str],
-    lines: Sequence[tuple[list[str], list[str], list[str], list[str]]],
-) -> None:
-    """Show one table; two on a terminal that is too narrow for one."""
-    head = [*names, *about, *main, *paper]
-    rows = [[*a, *b, *c, *d] for a, b, c, d in lines]
-    if (
-        sys.stdout is None
-        or not sys.stdout.isatty()
-        or _width(head, rows) <= shutil.get_terminal_size().columns
-    ):
-        say_table(title, head, rows)
-        return
-    say_table(title, [*names, *about, *main], [[*a, *b, *c] for a, b, c, _ in lines])
-    say_table(f"{title}: {_PAPER}", [*names, *paper], [[*a, *d] for a, _, _, d in lines])
-
-
-def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    columns = zip(head, *([printable(cell) for cell in row] for row in rows), strict=True)
-    return sum(max(map(len, column)) + 2 for column in columns)
 
 
 def _show_rows(summaries: Sequence[TaskSummary]) -> None:

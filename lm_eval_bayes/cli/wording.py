@@ -61,19 +61,6 @@ def interval_name(level: float, method: str) -> str:
     return f"{100 * level:g}% " + ("" if method == "exact" else f"{method} ") + "interval"
 
 
-def chance(probability: float) -> str:
-    """Return a probability for a cell of a table; it never says that it is certain.
-
-    Examples
-    --------
-    >>> chance(1.0), chance(0.25), chance(0.0001)
-    ('>0.999', '0.250', '<0.001')
-    """
-    from lm_eval_bayes.report.words import share
-
-    return share(probability).replace("above ", ">").replace("below ", "<")
-
-
 def about(scope: str) -> str:
     """Return what a scope means.
 

@@ -12,8 +12,11 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import refuse_special
 from lm_eval_bayes.store.locations import (
+    check_place,
     is_store,
+    leave_no_empty,
     locate,
+    make_folder,
     publish,
     sync_folder,
     temporary_name,
@@ -31,13 +34,15 @@ def check_targets(
     Raises
     ------
     InvalidInputError
-        If one is there already and `overwrite` is False, or it is a trial store.
+        If one is there already and `overwrite` is False, it is a trial store, or its folder
+        cannot be made.
     StoreFileError
         If a folder, a device or a pipe is there.
     """
     for path in paths:
         target = locate(path)
         refuse_special(path)
+        check_place(target, argument)
         if not target.exists():
             continue
         if not overwrite:
@@ -85,7 +90,7 @@ def write_files(
     try:
         for path, content in files.items():
             target = locate(path)
-            _make_folder(target.parent, made)
+            make_folder(target.parent, made)
             written[target] = temporary_name(target)
             with open(written[target], "xb") as output:
                 if callable(content):
@@ -115,20 +120,4 @@ def write_files(
             for target in [] if overwrite else done:
                 with suppress(OSError):
                     target.unlink()
-            # only those that are empty go
-            for folder in reversed(made):
-                with suppress(OSError):
-                    folder.rmdir()
-
-
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those that it lies in; `made` gets those that were not there."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder == folder.parent:
-            break
-        folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir()
-        made.append(one)
+            leave_no_empty(made)

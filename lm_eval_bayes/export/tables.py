@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.export.texts import one_line
 from lm_eval_bayes.report.leaderboard import Leaderboard, Place
+from lm_eval_bayes.report.words import chance
 
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
@@ -69,8 +70,8 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
     >>> print(table_text([leaderboard([poor, good])], "markdown").split("\\n\\n")[1])
     | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
     | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
-    | 1 | good | 0.866 | 0.055 | 0.745 to 0.955 | 1.000 | 1 | 16 |
-    | 2 | a\\_b | 0.134 | 0.055 | 0.045 to 0.255 | 0.000 | 2 | 16 |
+    | 1 | good | 0.866 | 0.055 | 0.745 to 0.955 | >0.999 | 1 | 16 |
+    | 2 | a\\_b | 0.134 | 0.055 | 0.045 to 0.255 | <0.001 | 2 | 16 |
     """
     form = check_option("format", form, FORMATS)
     return _WRITERS[form](boards)
@@ -149,7 +150,7 @@ def _cells(board: Leaderboard) -> list[list[str]]:
                 f"{one.posterior.mu:.3f}",
                 f"{one.posterior.sigma:.3f}",
                 f"{one.interval.low:.3f} to {one.interval.high:.3f}",
-                f"{one.p_best:.3f}",
+                chance(one.p_best),
                 _between(one.rank_low, one.rank_high),
                 _trials(one),
             ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.store.locations import write_whole
+from lm_eval_bayes.store.locations import check_place, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,15 +31,14 @@ def check_picture(path: Path, argument: str = "plot") -> None:
     Raises
     ------
     InvalidInputError
-        If the name ends with no kind of picture, its folder does not exist, or something else
+        If the name ends with no kind of picture, its folder cannot be made, or something else
         than a picture is there.
     LmEvalBayesError
         If matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError.of(argument, "lie in a folder that exists", str(path))
+    check_place(path, argument)
     if os.path.lexists(path) and not _is_picture(path):
         rule = "be a new file or a picture, which is then replaced"
         raise InvalidInputError.of(argument, rule, str(path))

@@ -53,3 +53,26 @@ def share(probability: float) -> str:
     if probability > 0.9995:
         return "above 0.999"
     return "below 0.001" if probability < 0.0005 else f"{probability:.3f}"
+
+
+def chance(probability: float) -> str:
+    """Return the same for a cell of a table.
+
+    Examples
+    --------
+    >>> chance(1.0), chance(0.25), chance(0.0001)
+    ('>0.999', '0.250', '<0.001')
+    """
+    return share(probability).replace("above ", ">").replace("below ", "<")
+
+
+def equation(event: str, probability: float) -> str:
+    """Return the same for an event in symbols.
+
+    Examples
+    --------
+    >>> equation("P(A > B)", 1.0), equation("P(A > B)", 0.25)
+    ('P(A > B) > 0.999', 'P(A > B) = 0.250')
+    """
+    told = chance(probability)
+    return f"{event} {told[0]} {told[1:]}" if told[0] in "<>" else f"{event} = {told}"

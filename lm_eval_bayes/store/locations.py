@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from os import PathLike
 from pathlib import Path
@@ -185,6 +185,8 @@ def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
 def write_whole(content: bytes, path: Path, replace: bool = True) -> bool:
     """Write a file under another name, and give it its own once all of it is on the disk.
 
+    Folders that are missing on the way are made.
+
     Parameters
     ----------
     content : bytes
@@ -205,7 +207,9 @@ def write_whole(content: bytes, path: Path, replace: bool = True) -> bool:
         If it cannot be written; then nothing is left behind.
     """
     temporary = temporary_name(path)
+    made: list[Path] = []
     try:
+        make_folder(path.parent, made)
         with open(temporary, "xb") as output:
             output.write(content)
             output.flush()
@@ -217,6 +221,44 @@ def write_whole(content: bytes, path: Path, replace: bool = True) -> bool:
     finally:
         with suppress(OSError):
             temporary.unlink()
+        leave_no_empty(made)
+
+
+def check_place(path: Path, argument: str) -> None:
+    """Refuse, before any work, a file whose folder is not there and cannot be made.
+
+    Raises
+    ------
+    InvalidInputError
+        If what it would lie in is no folder, or one that may not be written.
+    """
+    there = next((one for one in path.absolute().parents if os.path.lexists(one)), None)
+    if there is None or not there.is_dir():
+        rule = f"lie in a folder; {there} is none"
+        raise InvalidInputError.of(argument, rule, str(path))
+    if not os.access(there, os.W_OK | os.X_OK):
+        rule = f"lie in a folder that can be written; {there} cannot"
+        raise InvalidInputError.of(argument, rule, str(path))
+
+
+def make_folder(folder: Path, made: list[Path]) -> None:
+    """Make a folder and those that it lies in; `made` gets those that were not there."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        if folder == folder.parent:
+            break
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        made.append(one)
+
+
+def leave_no_empty(made: Sequence[Path]) -> None:
+    """Remove the folders among those that we made in which nothing lies."""
+    for folder in reversed(made):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def temporary_name(path: Path) -> Path:

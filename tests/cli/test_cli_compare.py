@@ -62,7 +62,7 @@ def test_what_is_printed(two):
     assert lines[0].startswith(f"A is good, from {two[0]}")
     assert lines[1].startswith(f"B is poor, from {two[1]}")
     assert "verdict: A is better than B, with probability above 0.999." in lines
-    told = "P(A > B) = above 0.999, P(A < B) = below 0.001, P(-0.02 <= A - B <= 0.02) = below 0.001"
+    told = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
     assert told in lines
     assert "about these questions" in printed
     (first,) = [one for one in lines if one.split()[:1] == ["1"]]
@@ -82,7 +82,7 @@ def test_exit_codes_of_fail_if_worse(two):
     code, printed, error = lmeb("compare", poor, good, "--fail-if-worse", ".95")
     assert code == 1
     assert "verdict: B is better than A" in printed
-    assert error == "P(A < B) = above 0.999 is at least 0.95\n"
+    assert error == "P(A < B) > 0.999, at least 0.95\n"
     # undecided is not worse
     assert lmeb("compare", good, good, "--fail-if-worse", ".95")[0] == 0
     assert lmeb("compare", good, good, "--fail-if-worse", ".5")[0] == 1

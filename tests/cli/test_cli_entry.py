@@ -11,6 +11,8 @@ INTERRUPTED = (
     """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in jobs behind
+
 class Finder:
     left = int(sys.argv.pop())
     def find_spec(self, name, path=None, target=None):

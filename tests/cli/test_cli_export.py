@@ -148,7 +148,7 @@ def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
 
 @pytest.mark.parametrize(
     ("where", "told"),
-    [("folder", "is a folder"), ("a-file/board.csv", "be a place that can be written")],
+    [("folder", "is a folder"), ("a-file/board.csv", "lie in a folder")],
 )
 def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, told):
     (tmp_path / "folder").mkdir()

@@ -119,8 +119,8 @@ def test_figures_have_names_of_our_own(tmp_path):
         saved(tmp_path / name, f"{HOSTILE}{name}", [0.2, 0.5, 0.9], seed)
         for seed, name in enumerate("ab")
     ]
-    folder = tmp_path / "figures"
-    page = tmp_path / "page.html"
+    folder = tmp_path / "new" / "figures"
+    page = tmp_path / "new too" / "page.html"
     code, out, _ = lmeb(*runs, "-o", page, "--plots", folder)
     assert code == 0
     names = ("convergence", "cost", "leaderboard", "pairs", "questions", "rubrics")
@@ -172,9 +172,9 @@ def test_a_link_stays_a_link(two, tmp_path):
         (["good", "--metric", "no_such"], "no_such"),
         (["good", "--task", "no_such"], "no_such"),
         (["good", "--level", "2"], "level"),
-        (["good", "-o", "nowhere/page.html"], "nowhere"),
+        (["good", "-o", "good/results.txt/page.html"], "--output"),
         (["good", "--plots", "good/results.txt"], "--plots"),
-        (["good", "--plots", "no/where"], "--plots"),
+        (["good", "--plots", "good/results.txt/deep"], "--plots"),
     ],
 )
 def test_a_slip_is_one_sentence_and_writes_nothing(arguments, told, tmp_path, monkeypatch):

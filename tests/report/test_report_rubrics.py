@@ -453,8 +453,9 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     ranks, mu = np.ones((1, 1), dtype=np.int64), np.ones((1, 1))
     with pytest.raises(InvalidInputError, match=r"end with \.svg or \.png; got 'a\.pdf'"):
         draw_rank_trajectories(tmp_path / "a.pdf", ["s"], ["m"], ranks, mu)
-    with pytest.raises(InvalidInputError, match="lie in a folder that exists"):
-        draw_rank_trajectories(tmp_path / "no" / "a.svg", ["s"], ["m"], ranks, mu)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match=r"lie in a folder; .*file is none"):
+        draw_rank_trajectories(tmp_path / "file" / "a.svg", ["s"], ["m"], ranks, mu)
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "thresholds.svg").write_text("{}")
     for name in ("folder.svg", "thresholds.svg"):

@@ -18,6 +18,7 @@ from lm_eval_bayes.report.drawing import figure_bytes, write_picture
 from lm_eval_bayes.report.page.contents import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.plots import pictures
+from lm_eval_bayes.store.locations import check_place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,8 +85,7 @@ def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> No
     """
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError.of(argument, "be a folder", str(folder))
-    if not folder.is_dir() and not folder.absolute().parent.is_dir():
-        raise InvalidInputError.of(argument, "lie in a folder that exists", str(folder))
+    check_place(folder / pictures.NAMES[0], argument)
     if find_spec("matplotlib") is None:
         raise LmEvalBayesError(
             "pictures need matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
@@ -122,11 +122,6 @@ def write_pictures(found: tuple[Picture, ...], folder: Path) -> tuple[Path, ...]
                 # no date and no version: the same numbers give the same file
                 said = {"Date": None, "Creator": MARK} if kind == "svg" else {"Software": MARK}
                 drawn[path] = figure_bytes(figure, kind, said)
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        rule = f"be a folder that can be written; {folder}: {error.strerror}"
-        raise InvalidInputError.of("--plots", rule, folder.name) from None
     for path, content in drawn.items():
         write_picture(content, path)
     return tuple(drawn)
