@@ -83,20 +83,20 @@ def _parts(
         known = {str(name).lower(): value for name, value in row.items()}
         id = _named(known, IDS)
         if not id:
-            rule = f"name the question in every row of {path.name} (id)"
+            rule = f"name the question in every row of {path} (id)"
             raise InvalidInputError.of(argument, rule, f"none in line {line}")
         of_task = _named(known, TASKS) or task
         for model, c, n in _counted(row, _named(known, MODELS) or path.stem):
-            counts = _checked(c, n, f"{path.name}, line {line}", argument)
+            counts = _checked(c, n, f"{path}, line {line}", argument)
             questions = found.setdefault((model, of_task), {})
             again = questions.get(id)
             if again is not None and not (dedupe and again.counts == counts):
-                rule = f"count every question of a model once ({path.name})"
+                rule = f"count every question of a model once ({path})"
                 raise InvalidInputError.of(argument, rule, f"{id} again in line {line}")
             none = np.empty(0, dtype=np.int64)
             questions[id] = PartQuestion(id, none, none, counts=counts)
     if not found:
-        raise InvalidInputError.of(argument, f"hold rows of id, c and n ({path.name})", "none")
+        raise InvalidInputError.of(argument, f"hold rows of id, c and n ({path})", "none")
     return [
         Part(model, of_task, (str(path),), questions, arguments=named_by(path, model))
         for (model, of_task), questions in found.items()

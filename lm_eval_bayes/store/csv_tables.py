@@ -77,7 +77,7 @@ def read_csv(path: Path, argument: str, told: list[str]) -> CsvTable:
     width = len(rows[0].cells)
     uneven = next((row for row in rows if len(row.cells) != width), None)
     if uneven is rows[-1] and len(uneven.cells) < width and not text.endswith("\n") and rows[1:]:
-        told.append(f"{path.name} ends in the middle of line {uneven.line}; it was left out")
+        told.append(f"{path} ends in the middle of line {uneven.line}; it was left out")
         rows.pop()
     elif uneven is not None:
         got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"

@@ -72,7 +72,7 @@ def logged_rows(
     if broken and not n_rows:
         raise _unreadable(file, argument, broken)
     if broken:
-        told.append(f"{file.name} ends in the middle of line {number}; that line was left out")
+        told.append(f"{file} ends in the middle of line {number}; that line was left out")
 
 
 def _unreadable(file: Path, argument: str, why: str) -> InvalidInputError:

@@ -106,7 +106,7 @@ def run_signals(saved: SavedTask, argument: str = "run") -> RunSignals:
     try:
         table = SignalTable.from_questions(questions)
     except InvalidInputError as error:
-        rule = f"have signals that can be; {saved.samples.name}"
+        rule = f"have signals that can be; {saved.samples}"
         raise InvalidInputError.of(argument, rule, str(error)) from None
     return RunSignals(
         model=saved.model,
@@ -160,7 +160,7 @@ def _verdicts(saved: SavedTask, argument: str) -> Verdicts | None:
         return None
     found = read_verdicts(path)
     if found.header.samples != saved.samples.name:
-        rule = f"have verdicts on {saved.samples.name} in {path.name}"
+        rule = f"have verdicts on {saved.samples} in {path}"
         raise InvalidInputError.of(argument, rule, f"verdicts on {found.header.samples}")
     return found
 
@@ -198,7 +198,7 @@ def _texts(row: Mapping[str, Any], saved: SavedTask, argument: str) -> list[str]
 
 
 def _broken(argument: str, saved: SavedTask, row: Mapping[str, Any], why: str) -> InvalidInputError:
-    rule = f"have one text, grade and signal a trial ({saved.samples.name})"
+    rule = f"have one text, grade and signal a trial ({saved.samples})"
     return InvalidInputError.of(argument, rule, f"question {row['doc_id']}: {why}")
 
 

@@ -111,13 +111,13 @@ class SavedTask:
         """
         rows = list(_lines(self.samples, argument))
         if not rows:
-            raise InvalidInputError.of(argument, "hold samples", self.samples.name)
+            raise InvalidInputError.of(argument, "hold samples", str(self.samples))
         if any("outcomes" not in row or "doc_id" not in row for row in rows):
             rule = "hold graded trials of a task of this package (`outcomes` in every line)"
-            raise InvalidInputError.of(argument, rule, self.samples.name)
+            raise InvalidInputError.of(argument, rule, str(self.samples))
         numbers = [row["doc_id"] for row in rows]
         if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
-            rule = f"number its questions (`doc_id` in every line of {self.samples.name})"
+            rule = f"number its questions (`doc_id` in every line of {self.samples})"
             raise InvalidInputError.of(
                 argument, rule, next(n for n in numbers if type(n) is not int)
             )
@@ -126,12 +126,12 @@ class SavedTask:
         counted = Counter(row["doc_id"] for row in kept)
         twice = [number for number, times in counted.items() if times > 1]
         if twice:
-            rule = f"log every question once ({self.samples.name})"
+            rule = f"log every question once ({self.samples})"
             raise InvalidInputError.of(argument, rule, f"question {twice[0]} twice")
         if self.n_answered is not None and len(kept) < self.n_answered:
             rule = (
                 f"log all {self.n_answered} questions that the run answered; "
-                f"{self.samples.name} is cut off"
+                f"{self.samples} is cut off"
             )
             raise InvalidInputError.of(argument, rule, f"{len(kept)} questions")
         return sorted(kept, key=lambda row: int(row["doc_id"]))
@@ -309,7 +309,7 @@ def _results(file: Path, argument: str) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInputError.of(argument, f"have a whole {file.name}", error) from None
+        raise InvalidInputError.of(argument, f"have a whole {file}", str(error)) from None
     return found if isinstance(found, dict) else {}
 
 
@@ -330,7 +330,7 @@ def _lines(file: Path, argument: str) -> Iterator[dict[str, Any]]:
 
 
 def _cut_off(file: Path, argument: str, told: str) -> InvalidInputError:
-    rule = f"have a whole samples file; {file.name} cannot be read"
+    rule = f"have a whole samples file; {file} cannot be read"
     return InvalidInputError.of(argument, rule, told)
 
 

@@ -92,9 +92,9 @@ def read_samples(
         hashes.append(rows.question_hash(row))
         log.add(row, rows.question_text(row, prompt), rows.prompt_hash(row, prompt))
     if not filters:
-        raise InvalidInputError.of(wanted.argument, "hold samples", saved.samples.name)
+        raise InvalidInputError.of(wanted.argument, "hold samples", str(saved.samples))
     if log is None or chosen is None:
-        rule = f"be a filter of {saved.samples.name}, {either(filters)}"
+        rule = f"be a filter of {saved.samples}, {either(filters)}"
         raise InvalidInputError.of("filter", rule, wanted.filter)
     counted = log.counted()
     notes = list(counted.notes)
@@ -104,7 +104,7 @@ def read_samples(
     logged = _Logged(doc_ids, hashes, counted.questions)
     n, answered = len(set(doc_ids)), saved.n_answered
     if answered is not None and n < answered:
-        told.append(f"{saved.samples.name} is cut off: it has {n} of {answered} questions")
+        told.append(f"{saved.samples} is cut off: it has {n} of {answered} questions")
     elif saved.n_there is not None and n < saved.n_there:
         notes.append(f"{n} of the task's {saved.n_there} questions were asked")
     made = origin(saved, sent)
@@ -142,7 +142,7 @@ def _log_for(saved: SavedTask, wanted: Wanted, row: Mapping[str, Any]) -> TrialL
 def _doc_id(row: Mapping[str, Any], saved: SavedTask, wanted: Wanted) -> int:
     doc_id = row.get("doc_id")
     if isinstance(doc_id, bool) or not isinstance(doc_id, int):
-        rule = f"number its questions (`doc_id` in every line of {saved.samples.name})"
+        rule = f"number its questions (`doc_id` in every line of {saved.samples})"
         raise InvalidInputError.of(wanted.argument, rule, doc_id)
     return doc_id
 
@@ -173,7 +173,7 @@ def _in_order(
             hashes = {logged.hashes[line] for line in lines[doc_id]}
             _check_twice(doc_id, hashes, counts, saved, wanted)
             times = f"{len(here)} times; each of its trials was counted once"
-            told.append(f"{saved.samples.name} has question {doc_id} {times}")
+            told.append(f"{saved.samples} has question {doc_id} {times}")
         by_number = not sampled or same_numbers_same_texts([(here[0], one) for one in here[1:]])
         found[id] = united(id, here, by_number).question
     again = sum("#" in id for id in ids)
@@ -193,7 +193,7 @@ def _check_twice(
     doc_id: int, hashes: set[str], counts: bool, saved: SavedTask, wanted: Wanted
 ) -> None:
     """Refuse a question that was logged twice, unless the same one may count once."""
-    rule = f"log every question once ({saved.samples.name})"
+    rule = f"log every question once ({saved.samples})"
     if len(hashes) > 1:
         got = f"two documents for question {doc_id}"
         raise InvalidInputError.of(wanted.argument, rule, got)

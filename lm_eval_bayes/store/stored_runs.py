@@ -80,7 +80,7 @@ def _chosen(path: Path, tasks: Sequence[GradedTask], wanted: Wanted, told: list[
     name = tasks[0].task
     filters = sorted({one.filter for one in tasks}, key=lambda one: (one != "none", one))
     if wanted.filter is not None and wanted.filter not in filters:
-        rule = f"be a filter that graded task {name} in {path.name}, {' or '.join(filters)}"
+        rule = f"be a filter that graded task {name} in {path}, {' or '.join(filters)}"
         raise InvalidInputError.of("filter", rule, wanted.filter)
     pipeline = wanted.filter or filters[0]
     fitting = [one for one in tasks if one.filter == pipeline]
@@ -88,12 +88,12 @@ def _chosen(path: Path, tasks: Sequence[GradedTask], wanted: Wanted, told: list[
     for one in fitting:
         if one is not newest:
             told.append(
-                f"{path.name}: what task {name} was graded as in version {one.version} with "
+                f"{path}: what task {name} was graded as in version {one.version} with "
                 f"{one.categories} categories was left out, version {newest.version} with "
                 f"{newest.categories} counts"
             )
     if len(filters) > 1 and wanted.filter is None:
-        told.append(f"{path.name}: filter {pipeline} of task {name} was counted (--filter)")
+        told.append(f"{path}: filter {pipeline} of task {name} was counted (--filter)")
     return newest
 
 
@@ -164,7 +164,7 @@ def _questions(
             yield _question(id, store.prompt(trials[0].key.prompt), trials, made), newest
     if left_out:
         told.append(
-            f"{store.path.name}: {left_out:,} trials of task {graded.task} were left out, for "
+            f"{store.path}: {left_out:,} trials of task {graded.task} were left out, for "
             "their questions have more trials with another prompt"
         )
 

@@ -23,7 +23,7 @@ def test_warnings_and_progress_go_to_standard_error(tmp_path, capsys, monkeypatc
     assert reading.read([file]).runs[0].n_trials == 2
     out, told = capsys.readouterr()
     assert out == ""
-    assert told == f"warning: {file.name} ends in the middle of line 2; that line was left out\n"
+    assert told == f"warning: {file} ends in the middle of line 2; that line was left out\n"
     monkeypatch.setattr(reading, "_LONG", 1_000_000)
     reading.read([file])
     assert "megabytes read: 1 of 1 (100%" in capsys.readouterr().err

@@ -308,10 +308,9 @@ def test_a_file_of_other_content_is_not_written_over(lmeb, tmp_path, good, poor)
     file.write_text("my notes")
     assert "it holds something else" in lmeb(good, "--freeze", file)[2]
     assert file.read_text() == "my notes"
-    assert (
-        "`--freeze` must be a file that can be written"
-        in lmeb(good, "--freeze", tmp_path / "no" / "frozen.json")[2]
-    )
+    assert "`--freeze` must lie in a folder" in lmeb(good, "--freeze", file / "frozen.json")[2]
+    assert lmeb(good, "--prior", "bayes", "--freeze", tmp_path / "new" / "frozen.json")[0] == 0
+    assert (tmp_path / "new" / "frozen.json").read_text() == content
 
 
 # -- verdicts ------------------------------------------------------------------------------------

@@ -175,9 +175,7 @@ def test_the_last_line_may_be_cut_off_unless_it_is_the_only_one(tmp_path):
     samples.write_text(whole[:-40])
     found = read_runs([tmp_path])
     assert found.runs[0].n_questions == 1
-    assert found.warnings == (
-        f"{samples.name} ends in the middle of line 2; that line was left out",
-    )
+    assert found.warnings == (f"{samples} ends in the middle of line 2; that line was left out",)
     samples.write_text(whole[:40])
     with pytest.raises(InvalidInputError, match=r"have a whole samples_.*line 1"):
         read_runs([tmp_path])
@@ -223,7 +221,7 @@ def test_a_question_that_was_logged_twice(tmp_path):
     # the texts of seed 5 are the same, so that is one trial; seed 7 is another one
     assert found.runs[0].trials[0].tolist() == [1, 0, 1]
     assert found.warnings == (
-        f"{samples.name} has question 0 2 times; each of its trials was counted once",
+        f"{samples} has question 0 2 times; each of its trials was counted once",
     )
     other = {**again[1], "doc_hash": "another"}
     samples.write_text("".join(json.dumps(one) + "\n" for one in (again[0], other)))

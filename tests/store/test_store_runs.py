@@ -107,7 +107,7 @@ def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="hold task other; there is aime"):
         saved_tasks([tmp_path], task="other")
     samples.with_name("results_2026-01-31T10-00-00.512000.json").write_text("{")
-    with pytest.raises(InvalidInputError, match="have a whole results_"):
+    with pytest.raises(InvalidInputError, match=r"have a whole .*results_"):
         saved_tasks([tmp_path])
 
 
