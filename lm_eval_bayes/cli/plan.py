@@ -175,18 +175,19 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
     rows = []
     for line in lines:
         of = line.forecast
-        enough = "reached" if line.reached else _range(_counts(line), _count)
+        none = line.reached or line.repeats
+        enough = NONE if line.repeats else _range(_counts(line), _count)
         rows.append(
             [
                 line.task,
                 " and ".join(line.models),
                 f"{of.current:.3f}" if goal == "width" else f"{of.current:.2f}",
                 f"{of.trials:g}",
-                enough,
-                NONE if of.total is None else f"{of.total:g}",
-                NONE if line.reached else _range(line.trials, _count),
-                NONE if line.reached else _range(line.tokens, number),
-                NONE if line.reached else _range(line.seconds, duration),
+                "reached" if line.reached else enough,
+                NONE if line.repeats or of.total is None else f"{of.total:g}",
+                NONE if none else _range(line.trials, _count),
+                NONE if none else _range(line.tokens, number),
+                NONE if none else _range(line.seconds, duration),
             ]
         )
     who = "model" if goal == "width" else "models"

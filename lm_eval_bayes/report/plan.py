@@ -63,6 +63,9 @@ class PlanLine:
         Where tokens or time were not recorded, or of part of the trials only: one sentence each.
     notes : tuple of str
         What a reader must know before planning with the numbers.
+    repeats : bool
+        Whether further trials could only repeat those there are, so that the forecast, which
+        is one of sampled answers, is of no use.
     """
 
     task: str
@@ -74,6 +77,7 @@ class PlanLine:
     seconds: Needed | None
     unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    repeats: bool = False
 
     @property
     def reached(self) -> bool:
@@ -87,6 +91,7 @@ class PlanLine:
             "models": list(self.models),
             "questions": self.n_questions,
             "reached": self.reached,
+            "repeats": self.repeats,
             "forecast": self.forecast.to_dict(),
             "trials": self.trials.to_dict(),
             "tokens": None if self.tokens is None else self.tokens.to_dict(),
@@ -262,6 +267,7 @@ def _line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
                     f"{what} of {known:,} of {cost.trials:,} trials of {model} {verb} recorded; "
                     "the others are taken to be like them"
                 )
+    repeated = [_same_again(run) for run in runs]
     return PlanLine(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
@@ -271,7 +277,8 @@ def _line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
         tokens=_sum(forecast, [cost.tokens for cost in costs.values()]),
         seconds=_sum(forecast, [cost.seconds for cost in costs.values()]),
         unrecorded=tuple(unrecorded),
-        notes=tuple(note for note in (forecast.note, *map(_same_again, runs)) if note),
+        notes=tuple(note for note in (forecast.note, *repeated) if note),
+        repeats=any(repeated),
     )
 
 

@@ -49,6 +49,31 @@ def test_what_is_printed(two):
     assert printed.count("reached") == 2
 
 
+def test_greedy_answers_get_no_forecast(tmp_path):
+    greedy = {"until": ["Q:"], "do_sample": False, "temperature": 0.0}
+    rows = [
+        {
+            "doc_id": i,
+            "doc": {"question": f"{i} + 1"},
+            "target": str(i + 1),
+            "arguments": {"gen_args_0": {"arg_0": f"Q: {i} + 1", "arg_1": greedy}},
+            "resps": [[str(i + 1)]],
+            "filtered_resps": [str(i + 1)],
+            "filter": "strict-match",
+            "metrics": ["exact_match"],
+            "exact_match": float(i % 3 > 0),
+        }
+        for i in range(12)
+    ]
+    path = tmp_path / "samples_gsm8k_2026-01-31T10-00-00.5.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    code, printed, error = lmeb("plan", tmp_path, "--width", ".1")
+    assert code == 0
+    (row,) = [line.split() for line in printed.splitlines() if line.strip().startswith("gsm8k ")]
+    assert row[-6:] == ["1", "-", "-", "-", "-", "-"]
+    assert "decodes greedily on gsm8k: a further trial would end as the first did" in error
+
+
 def test_models_that_are_told_apart(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))

@@ -145,6 +145,7 @@ def test_trials_that_can_only_repeat_themselves(about, told):
     found = [note for note in line.notes if "a further trial would end as the first did" in note]
     assert len(found) == (told is not None)
     assert all(told in note for note in found)
+    assert line.repeats is line.to_dict()["repeats"] is (told is not None)
 
 
 @pytest.mark.parametrize(
