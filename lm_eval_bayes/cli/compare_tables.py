@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.cli.output import count, say, say_table, warn
-from lm_eval_bayes.cli.wording import about, ends, interval_name, mean_sd, trials
+from lm_eval_bayes.cli.wording import about, digits, ends, interval_name, mean_sd, trials
 
 if TYPE_CHECKING:
     from lm_eval_bayes.report.comparison import RunComparison, TaskComparison
@@ -158,9 +158,9 @@ def _show_curves(one: TaskComparison) -> None:
     rows = [
         (
             k,
-            f"{a:.3f}",
-            f"{b:.3f}",
-            f"{difference:.3f}",
+            digits(a),
+            digits(b),
+            digits(difference),
             f"{low:.3f} to {high:.3f}",
             sign.get(k, "-"),
         )

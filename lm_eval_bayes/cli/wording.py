@@ -11,6 +11,17 @@ if TYPE_CHECKING:
 NONE = "-"
 
 
+def digits(value: float) -> str:
+    """Return a score with three digits; the order in which it was added up does not show.
+
+    Examples
+    --------
+    >>> digits(0.9625), digits(0.9625 + 2e-16), digits(0.9625 - 2e-16), digits(-1e-16)
+    ('0.963', '0.963', '0.963', '0.000')
+    """
+    return f"{round(value, 9) + 0.0:.3f}"
+
+
 def mean_sd(mu: float, sigma: float | None) -> str:
     """Return a mean with its standard deviation.
 
@@ -30,12 +41,12 @@ def number_or_none(value: float | None) -> str:
     >>> number_or_none(0.58839), number_or_none(None), number_or_none(float("nan"))
     ('0.588', '-', '-')
     """
-    return NONE if value is None or value != value else f"{value:.3f}"
+    return NONE if value is None or value != value else digits(value)
 
 
 def average(estimate: Estimate | None) -> str:
     """Return avg@N."""
-    return NONE if estimate is None else f"{estimate.value:.3f}"
+    return NONE if estimate is None else digits(estimate.value)
 
 
 def ends(interval: Interval) -> str:
