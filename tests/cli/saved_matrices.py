@@ -6,27 +6,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from typer.testing import CliRunner
-
-from lm_eval_bayes.cli.main import app
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from saved_runs import question, write_run
 
 #: A name that would colour a terminal, be taken as markup, and break a line.
 HOSTILE = "mod\x1b[31m[bold]x[/bold]\n\u202e:smiley:"
-
-
-def lmeb(*arguments):
-    """Run `lm-eval-bayes`; return (exit code, standard output, standard error)."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, [str(one) for one in arguments], env={"COLUMNS": "400"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
 
 
 def outcomes(seed, lift=0.0, m=12, n=8):

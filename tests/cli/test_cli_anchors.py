@@ -6,14 +6,16 @@ import csv
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.cli.main import app
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import called
 
 SHARED = Path(
     os.environ.get("LM_EVAL_BAYES_SHARED", Path(__file__).resolve().parents[3] / "shared")
@@ -22,15 +24,7 @@ AIME = SHARED / "data" / "outcomes" / "matharena_aime_2025_II.csv"
 
 
 def lmeb(*arguments):
-    """Return exit code, standard output and standard error."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, ["anchors", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return called("anchors", *arguments)
 
 
 def tossed(n_models=5, n_questions=20, n_trials=8, seed=1):

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parent))
-from saved_matrices import HOSTILE, lmeb, outcomes, saved
+from command_line import called as lmeb
+from saved_matrices import HOSTILE, outcomes, saved
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import by_hand

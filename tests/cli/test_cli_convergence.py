@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.report.convergence import score_named, task_convergence
 from lm_eval_bayes.store.task_run import TaskRun
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import called
 
 #: A name that would colour a terminal, be taken as mathematics, and break a line.
 HOSTILE = "mod$x_1$el \x1b[31m\n\u202e"
 
 
 def lmeb(*arguments):
-    """Return exit code, standard output and standard error."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, ["convergence", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return called("convergence", *arguments)
 
 
 def tossed(n_models=3, n_questions=12, n_trials=16, seed=3):

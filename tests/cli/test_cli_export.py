@@ -8,50 +8,30 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
-from typer.testing import CliRunner
 
-from lm_eval_bayes.cli import export
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
 from lm_eval_bayes.export.eval_results import NEEDED
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
 import fake_hub
+from command_line import called
 from saved_runs import question, write_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REVISION = "c94da77eb22bbd6439e62a323bec18493a421302"
 AIME = {"dataset_path": "MathArena/aime_2025", "dataset_kwargs": {"revision": REVISION}}
 
-app = typer.Typer(cls=PlainErrorsGroup, rich_markup_mode=None)
-app.add_typer(export.app, name="export")
-
-
-@app.callback()
-def _main() -> None:
-    """Keep `export` a command of a group, as in the real program."""
-
 
 @pytest.fixture
 def lmeb():
     """Run `export`; return (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        try:
-            runner = CliRunner(mix_stderr=False)
-        except TypeError:  # click 8.2 and later never mixes them
-            runner = CliRunner()
-        result = runner.invoke(app, ["export", *map(str, arguments)])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return run
+    return partial(called, "export")
 
 
 def write(folder, model, right, task="aime25_bayes", n=4, config=AIME):

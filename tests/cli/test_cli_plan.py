@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from saved_matrices import lmeb, outcomes, saved
+from command_line import called as lmeb
+from saved_matrices import outcomes, saved
 
 
 @pytest.fixture(scope="module")

@@ -9,38 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from lm_eval_bayes.cli import report
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
 from lm_eval_bayes.report.plots.files import check_folder
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from command_line import called
 from saved_runs import TASK, question, write_run
 
 #: No part of it may ever become part of a path.
 HOSTILE = "../../mod$x_1$el \x1b[31m<script>window.injected=1</script>\n\u202e"
 
-app = typer.Typer(cls=PlainErrorsGroup, rich_markup_mode=None)
-app.command("report")(report.command)
-
-
-@app.callback()
-def _main() -> None:
-    """Keep the command a command of a group, as in the real program."""
-
 
 def lmeb(*arguments):
-    """Run `report`; return (exit code, standard output, standard error)."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, ["report", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return called("report", *arguments)
 
 
 def trial(right, tokens=20):

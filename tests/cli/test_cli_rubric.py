@@ -7,19 +7,18 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.cli import rubric
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.thresholds import Thresholds
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from command_line import called
 from saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -28,31 +27,11 @@ HOSTILE = "mod$x_1$el \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 #: Needs no model that records anything of prompts.
 WITHOUT_PROMPTS = [name for name in SCHEMATA if "verifier" not in name and name[:3] != "ood"]
 
-app = typer.Typer(cls=PlainErrorsGroup, rich_markup_mode=None)
-app.command("rubric")(rubric.command)
-
-
-@app.callback()
-def _main() -> None:
-    """Keep the command a command of a group, as in the real program."""
-
 
 @pytest.fixture
 def lmeb():
     """Run `rubric`; return (exit code, standard output, standard error)."""
-
-    def run(*arguments, width="400"):
-        try:
-            runner = CliRunner(mix_stderr=False)
-        except TypeError:  # click 8.2 and later never mixes them
-            runner = CliRunner()
-        told = ["rubric", *map(str, arguments)]
-        result = runner.invoke(app, told, env={"COLUMNS": width})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return run
+    return partial(called, "rubric")
 
 
 def trial(right, boxed=True, tokens=16, bpt=1.0, cut=False, verdict=None, **more):

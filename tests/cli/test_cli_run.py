@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.harness.models.coin_sampling import CoinSampling
 from lm_eval_bayes.store.trials import TrialStore
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "harness"))
+from command_line import called
 from few_tasks import only_ours
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -64,15 +64,7 @@ def lmeb(monkeypatch, store):
     only_ours(monkeypatch)
 
     def run(*arguments, store=store):
-        try:
-            runner = CliRunner(mix_stderr=False)
-        except TypeError:  # click 8.2 and later never mixes them
-            runner = CliRunner()
-        given = [*(() if store is None else ("--store", store)), *arguments]
-        result = runner.invoke(app, ["run", *map(str, given)])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, result.stderr
+        return called("run", *(() if store is None else ("--store", store)), *arguments)
 
     return run
 

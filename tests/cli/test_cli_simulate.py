@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import special, stats
-from typer.testing import CliRunner
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.report.coins import CoinBenchmark, matrix_file
 from lm_eval_bayes.report.interval_study import interval_study
 from lm_eval_bayes.report.separation import separation_study
 
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import called
+
 
 def lmeb(*arguments, command="simulate"):
-    """Return exit code, standard output and standard error."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, [command, *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return called(command, *arguments)
 
 
 # -- numbers ---------------------------------------------------------------------------------------

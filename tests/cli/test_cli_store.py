@@ -12,13 +12,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from lm_eval_bayes.cli import output
-from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import called
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS = ("info", "merge", "verify", "export", "prune")
@@ -29,18 +30,7 @@ HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 @pytest.fixture
 def lmeb():
     """Run a command; return (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        try:
-            runner = CliRunner(mix_stderr=False)
-        except TypeError:  # click 8.2 and later never mixes them
-            runner = CliRunner()
-        result = runner.invoke(app, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return run
+    return called
 
 
 @pytest.fixture

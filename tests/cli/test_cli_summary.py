@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from saved_matrices import HOSTILE, lmeb, outcomes, saved
+from command_line import called as lmeb
+from saved_matrices import HOSTILE, outcomes, saved
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GROUP = """\

@@ -8,37 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from lm_eval_bayes.cli import progress, verify
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
 from lm_eval_bayes.store.verdicts import read_verdicts
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "verifiers"))
+from command_line import called
 from fake_judge import FakeJudge, expected, opinion
 from judged_runs import ROWS, STAMP, row, write
 from label_server import Act, serving
 
-app = typer.Typer(cls=PlainErrorsGroup, add_completion=False, rich_markup_mode=None)
-app.command("verify")(verify.command)
-
-
-@app.callback()
-def _one_of_several():
-    """Without this typer would make the one command the whole application."""
-
 
 def run(*arguments):
-    """Run the command; return (exit code, standard output, standard error)."""
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, ["verify", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return called("verify", *arguments)
 
 
 @pytest.fixture

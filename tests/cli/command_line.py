@@ -1,0 +1,20 @@
+"""The command line, run inside the tests' own process."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner
+
+from lm_eval_bayes.cli.main import app
+
+
+def called(*arguments, width="400"):
+    """Run `lm-eval-bayes`; return (exit code, standard output, standard error)."""
+    try:
+        runner = CliRunner(mix_stderr=False)
+    except TypeError:  # click 8.2 and later never mixes them
+        runner = CliRunner()
+    told = [str(one) for one in arguments]
+    result = runner.invoke(app, told, prog_name="lm-eval-bayes", env={"COLUMNS": width})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
