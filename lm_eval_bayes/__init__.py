@@ -10,18 +10,19 @@ The numeric API, numpy and scipy only: outcomes in, posteriors and estimates out
 (0.643, 0.398, 0.856)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lm_eval_bayes._api import *  # noqa: F403  what it lists
 
 __version__ = "0.1.0"
 
 
-# numpy and scipy are loaded when the first name is asked for, not by commands that print help.
-def __getattr__(name: str) -> Any:
+# Nothing is imported here, and numpy and scipy only when the first name is asked for: commands
+# that print help start quickly, and Ctrl-C finds them where they can tell of it.
+def __getattr__(name: str) -> object:
     if name == "__all__" or not name.startswith("_"):
+        from importlib import import_module
+
         api = import_module("lm_eval_bayes._api")
         if name == "__all__":
             return ["__version__", *api.__all__]
@@ -31,4 +32,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    from lm_eval_bayes._api import __all__ as names
+
+    return sorted({*names, *(name for name in globals() if name.startswith("__"))})

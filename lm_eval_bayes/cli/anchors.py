@@ -248,6 +248,11 @@ def _show(found: AnchorStudy) -> None:
             f"totals of trials vary {check.variance_ratio:.2f} times as much as independent "
             f"questions would (p {told})"
         )
+    if found.doubtful:
+        say(
+            "the method's assumptions do not hold here: the probabilities claim more than is "
+            "known (--scope population asks less of them)"
+        )
     if len(found.placed) == 1:
         _show_one(found.placed[0])
     else:
@@ -309,4 +314,5 @@ def _show_sweep(one: Placed) -> None:
         for n, mean, low, high, same in zip(*columns, strict=True)
     ]
     head = ("questions", "peak probability", "80% of choices", "in the place of all")
-    say_table(f"{printable(one.model)}, by fewer questions chosen at random", head, rows)
+    title = f"{printable(one.model)}, by fewer of these questions, chosen at random"
+    say_table(title, head, rows)

@@ -41,7 +41,8 @@ def show_comparison(
         if tasks:
             say(f"left out: {', '.join(tasks)}, which only {name} has")
     if _undecided(found):
-        say("how many more trials may decide it: lm-eval-bayes plan A B --separate")
+        like = " --scope population" if found.tasks[0].comparison.scope == "population" else ""
+        say(f"how many more trials may decide it: lm-eval-bayes plan A B --separate{like}")
     for one in found.tasks:
         if one.comparison.posterior.note is not None:
             warn(f"note: {one.task}: {one.comparison.posterior.note}")
@@ -50,6 +51,11 @@ def show_comparison(
 
 
 def _undecided(found: RunComparison) -> bool:
+    """Whether trials are wanted, and can be had that do not repeat those there are."""
+    from lm_eval_bayes.report.plan import same_again
+
+    if any(same_again(run) for one in found.tasks for run in (one.a, one.b)):
+        return False
     decisive = found.tasks[0].comparison if found.overall is None else found.overall
     return max(found.p_a_greater, 1.0 - found.p_a_greater) < decisive.confidence and (
         decisive.p_rope is None or decisive.p_rope < decisive.confidence
@@ -67,6 +73,8 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
     c = one.comparison
     n_a, n_b = (trials(run.outcomes.trials_range) for run in (one.a, one.b))
     n = f"N = {n_a}" if n_a == n_b else f"N = {n_a} for A and {n_b} for B"
+    if one.a.counted != "graded trials":
+        n += f", {one.a.counted}"
     title = f"{one.task}: {count(c.n_questions, 'question')}, {n}, {about(c.scope)}"
     head = ("hbayes@N", "mean ± sd", interval_name(level, method))
     paired = ", paired" if c.scope == "population" else ""

@@ -1,9 +1,5 @@
 """Where the installed command begins: Ctrl-C ends it in one word from its first moment on."""
 
-import sys
-
-from lm_eval_bayes.cli.exit_codes import INTERRUPTED
-
 
 def main() -> None:
     """Load the command line and run it."""
@@ -12,5 +8,9 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        import sys
+
+        from lm_eval_bayes.cli.exit_codes import INTERRUPTED
+
         print("stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)

@@ -25,14 +25,18 @@ class PlainErrorsGroup(TyperGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Read the arguments; `--help` and `--version` print here."""
-        with _printed():
-            return super().make_context(*args, **extra)
+        try:
+            with _printed(), _plain():
+                return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            warn("stopped")
+            raise typer.Exit(INTERRUPTED) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         with _printed():
             try:
-                with _terminated():
+                with _terminated(), _plain():
                     return super().invoke(ctx)
             except LmEvalBayesError as error:
                 warn(f"error: {error}")
@@ -51,6 +55,16 @@ class _Terminated(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
         self.signum = signum
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    """Leave out of what is said of a wrong option how the library found it."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        error.message = error.message.replace("Value error, ", "")
+        raise
 
 
 @contextmanager

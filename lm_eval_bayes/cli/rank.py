@@ -141,6 +141,8 @@ def command(
         if pairs:
             _show_pairs(board)
     say()
+    counted = dict.fromkeys(what for board in boards for what in board.counted)
+    say(f"counted: {'; '.join(counted)}")
     say(_rules(shown[0]))
     if told:
         say(told)

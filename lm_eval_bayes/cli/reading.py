@@ -126,7 +126,7 @@ def read(
     regrade: bool = False,
     merge: bool = True,
 ) -> SavedRuns:
-    """Read runs, with a progress bar where it takes long; warnings go to standard error.
+    """Read runs, with a progress bar where it takes long; warnings and notes go to standard error.
 
     With `merge` off, runs of one model and task at different paths stay apart.
 
@@ -155,6 +155,12 @@ def read(
         )
     for warning in found.warnings:
         warn(f"warning: {warning}")
+    models: dict[tuple[str, str], list[str]] = {}
+    for run in found.runs:
+        for note in run.notes:
+            models.setdefault((run.task, note), []).append(run.model)
+    for (of, note), names in models.items():
+        warn(f"note: {', '.join(names)}, {of}: {note}")
     return found
 
 

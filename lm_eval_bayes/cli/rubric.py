@@ -88,8 +88,8 @@ def command(
     interval: Annotated[
         IntervalKind,
         typer.Option(
-            help="How the credible intervals in --json and in lists are made. exact and hdi take "
-            "longer."
+            help="How the credible intervals are made, which are shown where there is room for "
+            "them. exact and hdi take longer."
         ),
     ] = IntervalKind.beta,
     level: Level = 0.95,
@@ -302,7 +302,8 @@ def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
         if not new:
             rule = "be a new file; somebody else made one of this name"
             raise InvalidInputError.of("--freeze", rule, path.name)
-    warn(f"thresholds {pooled.hash} of {count(len(pooled.tasks), 'task')} are in {path}")
+    tasks = count(len(pooled.tasks), "task")
+    warn(f"the thresholds of {tasks} are in {path}; the hash of them all is {pooled.hash}")
 
 
 def _holds(path: Path, pooled: Thresholds) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes.cli.output import count, printable, say, say_table
-from lm_eval_bayes.cli.wording import about
+from lm_eval_bayes.cli.wording import about, ends, interval_name, mean_sd
 
 if TYPE_CHECKING:
     from lm_eval_bayes.report.rubric_runs import ClassifiedRuns
@@ -33,12 +33,8 @@ def show_table(table: RubricTable, origin: str | None, given: Collection[str]) -
             say(f"weights given: {row.schema.name}={told}")
     if len(found.models) == 1:
         _show_one(table)
-    elif not _fits(table):
-        _show_lists(table)
     else:
-        cells = [[_cell(one) for one in row.scores] for row in table.rows]
-        rows = [[row.schema.name, *line] for row, line in zip(table.rows, cells, strict=True)]
-        say_table("mean ± sd (rank)", _head(table), rows)
+        _show_many(table)
     for line in _left_out(found):
         say(line)
 
@@ -68,19 +64,35 @@ def _head(table: RubricTable) -> list[str]:
     return ["schema", *map(printable, table.classified.models)]
 
 
+def _show_many(table: RubricTable) -> None:
+    """Show a column for every model, with the intervals if they fit; else a list a schema."""
+    title = "mean ± sd (rank)"
+    for shown, cell in ((f"{title}, {_interval(table)}", _with_interval), (title, _cell)):
+        rows = [[row.schema.name, *map(cell, row.scores)] for row in table.rows]
+        columns = zip(_head(table), *rows, strict=True)
+        width = sum(max(map(len, column)) + 2 for column in columns)
+        if width <= shutil.get_terminal_size((120, 24)).columns:
+            say_table(shown, _head(table), rows)
+            return
+    _show_lists(table)
+
+
 def _cell(one: ModelScore) -> str:
     missing = f", missing {one.score.missing:,} of {one.n_trials:,}" if one.score.missing else ""
-    return f"{one.mu:.3f} ± {one.sigma:.3f} ({one.rank}){missing}"
+    return f"{_mean(one)} ({one.rank}){missing}"
 
 
-def _fits(table: RubricTable) -> bool:
-    columns = zip(
-        _head(table),
-        *([row.schema.name, *map(_cell, row.scores)] for row in table.rows),
-        strict=True,
-    )
-    width = sum(max(map(len, column)) + 2 for column in columns)
-    return width <= shutil.get_terminal_size((120, 24)).columns
+def _with_interval(one: ModelScore) -> str:
+    mean, more = f"{_mean(one)} ({one.rank})", _cell(one)
+    return f"{mean}, {ends(one.interval)}{more[len(mean) :]}"
+
+
+def _mean(one: ModelScore) -> str:
+    return mean_sd(one.mu, one.sigma)
+
+
+def _interval(table: RubricTable) -> str:
+    return interval_name(table.level, table.interval)
 
 
 def _show_one(table: RubricTable) -> None:
@@ -97,12 +109,12 @@ def _show_lists(table: RubricTable) -> None:
 
 
 def _columns(table: RubricTable) -> tuple[str, ...]:
-    return ("mean ± sd", f"{100 * table.level:g}% {table.interval}", "missing")
+    return ("mean ± sd", _interval(table), "missing")
 
 
 def _numbers(one: ModelScore) -> tuple[str, ...]:
     return (
-        f"{one.mu:.3f} ± {one.sigma:.3f}",
-        f"{one.interval.low:.3f} to {one.interval.high:.3f}",
+        _mean(one),
+        ends(one.interval),
         f"{one.score.missing:,} of {one.n_trials:,}",
     )

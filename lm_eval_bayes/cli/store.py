@@ -139,7 +139,7 @@ def merge(
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
     from lm_eval_bayes.store.errors import TrialConflictError
-    from lm_eval_bayes.store.locations import locate
+    from lm_eval_bayes.store.locations import folder_of, locate
     from lm_eval_bayes.store.merge import merge as merge_stores
 
     target = locate(output)
@@ -149,7 +149,8 @@ def merge(
             "nothing to merge"
         )
     try:
-        report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
+        with folder_of(output, "--output"):
+            report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
     except TrialConflictError as error:
         warn(f"error: {error}")
         conflicts: list[Any] = list(error.conflicts)
@@ -295,8 +296,10 @@ def export(
 
 def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
     from lm_eval_bayes.store.export import export_jsonl
+    from lm_eval_bayes.store.locations import folder_of
 
-    written = export_jsonl(store, output, overwrite)
+    with folder_of(output, "--output"):
+        written = export_jsonl(store, output, overwrite)
     if as_json:
         say_json(written.to_dict())
     else:
@@ -314,9 +317,11 @@ def _export_to_stdout(store: Path) -> int:
 
 
 def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
+    from lm_eval_bayes.store.locations import folder_of
     from lm_eval_bayes.store.samples_export import export_samples
 
-    report = export_samples(store, output, overwrite)
+    with folder_of(output, "--output"):
+        report = export_samples(store, output, overwrite)
     if as_json:
         say_json(report.to_dict())
         return report.damaged

@@ -117,7 +117,7 @@ def command(
     scopes = SCOPES if scope is None else (scope.value,)
     _show(summaries, grouped, scopes, level, interval.value)
     for one in summaries:
-        for note in one.notes:
+        for note in one.posterior_notes:
             warn(f"note: {one.run.model}, {one.run.task}: {note}")
 
 
@@ -144,8 +144,8 @@ def _show(
         for one in summaries
     ]
     say_table(f"Scores, {intervals}s", head, rows)
-    counted = sorted({one.run.metric for one in summaries})
-    say(f"counted: {', '.join(counted)}")
+    counted = sorted({one.run.counted for one in summaries})
+    say(f"counted: {'; '.join(counted)}")
     if groups:
         say()
         head = ["group", "model", "of", "weights", "avg@N", *posteriors]

@@ -166,7 +166,7 @@ def hub_result(
     dataset_id = dataset or benchmark.dataset
     if hub_id(dataset_id) is None:
         rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not tell"
-        raise InvalidInputError.of("--dataset", rule, dataset_id or "none")
+        raise InvalidInputError.of("--dataset", rule, dataset_id or "no name")
     known = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
     task = task_id or known or "default"
     if not task_id and not known:

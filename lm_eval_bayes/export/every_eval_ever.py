@@ -222,7 +222,7 @@ def _model(run: TaskRun, given: str | None, developer: str) -> tuple[str, str]:
         return name, developer or name.partition("/")[0]
     if not developer:
         rule = f"tell who made {run.model}, as org/name, since the run does not"
-        raise InvalidInputError.of("--model-id", rule, "none")
+        raise InvalidInputError.of("--model-id", rule, "no name")
     return f"{slug(developer)}/{slug(run.model)}", developer
 
 

@@ -21,8 +21,7 @@ from lm_eval_bayes.export.every_eval_results import evaluation_name, result_id
 from lm_eval_bayes.export.texts import one_line, whole_text
 from lm_eval_bayes.report.summary import TaskSummary
 from lm_eval_bayes.store import logged_rows
-from lm_eval_bayes.store.parts import REGRADED
-from lm_eval_bayes.store.task_run import SECONDS, TOKENS, TaskRun
+from lm_eval_bayes.store.task_run import REGRADED, SECONDS, TOKENS, TaskRun
 
 PROMPT_TOKENS = "prompt_tokens"
 

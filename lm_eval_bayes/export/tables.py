@@ -18,6 +18,7 @@ from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.export.texts import one_line
 from lm_eval_bayes.report.leaderboard import Leaderboard, Place
 from lm_eval_bayes.report.words import chance
+from lm_eval_bayes.store.task_run import GRADED
 
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
@@ -42,6 +43,7 @@ _CSV_HEAD = (
     "questions",
     "tokens",
     "seconds",
+    "counted",
 )
 
 
@@ -122,6 +124,7 @@ def _csv(boards: Sequence[Leaderboard]) -> str:
                     board.n_questions,
                     "" if one.tokens is None else one.tokens,
                     "" if one.seconds is None else one.seconds,
+                    csv_cell(one.counted),
                 ]
             )
     return output.getvalue()
@@ -184,6 +187,12 @@ def _about(board: Leaderboard) -> str:
     )
 
 
+def _counted(board: Leaderboard, cell: Callable[[object], str]) -> str:
+    """Say what was counted, where that is a metric that the task logged."""
+    counted = [cell(what) for what in board.counted if what != GRADED]
+    return f" Counted: {'; '.join(counted)}." if counted else ""
+
+
 # -- Markdown ------------------------------------------------------------------------------------
 
 #: Whatever starts markup, a link, a mention, a formula or a cell. A backslash before any of
@@ -214,7 +223,8 @@ def _markdown_table(board: Leaderboard) -> str:
     rows = [[row[0], markdown_cell(row[1]), *row[2:]] for row in _cells(board)]
     lines = [f"| {' | '.join(cells)} |" for cells in (head, align, *rows)]
     notes = [f"- {markdown_cell(note)}" for note in board.notes]
-    parts = [f"### {markdown_cell(board.task)}", "\n".join(lines), _about(board)]
+    parts = [f"### {markdown_cell(board.task)}", "\n".join(lines)]
+    parts.append(_about(board) + _counted(board, markdown_cell))
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])]) + "\n"
 
 
@@ -274,7 +284,8 @@ def _latex_table(board: Leaderboard) -> str:
     ]
     rows = [[row[0], latex_cell(row[1]), *row[2:]] for row in _cells(board)]
     lines = [" & ".join(cells) + r" \\" for cells in rows]
-    caption = " ".join([f"{latex_cell(board.task)}.", *map(latex_cell, (_about(board),))])
+    caption = " ".join([f"{latex_cell(board.task)}.", latex_cell(_about(board))])
+    caption += _counted(board, latex_cell)
     return "\n".join(
         [
             r"\begin{table}",

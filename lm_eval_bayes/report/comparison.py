@@ -16,6 +16,7 @@ from lm_eval_bayes.core.results import IntervalMethod, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.mean_difference import MeanDifference, mean_difference
 from lm_eval_bayes.report.questions import (
+    check_counted_alike,
     check_same_questions,
     check_same_scores,
     question_number,
@@ -261,6 +262,7 @@ def compare_runs(
 
 def _check(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
     """Refuse runs that cannot be compared, before any number is computed."""
+    check_counted_alike(a, b, "B")
     check_same_scores(a, b, "B")
     if align == "strict":
         check_same_questions(a, b, "B")

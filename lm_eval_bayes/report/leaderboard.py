@@ -40,6 +40,8 @@ class Place:
         Of all completions, where they were counted.
     seconds : float or None
         Of the model's time, where it was measured.
+    counted : str
+        What was counted, such as "exact_match, filter strict-match"; "" for several tasks.
     """
 
     model: str
@@ -53,6 +55,7 @@ class Place:
     n_range: tuple[int, int] | None = None
     tokens: int | None = None
     seconds: float | None = None
+    counted: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -69,6 +72,7 @@ class Place:
             "n_range": None if self.n_range is None else list(self.n_range),
             "tokens": self.tokens,
             "seconds": self.seconds,
+            "counted": self.counted,
             "note": self.posterior.note,
         }
 
@@ -109,6 +113,11 @@ class Leaderboard:
     def scope(self) -> Scope:
         """Whether this is about these questions or about questions like these."""
         return self.ranking.scope
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """What was counted of any model, each thing once."""
+        return tuple(dict.fromkeys(one.counted for one in self.places if one.counted))
 
     @property
     def p_greater(self) -> FloatArray:
@@ -253,6 +262,7 @@ def places_of(
                 n_range=None if run is None else run.outcomes.trials_range,
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,
+                counted="" if run is None else run.counted,
             )
         )
     return tuple(places)

@@ -32,6 +32,10 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.questions import check_comparable, question_number
 from lm_eval_bayes.store.task_run import TaskRun
 
+#: From here on the checks of the method's assumptions have failed: the p-value of independent
+#: questions, and the share of comparisons in which a weaker anchor does better.
+_SURELY_DEPENDENT, _OUT_OF_ORDER = 0.01, 0.2
+
 
 @dataclass(frozen=True, eq=False)
 class Placed:
@@ -110,6 +114,13 @@ class AnchorStudy:
     scope: Scope
     placed: tuple[Placed, ...]
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the checks say that the posteriors claim more than is known."""
+        check = self.independence
+        dependent = check is not None and check.p_value < _SURELY_DEPENDENT
+        return dependent or self.ordering.share > _OUT_OF_ORDER
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
@@ -122,6 +133,7 @@ class AnchorStudy:
             "level": self.level,
             "interval": self.interval,
             "scope": self.scope,
+            "doubtful": self.doubtful,
             "placed": [one.to_dict() for one in self.placed],
         }
 

@@ -267,7 +267,7 @@ def _line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
                     f"{what} of {known:,} of {cost.trials:,} trials of {model} {verb} recorded; "
                     "the others are taken to be like them"
                 )
-    repeated = [_same_again(run) for run in runs]
+    repeated = [same_again(run) for run in runs]
     return PlanLine(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
@@ -282,8 +282,8 @@ def _line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
     )
 
 
-def _same_again(run: TaskRun) -> str | None:
-    """Say where further trials can only repeat what there is."""
+def same_again(run: TaskRun) -> str | None:
+    """Say where further trials can only repeat what there is; None where they need not."""
     kind, kwargs = run.made.config.get("output_type"), run.made.generation_kwargs
     likelihoods = kind is not None and kind != "generate_until"
     if not likelihoods and not (kwargs and greedy(kwargs)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.store.task_run import GRADED, REGRADED, TaskRun
 
 #: Characters of an id, and of a question's text, that are shown.
 _ID, _TEXT = 20, 60
@@ -19,12 +19,14 @@ def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
     Raises
     ------
     InvalidInputError
-        If there is none, they are of several tasks, two models have the same name, categories
-        are scored differently, or the models answered different questions.
+        If there is none, they are of several tasks, two models have the same name, different
+        metrics or filters were counted, categories are scored differently, or the models
+        answered different questions.
     """
     check_one_task(runs, argument)
     first = runs[0]
     for run in runs[1:]:
+        check_counted_alike(first, run, argument)
         check_same_scores(first, run, argument)
         check_same_questions(first, run, argument)
 
@@ -45,6 +47,31 @@ def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
     models = [run.model for run in runs]
     if len(set(models)) < len(models):
         raise InvalidInputError.of(argument, "have a name each", ", ".join(models))
+
+
+def check_counted_alike(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
+    """Refuse two runs of which different things were counted.
+
+    That is different metrics that a task logged, such as acc and acc_norm, or answers that
+    different filters found.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are.
+    """
+    kinds = {a.metric, b.metric} - {GRADED, REGRADED}
+    if len(kinds) == 2:
+        what, one, other = "metric", a.metric, b.metric
+    elif a.filter and b.filter and a.filter != b.filter and REGRADED not in (a.metric, b.metric):
+        what, one, other = "filter", a.filter, b.filter
+    else:
+        return
+    rule = (
+        f"be counted by one {what}; of {a.task} by {a.model} it is {one} (--{what} chooses one "
+        "that all have)"
+    )
+    raise InvalidInputError.of(argument, rule, f"{other} of {b.model}")
 
 
 def check_same_scores(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:

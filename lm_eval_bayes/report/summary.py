@@ -71,9 +71,13 @@ class TaskSummary:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know: of the run and of its posteriors, each thing once."""
+        return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
+
+    @property
+    def posterior_notes(self) -> tuple[str, ...]:
+        """What a reader must know of the posteriors."""
         posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
-        told = [*self.run.notes, *(one.note for one in posteriors)]
-        return tuple(dict.fromkeys(note for note in told if note))
+        return tuple(dict.fromkeys(one.note for one in posteriors if one.note))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

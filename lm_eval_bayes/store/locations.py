@@ -7,8 +7,8 @@ import secrets
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
@@ -252,6 +252,24 @@ def make_folder(folder: Path, made: list[Path]) -> None:
     for one in reversed(missing):
         one.mkdir(exist_ok=True)
         made.append(one)
+
+
+@contextmanager
+def folder_of(path: Path, argument: str) -> Iterator[None]:
+    """Make the folder of a file that is to be written meanwhile; empty ones go again.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be made.
+    """
+    check_place(path, argument)
+    made: list[Path] = []
+    try:
+        make_folder(path.absolute().parent, made)
+        yield
+    finally:
+        leave_no_empty(made)
 
 
 def leave_no_empty(made: Sequence[Path]) -> None:

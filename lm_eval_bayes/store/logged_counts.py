@@ -14,9 +14,10 @@ from lm_eval_bayes.core.outcome_checks import check_weights
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store import logged_rows as rows
 from lm_eval_bayes.store.logged_trials import Counted
-from lm_eval_bayes.store.parts import GRADED, PartQuestion
+from lm_eval_bayes.store.parts import PartQuestion
 from lm_eval_bayes.store.run_origins import mapping
 from lm_eval_bayes.store.runs import SavedTask
+from lm_eval_bayes.store.task_run import GRADED
 
 #: The row of a question's average score over N trials.
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")

@@ -11,9 +11,10 @@ import numpy as np
 from lm_eval_bayes.core.outcome_checks import check_weights
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store import logged_rows as rows
-from lm_eval_bayes.store.parts import GRADED, REGRADED, PartQuestion, floats
+from lm_eval_bayes.store.parts import PartQuestion, floats
 from lm_eval_bayes.store.run_origins import mapping
 from lm_eval_bayes.store.runs import SavedTask
+from lm_eval_bayes.store.task_run import GRADED, REGRADED
 
 #: Grades the texts of one question against its target: for every text whether it is right, and
 #: the answer that was found. Gets the texts, the target, and the model's own mark of the end of

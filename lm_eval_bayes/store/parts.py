@@ -11,12 +11,7 @@ import numpy as np
 
 from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.store.task_run import Made, TaskRun
-
-#: What `TaskRun.metric` says of trials that a task of this package graded.
-GRADED = "graded trials"
-#: What it says of texts that were graded again.
-REGRADED = "graded again"
+from lm_eval_bayes.store.task_run import GRADED, Made, TaskRun
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,7 +94,7 @@ def read_samples(
     if not filters:
         raise InvalidInputError.of(wanted.argument, "hold samples", str(saved.samples))
     if log is None or chosen is None:
-        rule = f"be a filter of {saved.samples}, {either(filters)}"
+        rule = f"be a filter of {saved.samples}: {either([repr(name) for name in filters])}"
         raise InvalidInputError.of("filter", rule, wanted.filter)
     counted = log.counted()
     notes = list(counted.notes)

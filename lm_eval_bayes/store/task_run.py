@@ -14,6 +14,10 @@ from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 
+#: What `TaskRun.metric` says of trials that a task of this package graded, and of texts that were
+#: graded once more.
+GRADED, REGRADED = "graded trials", "graded again"
+
 #: What was measured of every trial, where it was: the names under which it is kept.
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
 
@@ -179,6 +183,12 @@ class TaskRun:
     def n_common(self) -> int:
         """N, the trials that every question has."""
         return self.outcomes.trials_range[0]
+
+    @property
+    def counted(self) -> str:
+        """What was counted, in words: a metric, and of which filter if it has a name."""
+        plain = self.filter in ("", "none") or self.metric == REGRADED
+        return self.metric if plain else f"{self.metric}, filter {self.filter}"
 
     @property
     def binary(self) -> bool:

@@ -141,7 +141,7 @@ def test_the_table_of_one_model_and_its_sweep(files):
     row = next(line for line in printed.splitlines() if line.startswith(f"  {peak} "))
     assert f"{kernel.probability.max():.1%}" in row
     assert row.rstrip().endswith("*")
-    assert "by fewer questions chosen at random" in printed
+    assert "by fewer of these questions, chosen at random" in printed
     assert re.search(r"^  20 +\d\.\d\d", printed, re.MULTILINE)
 
 

@@ -97,7 +97,7 @@ def of(printed, model, schema, task=0):
 
 
 def test_the_table(lmeb, good, poor):
-    code, printed, error = lmeb(good, poor, "--prior", "bayes")
+    code, printed, error = lmeb(good, poor, "--prior", "bayes", width="80")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
     assert lines[0] == f"{TASK}: 2 questions, bayes@N about these questions"
@@ -122,6 +122,20 @@ def test_the_table(lmeb, good, poor):
         "from lm-eval-bayes verify"
     )
     assert len(lines) == 17
+
+
+def test_a_wide_page_has_the_intervals_too(lmeb, good, poor):
+    some = (good, poor, "--schema", "format_aware", "--prior", "bayes", "--level", ".8")
+    _, printed, _ = lmeb(*some)
+    lines = printed.splitlines()
+    assert lines[3] == "mean ± sd (rank), 80% beta interval"
+    found = [of(lmeb(*some, "--json")[1], model, "format_aware") for model in ("good", "poor")]
+    cells = [
+        f"{one['mu']:.3f} ± {one['sigma']:.3f} ({rank}), "
+        f"{one['interval']['low']:.3f} to {one['interval']['high']:.3f}"
+        for rank, one in enumerate(found, 1)
+    ]
+    assert " ".join(lines[5].split()) == f"format_aware {' '.join(cells)}"
 
 
 def test_json_and_other_weights(lmeb, good, poor):
@@ -184,7 +198,7 @@ def test_a_narrow_page_gets_lists_with_intervals(lmeb, good, poor):
     assert code == 0
     lines = [line.split() for line in printed.splitlines()[3:7]]
     assert lines[0] == ["exact_match"]
-    assert lines[1] == ["rank", "model", "mean", "±", "sd", "80%", "beta", "missing"]
+    assert lines[1] == ["rank", "model", "mean", "±", "sd", "80%", "beta", "interval", "missing"]
     assert (lines[2][:2], lines[3][:2]) == (["1", "good"], ["2", "poor"])
     assert lines[2][-3:] == ["0", "of", "16"]
     low, mean, high = float(lines[2][5]), float(lines[2][2]), float(lines[2][7])
@@ -199,7 +213,7 @@ def test_one_model_gets_a_table_without_ranks(lmeb, good):
     counts = [(cut, bare + wrong, best + plain) for best, plain, wrong, bare, cut in GOOD]
     mu, sigma = closed_form(counts, (0, 0, 1))
     assert lines[0] == ["good"]
-    assert lines[1] == ["schema", "mean", "±", "sd", "95%", "beta", "missing"]
+    assert lines[1] == ["schema", "mean", "±", "sd", "95%", "beta", "interval", "missing"]
     assert lines[2][:4] == ["exact_match", f"{mu:.3f}", "±", f"{sigma:.3f}"]
     assert lines[2][-3:] == ["0", "of", "16"]
     assert len(lines) == 3
@@ -213,7 +227,7 @@ def test_missing_trials_are_shown_and_warned_of(lmeb, tmp_path, good):
     code, printed, error = lmeb(good, folder, "--schema", "exact_match", "--prior", "bayes")
     assert code == 0
     # without an end of generation a trial may have been cut off, whatever its grade
-    assert "(2), missing 3 of 16" in printed
+    assert ", missing 3 of 16" in printed
     assert error == (
         "warning: exact_match: trials that lack a signal or threshold are in no category: "
         "gaps missing 3 of 16\n"
@@ -255,7 +269,8 @@ def test_freezing_and_using_thresholds(lmeb, tmp_path, good, poor):
     code, first, error = lmeb(good, *freeze)
     frozen = Thresholds.from_json(file.read_text())
     assert code == 0
-    assert error == f"thresholds {frozen.hash} of 1 task are in {file}\n"
+    told = f"the thresholds of 1 task are in {file}; the hash of them all is {frozen.hash}\n"
+    assert error == told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frozen.json", "good", "poor"]
     # the same again is no change
     before = file.stat().st_mtime_ns

@@ -100,7 +100,7 @@ class CapabilityPosterior:
         """
         if not isinstance(anchor, str) or anchor not in self.anchors:
             raise InvalidInputError.of("anchor", f"be one of {list(self.anchors)}", anchor)
-        return float(self.probability[self.anchors.index(anchor) + 1 :].sum())
+        return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
 
     def interval(self, level: float = 0.95, method: RangeMethod = "hdi") -> tuple[int, int]:
         """Return the first and the last of the neighbouring intervals that hold `level`.
