@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.task_run import GRADED, REGRADED, TaskRun
@@ -49,6 +50,14 @@ def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
         raise InvalidInputError.of(argument, "have a name each", ", ".join(models))
 
 
+def counted_differently(a: TaskRun, b: TaskRun) -> Literal["metric", "filter"] | None:
+    """Return in what the counting of two runs differs, None where it does not or is not known."""
+    if len({a.metric, b.metric} - {GRADED, REGRADED}) == 2:
+        return "metric"
+    graded_again = REGRADED in (a.metric, b.metric)
+    return "filter" if a.filter and b.filter and a.filter != b.filter and not graded_again else None
+
+
 def check_counted_alike(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
     """Refuse two runs of which different things were counted.
 
@@ -60,13 +69,10 @@ def check_counted_alike(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
     InvalidInputError
         If they are.
     """
-    kinds = {a.metric, b.metric} - {GRADED, REGRADED}
-    if len(kinds) == 2:
-        what, one, other = "metric", a.metric, b.metric
-    elif a.filter and b.filter and a.filter != b.filter and REGRADED not in (a.metric, b.metric):
-        what, one, other = "filter", a.filter, b.filter
-    else:
+    what = counted_differently(a, b)
+    if what is None:
         return
+    one, other = (a.metric, b.metric) if what == "metric" else (a.filter, b.filter)
     rule = (
         f"be counted by one {what}; of {a.task} by {a.model} it is {one} (--{what} chooses one "
         "that all have)"

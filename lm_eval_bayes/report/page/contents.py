@@ -14,6 +14,7 @@ from lm_eval_bayes.core.results import IntervalMethod, Scope
 from lm_eval_bayes.report.leaderboard import Leaderboard, places_of
 from lm_eval_bayes.report.page.prefixes import Curve, curve, points_each
 from lm_eval_bayes.report.page.words import Scale
+from lm_eval_bayes.report.questions import counted_differently
 from lm_eval_bayes.report.rubrics import RubricTable
 from lm_eval_bayes.report.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.store.task_run import SavedRuns, TaskRun
@@ -39,7 +40,8 @@ class Panel:
     curves : tuple of Curve or None
         How their scores became known, likewise.
     others : int
-        Models that answered other questions of this task, and have a panel of their own.
+        Models that answered other questions of this task, or of which something else was
+        counted, and that have a panel of their own.
     rubrics : RubricTable or None
         Scores under rubrics, where the runs recorded what these need.
     """
@@ -229,12 +231,18 @@ def _alike(
     found: Sequence[tuple[TaskSummary, Curve | None]],
 ) -> list[list[tuple[TaskSummary, Curve | None]]]:
     """Sort runs of a task into those that can be ranked together."""
-    groups: dict[object, list[tuple[TaskSummary, Curve | None]]] = {}
+    groups: dict[object, list[list[tuple[TaskSummary, Curve | None]]]] = {}
     for one in found:
         run = one[0].run
         same = (frozenset(run.question_ids), tuple(run.outcomes.weights.tolist()))
-        groups.setdefault(same, []).append(one)
-    return list(groups.values())
+        among = groups.setdefault(same, [])
+        alike = (group for group in among if counted_differently(group[0][0].run, run) is None)
+        group = next(alike, None)
+        if group is None:
+            among.append([one])
+        else:
+            group.append(one)
+    return [group for among in groups.values() for group in among]
 
 
 def _panel(

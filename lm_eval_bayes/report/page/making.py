@@ -78,7 +78,7 @@ def _settings(run: TaskRun) -> dict[str, Text]:
     low, high = run.outcomes.trials_range
     say("questions (M)", words.thousands(run.n_questions))
     say("trials of each (N)", f"{low:,}" if low == high else f"{low:,} to {high:,}")
-    say("counted", run.metric)
+    say("counted", run.counted)
     say("filter", run.filter)
     weights = run.outcomes.weights.tolist()
     if weights != [0.0, 1.0]:
