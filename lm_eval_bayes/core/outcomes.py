@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, read_only
+from lm_eval_bayes.core.checks import FloatArray, IntArray, as_real, protect, read_only
 from lm_eval_bayes.core.outcome_checks import (
     as_ids,
     check_counts,
@@ -82,6 +83,11 @@ class Outcomes:
         object.__setattr__(self, "prior_counts", read_only(prior_counts, np.int64))
         object.__setattr__(self, "prior_strength", strength)
         object.__setattr__(self, "question_ids", ids)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # arrays forget in a pickle that nobody can write to them
+        self.__dict__.update(state)
+        protect(self)
 
     @classmethod
     def from_matrix(

@@ -164,6 +164,8 @@ def _source(run: TaskRun) -> dict[str, Any]:
         dataset = known.dataset
     found: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
     details = {"questions": str(run.n_questions)}
+    if (run.made.n_questions or 0) > run.n_questions:
+        details["questions_of_the_task"] = str(run.made.n_questions)
     if hub_id(dataset) is None:
         return {**found, "additional_details": details}
     if run.made.revision:

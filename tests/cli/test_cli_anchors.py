@@ -117,6 +117,18 @@ def test_questions_like_these_with_a_seed_and_equal_tails(files):
     assert "likelihood: shared, epsilon 0.01; about questions like these" in printed
 
 
+def test_checks_that_fail_are_spelt_out(files, tmp_path):
+    told = "the method's assumptions do not hold here"
+    assert told not in lmeb(files / "five.npz")[1]
+    # all trials of a model end alike, whatever the question
+    R = np.repeat(np.array([[0, 1] * 4, [1, 0] * 4, [1, 1, 0, 1] * 2])[:, None, :], 12, axis=1)
+    np.savez(tmp_path / "one.npz", R=R, models=["a", "b", "c"], task="sums")
+    code, printed, _ = lmeb(tmp_path / "one.npz")
+    assert code == 0
+    assert told in printed
+    assert json.loads(lmeb(tmp_path / "one.npz", "--json")[1])["tasks"][0]["doubtful"] is True
+
+
 def test_each_in_turn_among_all_the_others(files):
     code, printed, error = lmeb(files / "five.npz", "--json")
     assert (code, error) == (0, "")

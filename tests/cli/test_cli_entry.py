@@ -44,6 +44,13 @@ def test_interrupted_while_it_loads(module, tmp_path):
     )
 
 
+def test_a_wrong_choice_is_told_as_such():
+    done = python(START, "summary", "--scope", "x")
+    assert done.returncode == 2
+    assert "Invalid value for '--scope': 'x' is not one of" in done.stderr
+    assert "Value error" not in done.stderr
+
+
 def test_help_loads_neither_numpy_nor_the_harness():
     heavy = "{'numpy', 'scipy', 'lm_eval', 'torch', 'matplotlib', 'jinja2'}"
     code = (

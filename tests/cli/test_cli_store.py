@@ -449,3 +449,25 @@ def test_errors_and_output_in_a_pipe(make, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("merge", "-o", "new/deep/all.sqlite"), ("export", "-o", "new/deep/all.jsonl")],
+    ids=lambda command: command[0],
+)
+def test_missing_folders_are_made_and_go_again_where_nothing_is_written(
+    lmeb, make, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    store = make()
+    (name, *options) = command
+    code, _, error = lmeb("store", name, tmp_path / "absent.sqlite", *options)
+    assert (code, (tmp_path / "new").exists()) == (2, False), error
+    code, _, error = lmeb("store", name, store, *options)
+    assert (code, error) == (0, "")
+    assert (tmp_path / options[1]).is_file()
+    (tmp_path / "file").write_text("")
+    code, _, error = lmeb("store", name, store, "-o", "file/all")
+    assert code == 2
+    assert "`--output` must lie in a folder" in error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -180,3 +182,16 @@ def test_refused_counts(kwargs, match):
 def test_the_constructor_is_the_same_door():
     with pytest.raises(InvalidInputError, match=r"`counts` must hold whole counts"):
         Outcomes(np.array([[-1, 2]]), np.array([0.0, 1.0]), np.array([[0, 0]]))
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_copies_are_as_safe_as_the_original(copied):
+    outcomes = Outcomes.from_counts([[1, 3], [2, 2]], question_ids=["p", "q"])
+    one = copied(outcomes)
+    for name in ("counts", "weights", "prior_counts"):
+        assert np.array_equal(getattr(one, name), getattr(outcomes, name))
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(one, name)[...] = 0
+    assert one.question_ids == outcomes.question_ids

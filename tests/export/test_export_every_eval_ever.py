@@ -13,6 +13,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,14 @@ def test_rubrics_say_their_weights_and_their_range():
         "additional_details": record["eval_library"]["additional_details"],
     }
     assert found["avg@4"]["source_data"]["source_type"] == "other"
+
+
+def test_a_record_of_part_of_a_task_says_so(summary):
+    part = replace(summary.run, made=replace(summary.run.made, n_questions=M + 5))
+    record = submission(summarise(part), model_id="org/model").record
+    details = [one["source_data"]["additional_details"] for one in record["evaluation_results"]]
+    assert {one["questions_of_the_task"] for one in details} == {str(M + 5)}
+    assert {one["questions"] for one in details} == {str(M)}
 
 
 # -- where it belongs ----------------------------------------------------------------------------
