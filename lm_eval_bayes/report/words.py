@@ -34,7 +34,7 @@ def verdict_in_words(
         return f"{told}."
     if p >= confidence:
         return f"{better} is better than {worse}, with probability {share(p)}."
-    if p == 0.5:
+    if p < 0.5005:  # which would be told as 0.500
         return "Undecided: either is better with the same probability."
     return (
         f"Undecided: {better} is better than {worse} with probability {share(p)}, which is below "

@@ -188,7 +188,7 @@ def _sum_of_counts(first: Part, second: Part, merging: Merging) -> Part:
 def _twice(whole: Part, part: Part, known: int, merging: Merging) -> InvalidInputError:
     rule = (
         f"have every trial of {part.model} on {part.task} once (--dedupe counts it once): "
-        f"{known:,} of {part.n_trials:,} trials of {_file(part)} are also in {_file(whole)}"
+        f"{known:,} of {part.n_trials:,} trials of {part.source} are also in {whole.source}"
     )
     return InvalidInputError.of(merging.argument, rule, part.source)
 

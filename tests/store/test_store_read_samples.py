@@ -83,7 +83,7 @@ def test_a_binary_metric_is_one_trial_a_question(tmp_path):
     assert other.outcomes.counts.tolist() == [[0, 1], [1, 0]]
     with pytest.raises(InvalidInputError, match="`metric` must be a metric of zeros and ones "):
         read_runs([tmp_path], metric="f1")
-    with pytest.raises(InvalidInputError, match="strict or flexible; got 'loose'"):
+    with pytest.raises(InvalidInputError, match="'strict' or 'flexible'; got 'loose'"):
         read_runs([tmp_path], filter="loose")
 
 
