@@ -1,0 +1,1 @@
+"""What several test modules share: importable as `_support` (see `pythonpath` in pyproject.toml)."""
