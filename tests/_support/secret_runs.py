@@ -1,0 +1,331 @@
+"""Runs of `lm_eval` whose arguments hold secrets: the files that they wrote, and their stores.
+
+Everything happens in this process and on the loopback address. The harness writes what it was
+given into its own files; what this package makes of those files may hold none of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import lm_eval.tasks
+import pytest
+from lm_eval._cli.harness import HarnessCLI
+from lm_eval.api.model import LM
+from lm_eval.api.registry import MODEL_REGISTRY, register_model
+
+import lm_eval_bayes
+
+TASK = "demo_arithmetic_bayes"
+CONFIGS = Path(lm_eval_bayes.__file__).parents[1] / "task_configs"
+QUESTIONS, TRIALS = 3, 4
+
+#: Every secret, by the name of its cell. No two share eight characters.
+SECRETS = {
+    "api_key": "sk-live-Qm7Zt0vXw2Ly",
+    "url_password": "hunter2-Rb4Kd9Gs",
+    "url_query": "qk-Vn3Pf8Jc6Ht",
+    "header": "tok-Ya5Wu1Ee7Ox",
+    "bare_header": "hdr-Uz2Il6Mo0Cr",
+    "my_token": "my-Tk8Bq4Hw1Sd",
+    "password": "pw-Lg9Xn5Rv3Za",
+    "auth_token": "at-Ei6Yc2Pk7Fj",
+    "hf_token": "hf_Wd1Om4Us8Gt5Nb9Qx",
+    "unknown": "lg-Kr3Va7Zf0Bu",
+    "proxy": "px-Jh8Ct2Ex6Dm",
+    "nested": "ns-Fo4Qi9Yl1Tw",
+    "listed": "ls-Sv7Gp3Nz5Ka",
+    "gen_kwargs": "gk-Xb0Ur6Mj4We",
+    "gen_header": "gh-Cl5Di1Ry8Po",
+    "metadata": "md-Hz2Bs9Vt7Qf",
+}
+
+#: Those that go into one run together.
+TOKENS = ("my_token", "password", "auth_token", "hf_token")
+
+#: The same, as a later run would give them after all keys were changed.
+ROTATED = {name: f"{secret[:3]}{secret[:2:-1]}" for name, secret in SECRETS.items()}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run: the harness's name of its model, and arguments that hold secrets."""
+
+    model: str
+    model_args: dict[str, Any]
+    gen_kwargs: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def scenes(address: str, secrets: Mapping[str, str]) -> dict[str, Scene]:
+    """Return the runs, by name; `address` is the server's host and port."""
+    server = {"tokenizer_backend": None, "tokenized_requests": False}
+    return {
+        "api_key": Scene("gateway", {"api_key": secrets["api_key"], "variant": "a"}),
+        "url_password": Scene(
+            "gguf", {"base_url": f"http://me:{secrets['url_password']}@{address}"}
+        ),
+        "url_query": Scene(
+            "local-completions",
+            {
+                **server,
+                "model": "org/hash",
+                "base_url": f"http://{address}/v1/completions?key={secrets['url_query']}",
+            },
+        ),
+        "header": Scene(
+            "sglang-generate",
+            {
+                **server,
+                "model": "org/hash",
+                "base_url": f"http://{address}/generate",
+                "header": {"Authorization": f"Bearer {secrets['header']}"},
+            },
+        ),
+        "bare_header": Scene(
+            "gateway",
+            {"headers": {"Authorization": f"Bearer {secrets['bare_header']}"}, "variant": "b"},
+        ),
+        "tokens": Scene(
+            "gateway",
+            {name: secrets[name] for name in TOKENS} | {"variant": "c"},
+        ),
+        "unknown": Scene("gateway", {"login": secrets["unknown"]}),
+        "proxy": Scene(
+            "gateway", {"pretrained": "org/proxy", "proxy": f"http://me:{secrets['proxy']}@h:1/"}
+        ),
+        "nested": Scene(
+            "gateway",
+            {
+                "options": {"session": {"secret": secrets["nested"]}},
+                "hosts": [{"name": "a", "cookie": secrets["listed"]}],
+                "variant": "d",
+            },
+        ),
+        "gen_kwargs": Scene(
+            "gateway",
+            {"pretrained": "org/gen_kwargs"},
+            gen_kwargs={
+                "api_key": secrets["gen_kwargs"],
+                "extra_headers": {"Authorization": f"Bearer {secrets['gen_header']}"},
+            },
+        ),
+        "metadata": Scene(
+            "gateway", {"pretrained": "org/metadata"}, metadata={"api_key": secrets["metadata"]}
+        ),
+    }
+
+
+#: The run in which each secret goes in.
+RUN_OF = {
+    **{name: name for name in SECRETS},
+    **dict.fromkeys(TOKENS, "tokens"),
+    "listed": "nested",
+    "gen_header": "gen_kwargs",
+}
+
+
+class GatewayLM(LM):
+    """A backend that this package does not know, with arguments of any name."""
+
+    asked: list[str] = []  # noqa: RUF012  counted over all instances, as runs make them
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__()
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        texts = []
+        for request in requests:
+            self.asked.append(request.args[0])
+            texts.append(answer(len(self.asked)))
+        return texts
+
+    def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        raise AssertionError("only generation is asked for")
+
+    def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        raise AssertionError("only generation is asked for")
+
+
+def answer(number: int) -> str:
+    """Return a text that is now right, now wrong: most of the demo's answers are small."""
+    return f"Attempt {number}: the answer is $\\boxed{{{number % 13}}}$."
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as gguf's server, OpenAI's completions, SGLang's generate and a judge do."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with self.server.lock:
+            self.server.asked += 1
+            text = answer(self.server.asked)
+        choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "stop"}
+        if self.path.startswith("/down"):
+            self.close_connection = True
+            return
+        if self.path.startswith("/quoting"):
+            quoted = f"no such key: {self.path} {self.headers.get('Authorization')}"
+            self.reply(400, {"error": {"message": quoted}})
+            return
+        if self.path.startswith("/judge/"):
+            choice["logprobs"] = {"top_logprobs": [{" A": -0.5, " B": -1.5, " C": -2.5}]}
+        self.reply(200, {"choices": [choice], "text": text, "usage": {"completion_tokens": 4}})
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/down"):
+            self.close_connection = True
+            return
+        self.reply(404, {"error": {"message": "no such path"}})
+
+    def reply(self, status: int, content: dict[str, Any]) -> None:
+        payload = json.dumps(content).encode("utf-8")
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lock, self.asked = threading.Lock(), 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def register_gateway() -> None:
+    if "gateway" not in MODEL_REGISTRY:
+        register_model("gateway")(GatewayLM)
+
+
+def run_harness(scene: Scene, folder: Path, store: Path | None, limit: int = QUESTIONS) -> str:
+    """Run `lm_eval`; return what this package logged meanwhile.
+
+    Parameters
+    ----------
+    scene : Scene
+        The model and its arguments.
+    folder : Path
+        The harness's `--output_path`.
+    store : Path or None
+        The trial store; without one, the model runs as it is.
+    """
+    model, model_args = scene.model, dict(scene.model_args)
+    if store is not None:
+        model_args = {"backend": model, "store": str(store), **model_args}
+        model = "trials"
+    arguments = ["--model", model, "--model_args", json.dumps(model_args), "--tasks", TASK]
+    arguments += ["--limit", str(limit), "--log_samples", "--output_path", str(folder)]
+    if scene.gen_kwargs:
+        arguments += ["--gen_kwargs", json.dumps(scene.gen_kwargs)]
+    arguments += ["--metadata", json.dumps({"bayes_n": TRIALS, **scene.metadata})]
+    with pytest.MonkeyPatch.context() as patch, logged_by_us() as lines:
+        patch.setattr(lm_eval.tasks, "TaskManager", _only_our_tasks(lm_eval.tasks.TaskManager))
+        patch.setattr(sys, "argv", ["lm_eval", "run", *arguments])
+        parsed = HarnessCLI().parse_args()
+        parsed.func(parsed)
+    return "\n".join(lines)
+
+
+def _only_our_tasks(manager: Any) -> Any:
+    """Leave out the harness's own thousands of tasks, which take many seconds to read."""
+
+    def make(include_path: Any = None, **named: Any) -> Any:
+        return manager(include_path=[str(CONFIGS)], include_defaults=False, **named)
+
+    return make
+
+
+@contextmanager
+def logged_by_us() -> Iterator[list[str]]:
+    """Collect the messages of this package's loggers."""
+    lines: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "lm_eval_bayes" in record.pathname:
+                lines.append(record.getMessage())
+
+    handler, root = Collector(), logging.getLogger()
+    loggers = [root, logging.getLogger("lm_eval_bayes"), logging.getLogger("lm_eval")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+@dataclass(frozen=True)
+class SavedRuns:
+    """What the runs left behind.
+
+    Attributes
+    ----------
+    plain, recorded : dict of str to Path
+        By run, the harness's output folders: of the backend as it is, and of `--model trials`.
+    stores : dict of str to Path
+        By run, the trial store.
+    logged : str
+        What this package logged during the runs.
+    address : str
+        Host and port of the server.
+    """
+
+    plain: dict[str, Path]
+    recorded: dict[str, Path]
+    stores: dict[str, Path]
+    logged: str
+    address: str
+
+    def of(self, kind: str) -> dict[str, Path]:
+        """Return the inputs of a kind, "plain", "recorded" or "store", by run."""
+        return {"plain": self.plain, "recorded": self.recorded, "store": self.stores}[kind]
+
+
+def save_runs(folder: Path, server: Server, secrets: Mapping[str, str]) -> SavedRuns:
+    """Run every scene, with and without a store."""
+    plain, recorded, stores, logged = {}, {}, {}, []
+    for name, scene in scenes(server.address, secrets).items():
+        plain[name] = folder / "plain" / name
+        recorded[name] = folder / "recorded" / name
+        stores[name] = folder / f"{name}.sqlite"
+        logged.append(run_harness(scene, plain[name], None))
+        logged.append(run_harness(scene, recorded[name], stores[name]))
+    return SavedRuns(plain, recorded, stores, "\n".join(logged), server.address)

@@ -1,0 +1,405 @@
+"""No secret that a run was given appears in anything that this package prints or writes.
+
+Of the harness's own files, results_*.json and samples_*.jsonl, only what this package adds to
+them counts. `_support/secret_runs.py` has the secrets and the runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="the harness is not installed")
+
+from _support.secret_runs import (
+    QUESTIONS,
+    ROTATED,
+    RUN_OF,
+    SECRETS,
+    TASK,
+    TRIALS,
+    GatewayLM,
+    Scene,
+    register_gateway,
+    run_harness,
+    save_runs,
+    scenes,
+    serving,
+)
+from typer.testing import CliRunner
+
+from lm_eval_bayes.cli.main import app
+from lm_eval_bayes.errors import LmEvalBayesError
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def call(*arguments, **environment):
+    """Run `lm-eval-bayes`; return its exit code and all that it printed."""
+    words, env = [str(word) for word in arguments], {"COLUMNS": "4000", **environment}
+    result = CliRunner().invoke(app, words, prog_name="lm-eval-bayes", env=env)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def server():
+    register_gateway()
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, server):
+    return save_runs(tmp_path_factory.mktemp("runs"), server, SECRETS)
+
+
+@pytest.fixture(scope="module")
+def output(saved, tmp_path_factory):
+    """Return, by name, what an output shows: a text for every kind of input; made once."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            made[name] = OUTPUTS[name](saved, tmp_path_factory.mktemp("outputs"))
+        return made[name]
+
+    return of
+
+
+# -- the outputs: each returns texts by the kind of input ----------------------------------------
+
+
+def files_in(folder):
+    """Return names and contents of all files of a folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return "\n".join(f"{path.name}\n{path.read_bytes().decode('latin-1')}" for path in paths)
+
+
+def command(*words, kinds="plain store", code=0, each=0, written=""):
+    """Return an output: what a command prints and writes, given all runs at once.
+
+    Parameters
+    ----------
+    words : str
+        The command; a word `{out}` becomes a file in a folder of its own.
+    kinds : str
+        What it reads: "plain" and "recorded" are logs of the harness, "store" are trial stores.
+    code : int
+        The exit code that is due.
+    each : int
+        Give it so many runs at a time instead, in one call after another.
+    written : str
+        The suffix of `{out}`.
+    """
+
+    def show(saved, folder):
+        shown = {}
+        for kind in kinds.split():
+            paths = list(saved.of(kind).values())
+            texts = []
+            for step in range(len(paths) - each + 1) if each else (0,):
+                target = folder / kind / str(step)
+                target.mkdir(parents=True)
+                given = [word.format(out=target / f"out{written}") for word in words]
+                ended, text = call(*given, *(paths[step : step + each] if each else paths))
+                assert ended == code, text
+                texts += [text, files_in(target)]
+            shown[kind] = "\n".join(texts)
+        return shown
+
+    return show
+
+
+def store_command(*words, written=None):
+    """Return an output of one of the `store` commands."""
+
+    def show(saved, folder):
+        texts = []
+        for name, store in saved.stores.items():
+            target = folder / name
+            target.mkdir()
+            given = [word.format(out=target / f"out{written or ''}") for word in words]
+            ended, text = call("store", given[0], store, *given[1:])
+            assert ended == 0, text
+            texts += [text, files_in(target)]
+        return {"store": "\n".join(texts)}
+
+    return show
+
+
+def store_bytes(saved, folder):
+    """The files of the stores, and every value in their tables."""
+    texts = []
+    for store in saved.stores.values():
+        beside = sorted(store.parent.glob(f"{store.name}*"))
+        texts += [path.read_bytes().decode("latin-1") for path in beside]
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            texts += list(connection.iterdump())
+        connection.close()
+    return {"store": "\n".join(texts)}
+
+
+def result_rows(saved, folder):
+    """What this package adds to the harness's results: its rows and its settings."""
+    shown = {}
+    for kind, runs in (("plain", saved.plain), ("recorded", saved.recorded)):
+        added = []
+        for run in runs.values():
+            for path in run.rglob("results_*.json"):
+                results = json.loads(path.read_text(encoding="utf-8"))
+                settings = results["configs"][TASK]["metadata"]["bayes"]
+                added.append([results["results"][TASK], settings, results["config"].get("trials")])
+        assert len(added) == len(runs)
+        shown[kind] = json.dumps(added)
+    return shown
+
+
+def sample_columns(saved, folder):
+    """What this package adds to the harness's samples: signals, outcomes, answers."""
+    shown = {}
+    for kind, runs in (("plain", saved.plain), ("recorded", saved.recorded)):
+        added = []
+        for run in runs.values():
+            for path in run.rglob("samples_*.jsonl"):
+                rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+                added += [
+                    {k: v for k, v in row.items() if k not in ("doc", "arguments")} for row in rows
+                ]
+        assert len(added) == QUESTIONS * len(runs)
+        shown[kind] = json.dumps(added)
+    return shown
+
+
+def log_lines(saved, folder):
+    """What this package logs while the harness runs."""
+    return {"runs": saved.logged}
+
+
+def verdicts(saved, folder):
+    """`verify`, by a server whose address and environment hold keys."""
+    target = folder / "verdicts"
+    target.mkdir()
+    address = f"{saved.address}/judge/v1/completions?key={SECRETS['url_query']}"
+    runs = saved.recorded.values()
+    shown = {}
+    for kind, url, code in (
+        ("judged", f"http://{address}", 0),
+        ("refused", f"http://me:{SECRETS['url_password']}@{address}", 2),
+    ):
+        words = ("--verifier", "judge", "--base-url", url, "--out", target)
+        ended, text = call("verify", *words, *runs, OPENAI_API_KEY=SECRETS["api_key"])
+        assert ended == code, text
+        shown[kind] = text
+    return {**shown, "files": files_in(target)}
+
+
+def rubric(*words, written=""):
+    """Return an output of `rubric`, by a schema that needs nothing but right and wrong."""
+
+    def show(saved, folder):
+        schema = folder / "plain.yaml"
+        schema.write_text(SCHEMA, encoding="utf-8")
+        given = ("rubric", "--schema", str(schema), *words)
+        return command(*given, kinds="plain recorded", written=written)(saved, folder)
+
+    return show
+
+
+SCHEMA = """
+name: plain
+categories: [wrong, right]
+weights: [0, 1]
+rules: [{category: right, when: correct}, {category: wrong, otherwise: true}]
+"""
+
+
+def errors_of_runs(saved, folder):
+    """What `lm_eval --model trials` says when it refuses its arguments."""
+    shown = {}
+    for name, scene in BROKEN(saved.address).items():
+        with pytest.raises(LmEvalBayesError) as refused:
+            run_harness(scene, folder / name, folder / f"{name}.sqlite")
+        shown[name] = str(refused.value)
+    return shown
+
+
+def BROKEN(address):
+    plain = {"model": "org/hash", "tokenizer_backend": None, "tokenized_requests": False}
+    key, password = SECRETS["url_query"], SECRETS["url_password"]
+    header = {"Authorization": f"Bearer {SECRETS['header']}"}
+    return {
+        "password in the address": Scene(
+            "local-completions",
+            {**plain, "base_url": f"http://me:{password}@{address}/v1/completions"},
+        ),
+        "no address": Scene(
+            "local-completions", {**plain, "base_url": f"http:/{address}?key={key}"}
+        ),
+        "nobody answers": Scene(
+            "local-completions",
+            {**plain, "base_url": f"http://{address}/down?key={key}", "header": header},
+        ),
+        "the key is refused, and quoted": Scene(
+            "local-completions",
+            {
+                **{**plain, "header": header, "max_retries": 1},
+                "base_url": f"http://{address}/quoting?key={key}",
+            },
+        ),
+        "wrong number": Scene(
+            "gateway", {"api_key": SECRETS["api_key"], "trials": "4:x", "login": SECRETS["unknown"]}
+        ),
+    }
+
+
+OUTPUTS = {
+    "summary": command("summary", kinds="plain recorded store"),
+    "summary --json": command("summary", "--json"),
+    "compare": command("compare", each=2),
+    "compare --json": command("compare", "--json", kinds="recorded", each=2),
+    "rank": command("rank", "--pairs"),
+    "rank --json": command("rank", "--json"),
+    "plan": command("plan", "--width", "0.2"),
+    "plan --json": command("plan", "--width", "0.2", "--json", kinds="recorded"),
+    "convergence": command("convergence", "--replicates", "20"),
+    "convergence --json": command("convergence", "--replicates", "20", "--json", kinds="recorded"),
+    "convergence --plot": command(
+        *("convergence", "--replicates", "20", "--plot", "{out}"), kinds="plain", written=".svg"
+    ),
+    "anchors": command("anchors"),
+    "anchors --json": command("anchors", "--json"),
+    "rubric": rubric(),
+    "rubric --json": rubric("--json"),
+    "verify": verdicts,
+    "report": command("report", "-o", "{out}", written=".html", kinds="plain recorded store"),
+    "report --plots": command("report", "-o", "{out}.html", "--plots", "{out}", kinds="plain"),
+    "export csv": command("export", "csv"),
+    "export latex": command("export", "latex"),
+    "export markdown": command("export", "markdown"),
+    "export hub": command(
+        *("export", "hub", "--model-id", "org/model", "--dataset", "org/data", "-o", "{out}"),
+        each=1,
+    ),
+    "export every-eval-ever": command(
+        *("export", "every-eval-ever", "--developer", "org", "--instances", "-o", "{out}"), each=1
+    ),
+    "store info": store_command("info"),
+    "store info --json": store_command("info", "--json"),
+    "store export": store_command("export", "-o", "{out}", written=".jsonl"),
+    "store export --format samples": store_command("export", "--format", "samples", "-o", "{out}"),
+    "store merge": store_command("merge", "-o", "{out}", written=".sqlite"),
+    "store verify": store_command("verify", "--json"),
+    "store prune": store_command("prune", "--trials-from", "1", "--json"),
+    "store's bytes": store_bytes,
+    "result rows": result_rows,
+    "sample columns": sample_columns,
+    "log lines": log_lines,
+    # what refuses, and names the models
+    "error of hub": command("export", "hub", "--model-id", "org/model", code=2),
+    "error of compare": command("compare", "--model-a", "nobody", code=2, each=2),
+    "error of anchors": command("anchors", "--target", "nobody", code=2),
+    "error of summary": command("summary", "--task", "nothing", code=2),
+    "errors of runs": errors_of_runs,
+}
+
+
+# -- the matrix ----------------------------------------------------------------------------------
+
+#: What the name of a model holds today, where its arguments have neither `pretrained` nor `model`.
+IN_NAMES = (
+    *("api_key", "url_password", "bare_header", "my_token", "password", "auth_token", "hf_token"),
+    *("unknown", "nested", "listed"),
+)
+#: What differs between the generation settings of two runs is part of names too.
+IN_SETTINGS = (*IN_NAMES, "gen_kwargs", "gen_header")
+IN_STORES = (*IN_SETTINGS, "header", "proxy")
+LEAKS = {
+    **dict.fromkeys(
+        (
+            *("summary", "summary --json", "rank", "rank --json", "plan", "convergence"),
+            *("anchors", "anchors --json", "export csv", "export latex", "export markdown"),
+            "error of anchors",
+        ),
+        (*IN_SETTINGS, "proxy"),
+    ),
+    **dict.fromkeys(
+        (
+            *("compare", "compare --json", "plan --json", "convergence --json"),
+            *("convergence --plot", "export hub", "export every-eval-ever", "error of hub"),
+        ),
+        IN_SETTINGS,
+    ),
+    **dict.fromkeys(("rubric", "rubric --json", "verify", "error of compare"), IN_NAMES),
+    "report": (*IN_SETTINGS, "proxy", "url_query"),
+    "report --plots": (*IN_SETTINGS, "url_query"),
+    **dict.fromkeys(
+        ("store info", "store info --json", "store export", "store merge", "store's bytes"),
+        IN_STORES,
+    ),
+    "store export --format samples": ("gen_kwargs", "gen_header"),
+    "errors of runs": ("url_query",),
+}
+
+
+def cells():
+    for name in SECRETS:
+        for shown in OUTPUTS:
+            leaks = name in LEAKS.get(shown, ())
+            marks = [pytest.mark.xfail(strict=True, reason="the secret is shown")] if leaks else []
+            yield pytest.param(name, shown, marks=marks, id=f"{name}-{shown}")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_every_secret_went_in(saved, name):
+    for runs in (saved.plain, saved.recorded):
+        (results,) = runs[RUN_OF[name]].rglob("results_*.json")
+        assert SECRETS[name] in results.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shown", OUTPUTS)
+def test_every_output_is_there(output, shown):
+    texts = output(shown)
+    assert texts
+    assert all(texts.values())
+
+
+@pytest.mark.parametrize(("name", "shown"), list(cells()))
+def test_no_output_holds_a_secret(output, name, shown):
+    assert [kind for kind, text in output(shown).items() if SECRETS[name] in text] == []
+
+
+# -- keys that change ----------------------------------------------------------------------------
+
+
+def rotations():
+    for run in scenes("127.0.0.1:1", SECRETS):
+        # an argument that nobody knows may be anything: another value is another model
+        marks = []
+        if run in ("url_query", "metadata"):
+            pass
+        elif run != "unknown":
+            marks = [pytest.mark.xfail(strict=True, reason="a new key makes another model")]
+        yield pytest.param(run, marks=marks)
+
+
+@pytest.mark.parametrize("run", list(rotations()))
+def test_a_new_key_keeps_the_stored_trials(saved, server, tmp_path, run):
+    store = tmp_path / "trials.sqlite"
+    store.write_bytes(saved.stores[run].read_bytes())
+    before = len(GatewayLM.asked) + server.asked
+    run_harness(scenes(server.address, ROTATED)[run], tmp_path / "again", store)
+    sampled = len(GatewayLM.asked) + server.asked - before
+    assert sampled == (QUESTIONS * TRIALS if run == "unknown" else 0)
+    code, text = call("summary", "--json", "--dedupe", saved.recorded[run], tmp_path / "again")
+    assert code == 0, text
+    (results,) = (tmp_path / "again").rglob("results_*.json")
+    assert json.loads(results.read_text("utf-8"))["config"]["trials"]["from_store"] == (
+        0 if run == "unknown" else QUESTIONS * TRIALS
+    )
+    summary, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    models = {one["model"] for one in summary["tasks"]}
+    assert len(models) == (2 if run == "unknown" else 1)
