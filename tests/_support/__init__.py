@@ -1,1 +1,1 @@
-"""What several test modules share: importable as `_support` (see `pythonpath` in pyproject.toml)."""
+"""What several test modules share; `pythonpath` in pyproject.toml makes it importable."""
