@@ -1,0 +1,199 @@
+"""Every command that reads saved runs reads them alike: model, trials, score, verdict, warnings.
+
+The commands are called as a user calls them, on real runs; `DEFECTS` lists the cells that fail.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _support.reading_commands import COMMANDS, CommandError, Reading, called, serving, summary
+from _support.saved_cases import CASES, PLAIN, QUESTIONS, N, SavedCase, sample_runs, samples_in
+
+from lm_eval_bayes import Outcomes, hbayes_at_n
+
+#: What fails, and why: by case, then by commands.
+DEFECTS: dict[str, dict[tuple[str, ...], str]] = {
+    "slices in one folder": {
+        ("report, rubrics", "rubric", "verify", "run --decide"): "counts the newer slice only",
+    },
+    "slices in two folders": {
+        ("report, rubrics", "rubric", "verify"): "takes the slices for two models",
+        ("run --decide",): "refuses the slices as two models",
+    },
+    "trial store": {
+        ("report, rubrics",): "leaves the model out",
+        ("rubric",): "reads no stores",
+    },
+    "folder and store": {("rubric", "verify"): "refuses the store as no run"},
+    "folder and store, deduplicated": {("rubric", "verify"): "has no option --dedupe"},
+    "last line cut off": {
+        ("report, rubrics",): "leaves all models out",
+        ("rubric", "verify", "run --decide"): "refuses the log",
+    },
+    "run logged twice": {
+        ("rubric", "verify", "run --decide"): "does not say that a log was left out",
+    },
+    "samples copied": {
+        tuple(COMMANDS): "takes the copy for a second model, named after the folder",
+    },
+    "folder copied": {
+        ("rubric", "verify"): "takes the copy for a second model",
+        ("run --decide",): "refuses the copy as a second model",
+    },
+    "two filters": {
+        ("rubric", "verify", "run --decide"): "does not say which filter was counted",
+    },
+}
+
+#: Cells that cannot be: no single path names both for a command that takes one path for a model,
+#: and a store holds neither questions nor standard answers for a judge. Tests of their own follow.
+IMPOSSIBLE = {
+    ("folder and store", "compare"),
+    ("folder and store", "run --decide"),
+    ("folder and store, deduplicated", "compare"),
+    ("folder and store, deduplicated", "run --decide"),
+    ("trial store", "verify"),
+}
+
+
+def cells() -> Iterator[object]:
+    for case in CASES:
+        reasons = {
+            command: reason
+            for commands, reason in DEFECTS.get(case, {}).items()
+            for command in commands
+        }
+        for command in COMMANDS:
+            if (case, command) in IMPOSSIBLE:
+                continue
+            marks = []
+            if command in reasons:
+                raises = (AssertionError, pytest.fail.Exception)
+                marks = [pytest.mark.xfail(strict=True, reason=reasons[command], raises=raises)]
+            yield pytest.param(case, command, marks=marks, id=f"{case}-{command}")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Callable[[str], SavedCase]:
+    """Return the files of a case, which are made once."""
+    sampled = sample_runs(tmp_path_factory.mktemp("sampled"))
+    cases: dict[str, SavedCase] = {}
+
+    def save(name: str) -> SavedCase:
+        if name not in cases:
+            cases[name] = {**PLAIN, **CASES}[name](sampled, tmp_path_factory.mktemp("case"))
+        return cases[name]
+
+    return save
+
+
+@pytest.fixture(scope="module")
+def read(saved, tmp_path_factory) -> Callable[[str, str], Reading]:
+    """Return what a command says of a case; it is called once."""
+    readings: dict[tuple[str, str], Reading] = {}
+
+    def read(case: str, command: str) -> Reading:
+        if (case, command) not in readings:
+            folder = tmp_path_factory.mktemp("output")
+            readings[case, command] = COMMANDS[command](saved(case), folder)
+        return readings[case, command]
+
+    return read
+
+
+def leaves(content: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the numbers and texts of nested lists and mappings, with where they stand."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from leaves(value, f"{path}.{name}")
+    elif isinstance(content, (list, tuple)):
+        for i, value in enumerate(content):
+            yield from leaves(value, f"{path}[{i}]")
+    else:
+        yield path, content
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("case", PLAIN)
+def test_plain_files_are_read_as_they_are(saved, read, tmp_path, case, command):
+    files, reading = saved(case), read(case, command)
+    lines = samples_in(files.runs[0]).read_text(encoding="utf-8").splitlines()
+    matrix = np.array([json.loads(line)["outcomes"] for line in lines])
+    assert matrix.shape == (files.questions, N)
+    scores = {"avg": matrix.mean(), "hbayes": hbayes_at_n(Outcomes.from_matrix(matrix)).mu}
+    assert reading.n in (None, N)
+    assert reading.questions in (None, files.questions)
+    assert reading.trials in (None, N * files.questions)
+    for name, score in reading.scores.items():
+        if name != "judge":
+            assert score == pytest.approx(scores[name], abs=0.51 * 10**-reading.digits)
+    assert reading.notices == ()
+    if reading.models:
+        runs = (*files.runs, *files.others)[: len(reading.models)]
+        assert reading.models == summary(replace(files, runs=runs), tmp_path).models
+
+
+@pytest.mark.parametrize(("case", "command"), list(cells()))
+def test_every_reader_agrees(saved, read, case, command):
+    files = saved(case)
+    if files.refused:
+        with pytest.raises(CommandError) as refusal:
+            read(case, command)
+        assert (refusal.value.code, refusal.value.printed) == (2, "")
+        errors = re.findall(r"^error: .*", refusal.value.error, re.MULTILINE)
+        assert len(errors) == 1
+        assert "--dedupe" in errors[0]
+        assert len(re.findall(rf"\b{N * QUESTIONS}\b", errors[0])) == 2  # all of all trials
+        return
+    reading, plain = read(case, command), read(files.like, command)
+    assert reading.models == plain.models
+    assert (reading.n, reading.questions) == (plain.n, plain.questions)
+    assert reading.trials == plain.trials
+    assert reading.scores == pytest.approx(plain.scores, abs=1e-9)
+    assert dict(leaves(reading.verdict)) == pytest.approx(dict(leaves(plain.verdict)), abs=1e-9)
+    assert reading.notices == read(case, "summary").notices
+    assert bool(reading.notices) == bool(files.mentions)
+    for name in files.mentions:
+        assert name in "\n".join(reading.notices)
+
+
+def test_a_run_and_its_store_are_equal(saved):
+    run, store = saved("folder and store").runs
+    code, printed, error = called("compare", run, store, "--json")
+    assert (code, error) == (0, "")
+    (task,) = json.loads(printed)["tasks"]
+    assert (task["difference"], task["z"], task["rule_z"]) == (0, 0, "undecided")
+    assert task["p_a_greater"] == pytest.approx(0.5)
+    assert task["a"]["n_range"] == task["b"]["n_range"] == [N, N]
+    assert task["a"]["mu"] == task["b"]["mu"]
+
+
+def test_a_store_holds_nothing_to_judge(saved):
+    (store,) = saved("trial store").runs
+    with serving() as server:
+        judge = ("--verifier", "judge", "--base-url", server.url())
+        code, printed, error = called("verify", store, *judge, "--json")
+        assert server.requests == []
+    assert (code, printed) == (2, "")
+    assert len(re.findall(r"^error: ", error, re.MULTILINE)) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="takes the slices for two models", raises=AssertionError)
+def test_the_slices_of_a_job_array_are_one_model_under_rubrics(saved):
+    jobs = sorted(saved("slices in two folders").root.glob("job*"))
+    assert len(jobs) == 2
+    code, printed, _ = called("rubric", *jobs, "--json")
+    assert code == 0
+    (task,) = json.loads(printed)["tasks"]
+    assert task["questions"] == QUESTIONS
+    assert [run["trials"] for run in task["runs"]] == [N * QUESTIONS]
+    for schema in task["schemata"]:
+        assert [(score["rank"], score["trials"]) for score in schema["scores"]] == [
+            (1, N * QUESTIONS)
+        ]
