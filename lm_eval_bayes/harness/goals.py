@@ -200,7 +200,7 @@ class Goal:
             return self._look_at_rival(seen, outcomes, planned)
         if self.width is None:
             return seen
-        if interval.width > self.width or seen.n_trials < min(2, self.max_trials):
+        if interval.width > self.width or seen.n_trials < self._least_trials:
             forecast = self._forecast(posterior, outcomes, interval.width)
             reason = f"width {interval.width:.4f} > {self.width:g}"
             return _forecasting(replace(seen, reason=reason), forecast)
@@ -229,8 +229,16 @@ class Goal:
             return None
 
     def _decision(self) -> DecisionReached:
-        looks = None if self.correction == "none" else tuple(self.rounds)
-        return DecisionReached(self.confidence, correction=self.correction, looks=looks)
+        if self.correction == "none":
+            return DecisionReached(self.confidence, min_trials=self._least_trials)
+        return DecisionReached(
+            self.confidence, correction=self.correction, looks=tuple(self.rounds)
+        )
+
+    @property
+    def _least_trials(self) -> int:
+        """Trials a question before which no run stops: after one, hbayes@N rests on its prior."""
+        return min(2, self.max_trials)
 
     def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
         rival = (self.rival or {})[seen.task]

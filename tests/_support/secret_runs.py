@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import lm_eval.tasks
-import pytest
-from lm_eval._cli.harness import HarnessCLI
-from lm_eval.api.model import LM
-from lm_eval.api.registry import MODEL_REGISTRY, register_model
-
-import lm_eval_bayes
+from _support.harness_command import lm_eval_command
 
 TASK = "demo_arithmetic_bayes"
-CONFIGS = Path(lm_eval_bayes.__file__).parents[1] / "task_configs"
 QUESTIONS, TRIALS = 3, 4
 
 #: Every secret, by the name of its cell. No two share eight characters.
@@ -134,28 +126,6 @@ RUN_OF = {
 }
 
 
-class GatewayLM(LM):
-    """A backend that this package does not know, with arguments of any name."""
-
-    asked: list[str] = []  # noqa: RUF012  counted over all instances, as runs make them
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__()
-
-    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        texts = []
-        for request in requests:
-            self.asked.append(request.args[0])
-            texts.append(answer(len(self.asked)))
-        return texts
-
-    def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        raise AssertionError("only generation is asked for")
-
-    def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        raise AssertionError("only generation is asked for")
-
-
 def answer(number: int) -> str:
     """Return a text that is now right, now wrong: most of the demo's answers are small."""
     return f"Attempt {number}: the answer is $\\boxed{{{number % 13}}}$."
@@ -228,11 +198,6 @@ def serving() -> Iterator[Server]:
         thread.join()
 
 
-def register_gateway() -> None:
-    if "gateway" not in MODEL_REGISTRY:
-        register_model("gateway")(GatewayLM)
-
-
 def run_harness(scene: Scene, folder: Path, store: Path | None, limit: int = QUESTIONS) -> str:
     """Run `lm_eval`; return what this package logged meanwhile.
 
@@ -254,21 +219,9 @@ def run_harness(scene: Scene, folder: Path, store: Path | None, limit: int = QUE
     if scene.gen_kwargs:
         arguments += ["--gen_kwargs", json.dumps(scene.gen_kwargs)]
     arguments += ["--metadata", json.dumps({"bayes_n": TRIALS, **scene.metadata})]
-    with pytest.MonkeyPatch.context() as patch, logged_by_us() as lines:
-        patch.setattr(lm_eval.tasks, "TaskManager", _only_our_tasks(lm_eval.tasks.TaskManager))
-        patch.setattr(sys, "argv", ["lm_eval", "run", *arguments])
-        parsed = HarnessCLI().parse_args()
-        parsed.func(parsed)
+    with logged_by_us() as lines:
+        lm_eval_command(*arguments)
     return "\n".join(lines)
-
-
-def _only_our_tasks(manager: Any) -> Any:
-    """Leave out the harness's own thousands of tasks, which take many seconds to read."""
-
-    def make(include_path: Any = None, **named: Any) -> Any:
-        return manager(include_path=[str(CONFIGS)], include_defaults=False, **named)
-
-    return make
 
 
 @contextmanager

@@ -260,3 +260,50 @@ def test_extremes_keep_their_intervals_in_order(counts):
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         hbayes_at_n(Outcomes.from_counts(RAGGED), **arguments)
+
+
+def strength_below(counts, strength):
+    """P(s <= strength), by Gauss-Legendre in m and u = 1/(1 + s), both uniform beforehand."""
+    nodes, weights = np.polynomial.legendre.leggauss(160)
+    m, cut = (nodes + 1) / 2, 1 / (1 + strength)
+    logs, sizes = [], []
+    for low, high in ((cut, 1.0), (0.0, cut)):  # s below its value where u is above
+        s = (1 / (low + (high - low) * m) - 1)[:, None]
+        logs.append(
+            sum(
+                stats.betabinom.logpmf(right, wrong + right, s * m, s * (1 - m))
+                for wrong, right in counts
+            )
+        )
+        sizes.append(high - low)
+    peak = max(log.max() for log in logs)
+    below, above = (
+        size * weights @ np.exp(log - peak) @ weights for size, log in zip(sizes, logs, strict=True)
+    )
+    return below / (below + above)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[3, 1], [0, 4], [2, 2], [4, 0], [1, 3], [0, 4]],
+        [[4, 0]] * 10 + [[3, 1]] * 2,
+        [[1, 7], [0, 8], [2, 6], [0, 8]],
+        [[34, 30], [59, 5], [4, 60], [0, 64], [64, 0]],
+        [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]],
+    ],
+    ids=["mixed", "hard", "easy", "many trials", "one trial each"],
+)
+def test_the_range_of_the_learned_strength_is_that_of_quadrature(counts):
+    learned = hbayes_at_n(Outcomes.from_counts(counts)).learned
+    ends = (learned.strength_low, learned.strength, learned.strength_high)
+    # the package interpolates between nodes of a grid in log s
+    expected = pytest.approx([0.025, 0.5, 0.975], abs=0.002)
+    assert [strength_below(counts, s) for s in ends] == expected
+
+
+def test_one_trial_of_each_question_says_nothing_of_the_strength():
+    # then 1/(1 + s) stays uniform, and P(s <= x) = x / (1 + x)
+    learned = hbayes_at_n(Outcomes.from_counts([[0, 1]] * 5 + [[1, 0]] * 7)).learned
+    for strength, p in ((learned.strength_low, 0.025), (learned.strength_high, 0.975)):
+        assert strength / (1 + strength) == pytest.approx(p, abs=0.002)

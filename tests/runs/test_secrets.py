@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the harness is not installed")
 
+from _support.harness_command import GatewayLM, gateway
 from _support.secret_runs import (
     QUESTIONS,
     ROTATED,
@@ -20,9 +21,8 @@ from _support.secret_runs import (
     SECRETS,
     TASK,
     TRIALS,
-    GatewayLM,
     Scene,
-    register_gateway,
+    answer,
     run_harness,
     save_runs,
     scenes,
@@ -47,8 +47,7 @@ def call(*arguments, **environment):
 
 @pytest.fixture(scope="module")
 def server():
-    register_gateway()
-    with serving() as running:
+    with gateway(lambda prompt, trial: answer(len(GatewayLM.asked))), serving() as running:
         yield running
 
 

@@ -1,0 +1,115 @@
+"""When `lm-eval-bayes run` stops: before its time is up, and never after one trial."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="the harness is not installed")
+
+from _support.harness_command import few_tasks, gateway
+from typer.testing import CliRunner
+
+from lm_eval_bayes.cli.main import app
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+TASK = "demo_arithmetic_bayes"
+QUESTIONS = 6
+
+
+@pytest.fixture
+def rounds(tmp_path):
+    """Run `lm-eval-bayes run`; return its rounds and why it stopped."""
+
+    def run(*arguments, model=("--model", "gateway"), name="run"):
+        folder = tmp_path / name
+        words = ["run", *arguments, *model, "--tasks", TASK, "--limit", QUESTIONS]
+        words += ["--output_path", folder, "--log_samples"]
+        with few_tasks():
+            result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == 0, result.output
+        (results,) = folder.rglob("results_*.json")
+        stopping = json.loads(results.read_text(encoding="utf-8"))["config"]["stopping"]
+        return stopping["rounds"], stopping["reason"]
+
+    return run
+
+
+# -- the time that a run may take ----------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that advances by what a test adds to it, in minutes, besides the real time."""
+    minutes = [0.0]
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + 60.0 * minutes[0])
+    return minutes
+
+
+@pytest.mark.parametrize(
+    ("budget", "minutes_a_round", "n_rounds"),
+    [
+        ("8h", 150.0, 3),  # 150, 300, 450; a fourth would end after 600
+        ("8h", 300.0, 1),  # a second would end after 600
+        ("8h", 470.0, 1),
+        ("8h", 159.0, 3),  # a fourth would end after 636
+        ("90min", 17.0, 5),
+        ("8h", 600.0, 1),  # the first is always made
+    ],
+)
+def test_a_run_stops_before_its_time_is_spent(rounds, clock, budget, minutes_a_round, n_rounds):
+    trials_a_round = 2
+
+    def say(prompt, trial):
+        clock[0] += minutes_a_round / (QUESTIONS * trials_a_round)
+        return "\\boxed{1}"
+
+    with gateway(say):
+        done, reason = rounds("--budget", budget, "--batch-trials", trials_a_round)
+    assert [one["trials"] for one in done] == [trials_a_round * (i + 1) for i in range(n_rounds)]
+    hours = [minutes_a_round * (i + 1) / 60 for i in range(n_rounds)]
+    assert [one["hours"] for one in done] == pytest.approx(hours, abs=0.05)
+    limit = 8.0 if budget == "8h" else 1.5
+    assert done[-1]["hours"] <= limit or n_rounds == 1
+    assert "budget" in reason
+
+
+def test_a_run_whose_rounds_take_longer_and_longer_looks_at_the_last(rounds, clock):
+    # 1 h, 2 h, 3 h: after six hours a fourth like the third would end after nine
+    def say(prompt, trial):
+        clock[0] += 60.0 * (trial // 2 + 1) / (QUESTIONS * 2)
+        return "\\boxed{1}"
+
+    with gateway(say):
+        done, _ = rounds("--budget", "8h", "--batch-trials", 2)
+    assert [one["hours"] for one in done] == pytest.approx([1.0, 3.0, 6.0], abs=0.05)
+
+
+# -- the first round -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["hbayes", "bayes"])
+def test_a_width_is_not_reached_after_one_trial(rounds, estimator):
+    with gateway(lambda prompt, trial: "\\boxed{1}"):
+        done, _ = rounds("--width", "0.9", "--batch-trials", 1, "--estimator", estimator)
+    widths = [one["looks"][0]["high"] - one["looks"][0]["low"] for one in done]
+    assert max(widths) <= 0.9  # narrow enough from the first round on
+    assert [one["trials"] for one in done] == [1, 2]
+
+
+@pytest.mark.parametrize("correction", ["none", "pocock", "obrien-fleming"])
+def test_no_decision_is_made_after_one_trial(rounds, tmp_path, correction):
+    weak, strong = (("--model", "biased_coin", "--model_args", f"p={p}") for p in (0.01, 0.99))
+    rounds("--budget", "4", model=weak, name="weak")
+    done, reason = rounds(
+        *("--decide", tmp_path / "weak", "--batch-trials", 1, "--correction", correction),
+        model=strong,
+        name="strong",
+    )
+    assert done[0]["trials"] == 1
+    assert len(done) > 1
+    assert "goal" in reason
