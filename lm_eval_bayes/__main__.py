@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from lm_eval_bayes.harness import registration
+from lm_eval_bayes.harness.plugin import registration
 
 #: What the harness's command line begins with; an option stands for `run`.
 _OF_THE_HARNESS = ("run", "ls", "validate")

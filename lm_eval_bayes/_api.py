@@ -1,7 +1,14 @@
 """What `import lm_eval_bayes` offers, gathered from the rooms it lives in."""
 
-from lm_eval_bayes.core.anchors.capability import CapabilityPosterior, capability_intervals
-from lm_eval_bayes.core.anchors.checks import (
+from lm_eval_bayes.errors import (
+    DatasetUnavailableError,
+    InvalidInputError,
+    LmEvalBayesError,
+    ModelConfigError,
+    TaskConfigError,
+)
+from lm_eval_bayes.stats.anchors.capability import CapabilityPosterior, capability_intervals
+from lm_eval_bayes.stats.anchors.checks import (
     IndependenceCheck,
     OrderingReport,
     QueryFilter,
@@ -10,35 +17,40 @@ from lm_eval_bayes.core.anchors.checks import (
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.core.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.core.anchors.sweep import PeakSweep, sample_size_sweep
-from lm_eval_bayes.core.clustered import clustered_posterior
-from lm_eval_bayes.core.comparison.compare import Comparison, compare
-from lm_eval_bayes.core.comparison.pass_curves import PassCurveComparison, compare_pass_curves
-from lm_eval_bayes.core.comparison.single_trial import (
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.stats.anchors.sweep import PeakSweep, sample_size_sweep
+from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
+from lm_eval_bayes.stats.clustered import clustered_posterior
+from lm_eval_bayes.stats.comparison.compare import Comparison, compare
+from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
+from lm_eval_bayes.stats.comparison.sign_changes import Turn
+from lm_eval_bayes.stats.comparison.single_trial import (
     SingleTrialComparison,
     compare_paired,
     compare_unpaired,
 )
-from lm_eval_bayes.core.comparison.turns import Turn
-from lm_eval_bayes.core.confusion.confidence import confusion_confidence
-from lm_eval_bayes.core.confusion.posterior import ConfusionPosterior, confusion_posterior
-from lm_eval_bayes.core.confusion.scores import f_score
-from lm_eval_bayes.core.convergence.convergence import Convergence, Trajectory, convergence_at_n
-from lm_eval_bayes.core.convergence.kendall import KendallCurve, kendall_curve, kendall_tau_b
-from lm_eval_bayes.core.convergence.prefix_scores import prefix_scores
-from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
-from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.core.frequentist.clusters import clustered_interval
-from lm_eval_bayes.core.frequentist.interval import ConfidenceInterval
-from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.intervals import credible_interval
-from lm_eval_bayes.core.learning.prior_advice import PriorAdvice, check_prior_weight, prior_advice
-from lm_eval_bayes.core.majority import maj_at_k
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pass_at_k import (
+from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
+from lm_eval_bayes.stats.confusion.posterior import ConfusionPosterior, confusion_posterior
+from lm_eval_bayes.stats.confusion.scores import f_score
+from lm_eval_bayes.stats.convergence.convergence import Convergence, Trajectory, convergence_at_n
+from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve, kendall_tau_b
+from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
+from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
+from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.prior_advice import (
+    PriorAdvice,
+    check_prior_weight,
+    prior_advice,
+)
+from lm_eval_bayes.stats.intervals import credible_interval
+from lm_eval_bayes.stats.maj_at_k import maj_at_k
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.estimators import (
     g_pass_at_k,
     mg_pass_at_k,
     naive_pass_at_k,
@@ -47,17 +59,26 @@ from lm_eval_bayes.core.pass_at_k import (
     pass_hat_k,
     strict_majority_at_k,
 )
-from lm_eval_bayes.core.pass_posterior import (
+from lm_eval_bayes.stats.pass_family.posteriors import (
     g_pass_at_k_posterior,
     mg_pass_at_k_posterior,
     pass_at_k_posterior,
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.core.posterior import avg_at_n, bayes_at_n
-from lm_eval_bayes.core.ranking.rank import Ranking, rank
-from lm_eval_bayes.core.results import Estimate, Interval, LearnedPrior, PerQuestion, Posterior
-from lm_eval_bayes.core.simulation.mimics import (
+from lm_eval_bayes.stats.ranking.rank import Ranking, rank
+from lm_eval_bayes.stats.results import Estimate, Interval, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.sequential.allocation import allocate_trials
+from lm_eval_bayes.stats.sequential.decision import DecisionReached
+from lm_eval_bayes.stats.sequential.stopping_rules import (
+    AnyOf,
+    BudgetSpent,
+    StoppingRule,
+    StopVerdict,
+    WidthReached,
+)
+from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.stats.simulation.mimics import (
     beta_mimics,
     expected_z,
     mimics_with_means,
@@ -65,24 +86,7 @@ from lm_eval_bayes.core.simulation.mimics import (
     trials_until_z,
     update_mimics,
 )
-from lm_eval_bayes.core.simulation.prior_study import PriorStudy, prior_study
-from lm_eval_bayes.core.stopping.allocation import allocate_trials
-from lm_eval_bayes.core.stopping.decision import DecisionReached
-from lm_eval_bayes.core.stopping.rules import (
-    AnyOf,
-    BudgetSpent,
-    StoppingRule,
-    StopVerdict,
-    WidthReached,
-)
-from lm_eval_bayes.core.stopping.trials_needed import TrialsForecast, trials_needed
-from lm_eval_bayes.errors import (
-    DatasetUnavailableError,
-    InvalidInputError,
-    LmEvalBayesError,
-    ModelConfigError,
-    TaskConfigError,
-)
+from lm_eval_bayes.stats.simulation.prior_study import PriorStudy, prior_study
 
 __all__ = [
     "AnchorMatrix",

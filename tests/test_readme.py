@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
-from lm_eval_bayes.harness.settings import KEYS
+from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")

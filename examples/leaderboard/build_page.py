@@ -22,12 +22,12 @@ from pathlib import Path
 
 import yaml
 
+from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.tables import markdown_cell, table_text
-from lm_eval_bayes.report.leaderboard import leaderboard
-from lm_eval_bayes.store.read_runs import read_runs
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
 
 #: A submission is somebody else's: no more files and bytes than this, and no links.
 MOST_FILES, MOST_BYTES = 50, 200_000_000

@@ -21,11 +21,11 @@ def switched_off() -> bool:
 def register(name: str) -> None:
     """Tell the package that the harness's module `name` has run; never raises."""
     try:
-        import lm_eval_bayes.harness.registration as registration
+        import lm_eval_bayes.harness.plugin.registration as registration
     except Exception as error:
         sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "lm_eval_bayes", False)]
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if not (missing and "lm_eval_bayes.harness.registration.".startswith(missing + ".")):
+        if not (missing and "lm_eval_bayes.harness.plugin.registration.".startswith(missing + ".")):
             import logging
 
             logging.getLogger("lm_eval_bayes").warning("lm_eval_bayes is not active: %r", error)

@@ -10,7 +10,7 @@ def main() -> None:
     except KeyboardInterrupt:
         import sys
 
-        from lm_eval_bayes.cli.exit_codes import INTERRUPTED
+        from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
 
         print("stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lm_eval_bayes.cli import (
+from lm_eval_bayes.cli.commands import (
     anchors,
     compare,
     convergence,
@@ -26,9 +26,9 @@ from lm_eval_bayes.cli import (
     summary,
     verify,
 )
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
-from lm_eval_bayes.cli.exit_codes import EXIT_CODES
-from lm_eval_bayes.cli.output import say
+from lm_eval_bayes.cli.ui.errors import PlainErrorsGroup
+from lm_eval_bayes.cli.ui.exit_codes import EXIT_CODES
+from lm_eval_bayes.cli.ui.output import say
 
 app = typer.Typer(
     name="lm-eval-bayes",

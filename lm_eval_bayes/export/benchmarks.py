@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lm_eval_bayes.export.texts import slug
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def dataset_of(run: TaskRun) -> tuple[str, str]:
 
     Examples
     --------
-    >>> from lm_eval_bayes.store.task_run import Made
+    >>> from lm_eval_bayes.runs.task_run import Made
     >>> made = Made(dataset="openai/gsm8k", config={"dataset_path": "openai/gsm8k"})
     >>> run = TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], made=made)
     >>> dataset_of(run)

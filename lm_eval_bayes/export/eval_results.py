@@ -20,8 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from lm_eval_bayes.core.checks import check_option
-from lm_eval_bayes.core.results import Interval, Posterior, Scope
+from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import benchmark_of, dataset_of
 from lm_eval_bayes.export.settings import (
@@ -31,7 +30,8 @@ from lm_eval_bayes.export.settings import (
     versions,
 )
 from lm_eval_bayes.export.texts import one_line
-from lm_eval_bayes.report.summary import TaskSummary
+from lm_eval_bayes.stats.results import Interval, Posterior, Scope
+from lm_eval_bayes.stats.validation import check_option
 
 #: The folder of a model's repository that holds its results.
 FOLDER = ".eval_results"
@@ -147,8 +147,8 @@ def hub_result(
 
     Examples
     --------
-    >>> from lm_eval_bayes.report.summary import summarise
-    >>> from lm_eval_bayes.store.task_run import TaskRun
+    >>> from lm_eval_bayes.analysis.summary import summarise
+    >>> from lm_eval_bayes.runs.task_run import TaskRun
     >>> run = TaskRun.from_trials("A", "aime25_bayes", [[0, 1, 1, 0], [0, 0, 0, 1]], ["p", "q"])
     >>> result = hub_result(summarise(run))
     >>> print(result.path, result.value)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes.core.checks import check_option
-from lm_eval_bayes.core.results import SCOPES, Scope
+from lm_eval_bayes._util.hashing import hash_json
+from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.benchmarks import benchmark_of
 from lm_eval_bayes.export.every_eval_results import ended, results_of
@@ -30,9 +30,9 @@ from lm_eval_bayes.export.settings import (
     versions,
 )
 from lm_eval_bayes.export.texts import is_reserved, one_line, slug, whole_text
-from lm_eval_bayes.report.summary import TaskSummary
-from lm_eval_bayes.store.hashing import hash_json
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.results import SCOPES, Scope
+from lm_eval_bayes.stats.validation import check_option
 
 #: The version of the schema that is written.
 SCHEMA = "0.3.0"
@@ -163,7 +163,7 @@ def submission(
 
     Examples
     --------
-    >>> from lm_eval_bayes.report.summary import summarise
+    >>> from lm_eval_bayes.analysis.summary import summarise
     >>> run = TaskRun.from_trials("A", "aime25_bayes", [[0, 1, 1, 0], [0, 0, 0, 1]], ["p", "q"])
     >>> found = submission(summarise(run), model_id="org/A")
     >>> found.folder, found.record["schema_version"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lm_eval_bayes.core.results import Interval, Posterior, Scope
+from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
 from lm_eval_bayes.export.metric_names import Metric, metric_of
 from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
 from lm_eval_bayes.export.texts import one_line, whole_text
-from lm_eval_bayes.report.summary import TaskSummary
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.results import Interval, Posterior, Scope
 
 
 def result_id(run: TaskRun, metric: str) -> str:

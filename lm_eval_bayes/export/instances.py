@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_results import evaluation_name, result_id
 from lm_eval_bayes.export.texts import one_line, whole_text
-from lm_eval_bayes.report.summary import TaskSummary
-from lm_eval_bayes.store import logged_rows
-from lm_eval_bayes.store.task_run import REGRADED, SECONDS, TOKENS, TaskRun
+from lm_eval_bayes.runs.readers import logged_rows
+from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun
 
 PROMPT_TOKENS = "prompt_tokens"
 
@@ -100,7 +100,7 @@ def instances(
     Examples
     --------
     >>> from lm_eval_bayes.export.every_eval_ever import submission
-    >>> from lm_eval_bayes.report.summary import summarise
+    >>> from lm_eval_bayes.analysis.summary import summarise
     >>> summary = summarise(TaskRun.from_trials("A", "aime25_bayes", [[0, 1], [1, 1]], ["p", "q"]))
     >>> found = list(instances(summary, submission(summary, model_id="org/A")))
     >>> [(one["sample_id"], one["metadata"]["trial"], one["evaluation"]["score"]) for one in found]

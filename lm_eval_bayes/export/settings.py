@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.export.texts import one_line
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
 
 #: Arguments of models that say how answers came about. All others stay at home: they hold
 #: paths, addresses and keys.
@@ -63,7 +63,7 @@ def model_settings(run: TaskRun) -> dict[str, str]:
 
     Examples
     --------
-    >>> from lm_eval_bayes.store.task_run import Made
+    >>> from lm_eval_bayes.runs.task_run import Made
     >>> made = Made(model_args={"dtype": "bfloat16", "api_key": "sk-1", "pretrained": "/home/me"})
     >>> model_settings(TaskRun.from_trials("A", "t", [[1]], ["q"], made=made))
     {'dtype': 'bfloat16'}

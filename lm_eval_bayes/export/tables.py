@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes.core.checks import check_option
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, Place
+from lm_eval_bayes.analysis.wording import chance
 from lm_eval_bayes.export.texts import one_line
-from lm_eval_bayes.report.leaderboard import Leaderboard, Place
-from lm_eval_bayes.report.words import chance
-from lm_eval_bayes.store.task_run import GRADED
+from lm_eval_bayes.runs.task_run import GRADED
+from lm_eval_bayes.stats.validation import check_option
 
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
@@ -64,8 +64,8 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
 
     Examples
     --------
-    >>> from lm_eval_bayes.report.leaderboard import leaderboard
-    >>> from lm_eval_bayes.store.task_run import TaskRun
+    >>> from lm_eval_bayes.analysis.leaderboard import leaderboard
+    >>> from lm_eval_bayes.runs.task_run import TaskRun
     >>> ids = ["p", "q"]
     >>> good = TaskRun.from_trials("good", "aime", [[1] * 16, [1] * 12 + [0] * 4], ids)
     >>> poor = TaskRun.from_trials("a_b", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)

@@ -1,1 +1,56 @@
-"""The only room that imports lm_eval: tasks, metrics, models and their registration."""
+"""The only room that imports lm_eval: registration, task classes, grading, models.
+
+Importing it makes the paths that older YAML files name importable; each access gives one
+:class:`FutureWarning` with the path to use instead.
+"""
+
+import importlib
+import sys
+import types
+import warnings
+
+#: Old module -> the attributes that YAML files name there -> where they are now.
+MOVED = {
+    "lm_eval_bayes.harness.tasks": {
+        "RepeatedSamplingTask": "lm_eval_bayes.tasks.RepeatedSamplingTask"
+    },
+    "lm_eval_bayes.harness.rubrics.task": {"RubricTask": "lm_eval_bayes.tasks.RubricTask"},
+    "lm_eval_bayes.harness.rows": {
+        "AVG_AT_N": "lm_eval_bayes.tasks.AVG_AT_N",
+        "BAYES_AT_N": "lm_eval_bayes.tasks.BAYES_AT_N",
+        "HBAYES_AT_N": "lm_eval_bayes.tasks.HBAYES_AT_N",
+    },
+    "lm_eval_bayes.harness.demo": {"load": "lm_eval_bayes.tasks.demo_questions"},
+    "lm_eval_bayes.harness.grading": {
+        "process_results_aime": "lm_eval_bayes.tasks.process_results_aime",
+        "process_results_math": "lm_eval_bayes.tasks.process_results_math",
+    },
+}
+
+
+def moved_attribute(module: str, name: str) -> object:
+    """Return what `module.name` was called before it moved, with a warning that says where to.
+
+    Raises
+    ------
+    AttributeError
+        If `module` never had a public attribute `name`.
+    """
+    target = MOVED[module].get(name)
+    if target is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warnings.warn(f"{module}.{name} has moved: write {target}", FutureWarning, stacklevel=3)
+    owner, _, attribute = target.rpartition(".")
+    return getattr(importlib.import_module(owner), attribute)
+
+
+class _MovedModule(types.ModuleType):
+    """Stands where a module was, and imports nothing until an attribute is wanted."""
+
+    def __getattr__(self, name: str) -> object:
+        return moved_attribute(self.__name__, name)
+
+
+for _module in MOVED:
+    if _module != "lm_eval_bayes.harness.grading":  # a package today, with a __getattr__ of its own
+        sys.modules.setdefault(_module, _MovedModule(_module, "A module that has moved."))

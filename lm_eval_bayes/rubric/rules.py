@@ -16,7 +16,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.variables import (
     EXCLUSIVE,
@@ -30,6 +29,7 @@ from lm_eval_bayes.rubric.variables import (
     disjunction,
     negation,
 )
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: A case that a rule must cover: whether each variable holds, and a value of each signal.
 World: TypeAlias = dict[str, bool | float]

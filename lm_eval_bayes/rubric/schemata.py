@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import IntArray
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.rules import Condition, first_match, idle, uncovered
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.rubric.variables import MADE_OF, variable
+from lm_eval_bayes.stats.validation import IntArray
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import IntArray
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.results import Posterior, Scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.results import Posterior, Scope
+from lm_eval_bayes.stats.validation import IntArray
 
 Prior = Literal["hbayes", "bayes"]
 

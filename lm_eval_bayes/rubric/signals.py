@@ -11,8 +11,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: The signals that the twelve schemata build on, and what each of them is.
 SIGNALS = MappingProxyType(

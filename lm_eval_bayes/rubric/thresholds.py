@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.stats.validation import FloatArray
 
 FORMAT, VERSION = "lm-eval-bayes-thresholds", 1
 

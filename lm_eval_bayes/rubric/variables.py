@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
+from lm_eval_bayes.stats.validation import FloatArray
 
 #: One number a trial: 1 yes, 0 no, −1 unknown.
 Truth: TypeAlias = npt.NDArray[np.int8]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.core.checks import FloatArray, as_real, read_only
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
 #: What a verifier may say, in the order of all scores and probabilities here.
 LABELS = ("A", "B", "C")

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes.core.checks import check_option
+from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
     NotAStoreError,
     StoreDamagedError,

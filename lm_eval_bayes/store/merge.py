@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.core.checks import check_option
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
     OtherWeightsError,
     StoreDamagedError,

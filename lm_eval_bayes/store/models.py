@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 
+from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.store.errors import OtherWeightsError
-from lm_eval_bayes.store.hashing import canonical_json
 
 #: The entries of a fingerprint that together say where weights come from.
 NAME_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft", "delta")

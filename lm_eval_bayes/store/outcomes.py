@@ -10,12 +10,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.core.checks import check_integer
+from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.hashing import agrees, hash_bytes, text_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.queries import key_ids, marks
 from lm_eval_bayes.store.records import TrialKey

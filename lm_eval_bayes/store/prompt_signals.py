@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
-from lm_eval_bayes.store.hashing import hash_bytes
 from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.queries import chunks, find_ids, known_id, marks
 from lm_eval_bayes.store.rows import (

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.hashing import hash_bytes
 from lm_eval_bayes.store.records import Conflict, TrialKey
 from lm_eval_bayes.store.rows import INSERT, TABLES, Encoded, difference, find_id, put_description
 

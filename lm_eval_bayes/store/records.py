@@ -16,7 +16,7 @@ class TrialKey:
     Attributes
     ----------
     model : str
-        Hash of the model's fingerprint, see :func:`~lm_eval_bayes.store.hashing.model_hash`.
+        Hash of the model's fingerprint, see :func:`~lm_eval_bayes._util.hashing.model_hash`.
     prompt : str
         Hash of the prompt exactly as the model gets it.
     sampling : str

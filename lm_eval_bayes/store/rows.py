@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes.core.checks import as_real, check_integer
+from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.hashing import agrees, canonical_json, hash_bytes, text_bytes
+from lm_eval_bayes.stats.validation import as_real, check_integer
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 
 #: The columns behind the four ids, in the order of every statement here.

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lm_eval_bayes._util.hashing import text_bytes
 from lm_eval_bayes.store.checked import CheckedTrials
-from lm_eval_bayes.store.hashing import text_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
 from lm_eval_bayes.store.records import StoredTrial, TrialKey

@@ -10,18 +10,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from lm_eval_bayes.core.checks import check_option
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
-from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
-from lm_eval_bayes.store.graded import GradedTask
-from lm_eval_bayes.store.hashing import (
+from lm_eval_bayes._util.hashing import (
     canonical_json,
     model_hash,
     prompt_hash,
     sampling_hash,
     text_bytes,
 )
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
+from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
+from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.models import check_weights
 from lm_eval_bayes.store.outcomes import check_outcomes, put_outcomes, read_outcomes

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.core.checks import check_integer, check_option
+from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import LABELS, PROMPT_VERSION
-from lm_eval_bayes.store.hashing import hash_json
+from lm_eval_bayes.stats.validation import check_integer, check_option
+from lm_eval_bayes.verifiers.label_tokens import LabelSlot
 from lm_eval_bayes.verifiers.protocol import VerifierError
-from lm_eval_bayes.verifiers.slot import LabelSlot
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 

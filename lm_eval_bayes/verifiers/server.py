@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from lm_eval_bayes.core.checks import check_integer
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import (
     LABELS,
@@ -18,6 +17,7 @@ from lm_eval_bayes.rubric.verifier import (
     PROMPT_VERSION,
     verifier_prompt,
 )
+from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.verifiers.protocol import Scores, Unjudged, VerifierError
 from lm_eval_bayes.verifiers.transport import RequestRefused, Transport
 

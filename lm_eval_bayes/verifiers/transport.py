@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from lm_eval_bayes._retry_after import retry_after
+from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.verifiers.protocol import VerifierError
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Case, Verdict
-from lm_eval_bayes.store.cases import TrialCase
-from lm_eval_bayes.store.verdicts import TrialVerdict, Verdicts, VerdictsHeader, read_verdicts
-from lm_eval_bayes.store.verdicts_file import VerdictsFile
-from lm_eval_bayes.verifiers.judging import (
+from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, VerdictsHeader, read_verdicts
+from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verifier_inputs import TrialCase
+from lm_eval_bayes.verifiers.batching import (
     Judged,
     baseline_scores,
     check_room,

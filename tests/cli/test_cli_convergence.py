@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.report.convergence import score_named, task_convergence
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.analysis.convergence import score_named, task_convergence
+from lm_eval_bayes.runs.task_run import TaskRun
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_line import called

@@ -19,10 +19,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lm_eval_bayes.cli import doctor
+from lm_eval_bayes.cli.commands import doctor
 from lm_eval_bayes.cli.main import app
-from lm_eval_bayes.harness import contest_data, installed
-from lm_eval_bayes.harness.registration import COMPONENTS
+from lm_eval_bayes.harness.plugin import installed
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS
+from lm_eval_bayes.harness.task import contest_data
 from lm_eval_bayes.store.trials import TrialStore
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lm_eval_bayes.cli import reading
+from lm_eval_bayes.cli.ui import reading
 from lm_eval_bayes.errors import InvalidInputError
 
 

@@ -348,7 +348,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
     assert (code, printed) == (2, "")
     assert f"choose one with --task ({TASK}, other_task)" in error
     assert "end with .svg or .png" in lmeb(tmp_path / "absent", "--plot", "a.gif")[2]
-    monkeypatch.setattr("lm_eval_bayes.report.drawing.find_spec", lambda _: None)
+    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
     code, _, error = lmeb(good, "--plot", tmp_path / "a.svg")
     assert code == 2
     assert "pip install 'lm-eval-bayes[plots]'" in error
@@ -420,7 +420,8 @@ def test_help_has_two_examples_and_loads_nothing_heavy(lmeb):
     examples = printed.partition("Examples:")[2].splitlines()
     assert [line.split()[:2] for line in examples].count(["lm-eval-bayes", "rubric"]) == 2
     code = (
-        "import sys, lm_eval_bayes.cli.rubric; heavy = ('lm_eval', 'numpy', 'matplotlib', 'rich')"
+        "import sys, lm_eval_bayes.cli.commands.rubric"
+        "; heavy = ('lm_eval', 'numpy', 'matplotlib', 'rich')"
         "; print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(

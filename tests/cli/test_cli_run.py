@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness.models.coin_sampling import CoinSampling
+from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
 from lm_eval_bayes.store.trials import TrialStore
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,7 +28,7 @@ COIN = (*MODEL, "--tasks", TASK)
 PLAIN = """
 task: plain_demo
 output_type: generate_until
-custom_dataset: !function lm_eval_bayes.harness.demo.load
+custom_dataset: !function lm_eval_bayes.tasks.demo_questions
 test_split: test
 doc_to_text: "{{problem}}"
 doc_to_target: "{{answer}}"
@@ -36,7 +36,8 @@ generation_kwargs: {do_sample: false, until: []}
 metric_list: [{metric: exact_match}]
 """
 BROKEN = PLAIN.replace("plain_demo", "broken_demo").replace(
-    "output_type", "class: !function lm_eval_bayes.harness.tasks.RepeatedSamplingTask\noutput_type"
+    "output_type",
+    "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask\noutput_type",
 )
 BROKEN = BROKEN.replace("do_sample: false", "do_sample: true, temperature: 1.0").replace(
     '"{{problem}}"', "!function broken.text"
@@ -96,7 +97,7 @@ def test_a_signal_before_anything_is_sampled_tells_which_one_it_was(
 
     # a shell's background jobs ignore SIGINT from their start
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr("lm_eval_bayes.harness.rounds.Rounds.__call__", interrupted)
+    monkeypatch.setattr("lm_eval_bayes.harness.adaptive.rounds.Rounds.__call__", interrupted)
     try:
         ended, _, err = lmeb(*COIN, "--width", "0.1")
     finally:

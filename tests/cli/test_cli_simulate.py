@@ -12,9 +12,9 @@ import pytest
 from scipy import special, stats
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.report.coins import CoinBenchmark, matrix_file
-from lm_eval_bayes.report.interval_study import interval_study
-from lm_eval_bayes.report.separation import separation_study
+from lm_eval_bayes.analysis.simulation.interval_study import interval_study
+from lm_eval_bayes.analysis.simulation.separation import separation_study
+from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark, matrix_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_line import called

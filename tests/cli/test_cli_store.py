@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.cli import output
+from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore

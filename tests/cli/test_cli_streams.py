@@ -117,7 +117,7 @@ def test_standard_error_that_cannot_be_written(tmp_path):
 ELSEWHERE = """
 import sys
 import typer
-from lm_eval_bayes.cli.errors import PlainErrorsGroup
+from lm_eval_bayes.cli.ui.errors import PlainErrorsGroup
 app = typer.Typer(cls=PlainErrorsGroup, pretty_exceptions_enable=False)
 @app.command()
 def first():
@@ -166,7 +166,7 @@ def test_a_signal_that_ends_a_command_lets_it_tidy_up(monkeypatch, name):
         finally:
             tidied.append(name)
 
-    monkeypatch.setattr("lm_eval_bayes.store.read_runs.read_runs", interrupted)
+    monkeypatch.setattr("lm_eval_bayes.runs.reader.read_runs", interrupted)
     signum = getattr(signal, name)
     # as in a shell, whatever these tests were started by (nohup ignores SIGHUP)
     before = signal.signal(signum, signal.SIG_DFL)

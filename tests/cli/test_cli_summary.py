@@ -22,9 +22,9 @@ GROUP = """\
 group: demo_both
 task: [demo_arithmetic_bayes, demo_few]
 aggregate_metric_list:
-  - metric: !function lm_eval_bayes.harness.rows.HBAYES_AT_N
+  - metric: !function lm_eval_bayes.tasks.HBAYES_AT_N
     weight_by_size: true
-  - metric: !function lm_eval_bayes.harness.rows.BAYES_AT_N
+  - metric: !function lm_eval_bayes.tasks.BAYES_AT_N
     weight_by_size: true
 """
 FEW = """\
@@ -33,7 +33,7 @@ task: demo_few
 custom_dataset: !function few.load
 """
 LOAD = """\
-from lm_eval_bayes.harness import demo
+from lm_eval_bayes.harness.task import demo
 
 def load(**_):
     return {"test": demo.load()["test"].select(range(5, 17))}

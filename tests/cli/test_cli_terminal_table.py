@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from lm_eval_bayes.cli import terminal_table
-from lm_eval_bayes.cli.terminal_table import draw, fold
+from lm_eval_bayes.cli.ui import terminal_table
+from lm_eval_bayes.cli.ui.terminal_table import draw, fold
 
 HEAD = ["task", "model", "questions", "N", "hbayes@N", "these questions", "questions like these"]
 ROWS = [

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.cli import progress, verify
-from lm_eval_bayes.store.verdicts import read_verdicts
+from lm_eval_bayes.cli.commands import verify
+from lm_eval_bayes.cli.ui import progress
+from lm_eval_bayes.runs.verdicts import read_verdicts
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "verifiers"))

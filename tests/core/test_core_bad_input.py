@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.core.checks import MOST_DRAWS, MOST_HELD, check_integer, check_seed, check_size
-from lm_eval_bayes.core.learning.notes import NO_TRIALS, PRIOR_ALONE
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.settings import Settings
+from lm_eval_bayes.harness.task.settings import Settings
+from lm_eval_bayes.stats.hierarchical.notes import NO_TRIALS, PRIOR_ALONE
+from lm_eval_bayes.stats.validation import (
+    MOST_DRAWS,
+    MOST_HELD,
+    check_integer,
+    check_seed,
+    check_size,
+)
 
 A = leb.Outcomes.from_counts([[3, 5], [6, 2], [4, 4]])
 B = leb.Outcomes.from_counts([[5, 3], [6, 2], [7, 1]])

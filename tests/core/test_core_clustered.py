@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.clustered import clustered_posterior
-from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.clustered import clustered_posterior
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 FEW = [[0, 4], [4, 0], [0, 4], [1, 3], [3, 1]]
 

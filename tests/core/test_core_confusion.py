@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.confusion.confidence import confusion_confidence
-from lm_eval_bayes.core.confusion.posterior import confusion_posterior
-from lm_eval_bayes.core.confusion.scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
+from lm_eval_bayes.stats.confusion.posterior import confusion_posterior
+from lm_eval_bayes.stats.confusion.scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 
 TP, FP, FN, TN = CELLS = 12, 3, 2, 13
 THREE = np.array([[5, 1, 0], [2, 6, 1], [0, 1, 4]])

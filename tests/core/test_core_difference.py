@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from lm_eval_bayes.core.comparison.difference import (
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.difference import (
     DrawnLaw,
     difference_posterior,
     difference_table,
     p_above,
     paired_posterior,
 )
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 
 def single(wrong, correct):

@@ -9,17 +9,21 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes
-from lm_eval_bayes.core.laws.mixtures import DirichletMixtureLaw, WeightedMeanLaw, draw_particles
-from lm_eval_bayes.core.learning.category_posterior import FEW, _note, category_posterior
-from lm_eval_bayes.core.learning.dirichlet_multinomial import (
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.mixtures import (
+    DirichletMixtureLaw,
+    WeightedMeanLaw,
+    draw_particles,
+)
+from lm_eval_bayes.stats.hierarchical.category_posterior import FEW, _note, category_posterior
+from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     Likelihood,
     Particles,
     Proposal,
     learn_particles,
     log_posterior,
 )
-from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
 
 
 def rubric(theta, trials, seed=0):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.laws.beta_below import beta_below
-from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.distributions.beta_below import beta_below
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
 

@@ -17,7 +17,7 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.core.intervals import METHODS, beta_ends
+from lm_eval_bayes.stats.intervals import METHODS, beta_ends
 
 ORACLE = Path(__file__).parents[1] / "oracles" / "exact_quantiles.json"
 CASES = json.loads(ORACLE.read_text())["cases"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.convergence.kendall import kendall_curve, kendall_tau_b
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
 
 
 def test_a_thousand_random_cases_with_ties_equal_scipy():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes import InvalidInputError, Outcomes, maj_at_k, pass_at_k, strict_majority_at_k
-from lm_eval_bayes.core import majority
+from lm_eval_bayes.stats import maj_at_k as majority
 
 
 def brute_force(answers, correct, k):

@@ -6,13 +6,13 @@ from math import comb
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.comparison.pass_curves import compare_pass_curves, finite_bank_curves
-from lm_eval_bayes.core.comparison.turns import Turn, first_turn
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pass_at_k import pass_at_k
-from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves, finite_bank_curves
+from lm_eval_bayes.stats.comparison.sign_changes import Turn, first_turn
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.estimators import pass_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])
 B = Outcomes.from_counts([[6, 4], [5, 3], [6, 2], [1, 9], [4, 4]])

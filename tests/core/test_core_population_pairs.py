@@ -11,18 +11,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.comparison.compare import compare
-from lm_eval_bayes.core.comparison.difference import draw_variance
-from lm_eval_bayes.core.comparison.pass_curves import compare_pass_curves
-from lm_eval_bayes.core.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.learning.notes import PRIOR_ALONE
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking.rank import rank
-from lm_eval_bayes.core.stopping.decision import DecisionReached
-from lm_eval_bayes.core.stopping.paired_future import PairedSeparationGoal
-from lm_eval_bayes.core.stopping.trials_needed import trials_needed
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.comparison.difference import draw_variance
+from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
+from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.sequential.decision import DecisionReached
+from lm_eval_bayes.stats.sequential.paired_predictive import PairedSeparationGoal
+from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
 def binary(successes, trials, ids=None):

@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking.rank import rank
-from lm_eval_bayes.core.ranking.tie_rules import (
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.ranking.tie_rules import (
     TIE_RULES,
     best_first,
     numbered,
     separations,
     tie_groups,
 )
-from lm_eval_bayes.errors import InvalidInputError
 
 
 @dataclass(frozen=True)

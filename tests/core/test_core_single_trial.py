@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes.core.comparison.bivariate import bivariate_normal_cdf
-from lm_eval_bayes.core.comparison.single_trial import compare_paired, compare_unpaired
-from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.bivariate import bivariate_normal_cdf
+from lm_eval_bayes.stats.comparison.single_trial import compare_paired, compare_unpaired
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 
 def table(both, only_a, only_b, neither):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.pass_posterior import pass_at_k_posterior
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.stopping.future_trials import FutureTrials
-from lm_eval_bayes.core.stopping.goals import further_trials, interval_widths
-from lm_eval_bayes.core.stopping.trials_needed import trials_needed
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.sequential.goals import further_trials, interval_widths
+from lm_eval_bayes.stats.sequential.predictive_draws import FutureTrials
+from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
 def binary(successes, trials):

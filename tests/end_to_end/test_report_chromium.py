@@ -10,7 +10,7 @@ import pytest
 
 from lm_eval_bayes.report.page.contents import contents_of
 from lm_eval_bayes.report.page.render import render
-from lm_eval_bayes.store.task_run import Made, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 

@@ -123,7 +123,7 @@ def backend(served: str, smollm2: Path, concurrent: int, chat: bool = False) -> 
 
 
 def orders(model: Any, questions: int, trials: int) -> list[Any]:
-    from lm_eval_bayes.harness.models.orders import Order
+    from lm_eval_bayes.harness.models.trial_request import Order
 
     made = []
     for trial in range(trials):

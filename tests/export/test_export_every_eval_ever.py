@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.posterior import bayes_at_n
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import Sender, submission
 from lm_eval_bayes.export.instances import InstancesFile, instances
-from lm_eval_bayes.report.summary import summarise
-from lm_eval_bayes.store.read_runs import read_runs
-from lm_eval_bayes.store.task_run import SECONDS, TOKENS, Made, TaskRun
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Made, TaskRun
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
@@ -390,7 +390,7 @@ def test_texts_of_other_outcomes_are_not_taken(logged):
 
 
 def test_counts_have_no_instances():
-    from lm_eval_bayes.core.outcomes import Outcomes
+    from lm_eval_bayes.stats.outcomes import Outcomes
 
     counts = Outcomes.from_counts([[3, 5]], question_ids=("p",))
     summary = summarise(TaskRun("m", "sums", (), counts))

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import yaml
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import KNOWN
 from lm_eval_bayes.export.eval_results import NEEDED, hub_result
 from lm_eval_bayes.export.hub_push import open_pull_request
-from lm_eval_bayes.report.summary import summarise
-from lm_eval_bayes.store.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fake_hub

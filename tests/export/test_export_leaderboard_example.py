@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 import lm_eval_bayes as leb
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import submission
 from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.instances import InstancesFile
-from lm_eval_bayes.report.summary import summarise
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "examples" / "leaderboard"

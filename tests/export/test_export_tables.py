@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes import rank
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
+from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
 from lm_eval_bayes.export.texts import one_line, slug
-from lm_eval_bayes.report.leaderboard import leaderboard
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import NAMES

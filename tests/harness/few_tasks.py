@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lm_eval.tasks
 
-from lm_eval_bayes._paths import task_configs_dir
+from lm_eval_bayes.harness.plugin.paths import task_configs_dir
 
 CONFIGS = task_configs_dir()
 

@@ -11,8 +11,8 @@ import pytest
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness import api_seeds
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.task import api_seeds
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 api_models = pytest.importorskip("lm_eval.models.api_models")
 openai_completions = pytest.importorskip("lm_eval.models.openai_completions")

@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import toy_config

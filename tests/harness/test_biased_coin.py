@@ -20,9 +20,9 @@ from scipy import stats
 
 import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models._coin_laws import Question, uniforms
-from lm_eval_bayes.harness.models._wrong_answers import SHARES, pick, wrong_answers
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
+from lm_eval_bayes.harness.models.biased_coin.wrong_answers import SHARES, pick, wrong_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,7 +94,7 @@ def test_it_is_registered_under_its_name() -> None:
 def test_importing_it_does_not_import_torch() -> None:
     code = (
         "import sys; import lm_eval; before = 'torch' in sys.modules\n"
-        "import lm_eval_bayes.harness.models.biased_coin\n"
+        "import lm_eval_bayes.harness.models.biased_coin.model\n"
         "assert ('torch' in sys.modules) == before"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -159,7 +159,7 @@ def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: i
 
 def test_draws_are_the_same_in_another_process() -> None:
     code = (
-        "from lm_eval_bayes.harness.models._coin_laws import uniforms\n"
+        "from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms\n"
         "print(repr(uniforms('trial', 7, 'quiz', 'Wie viel ist 3\\u00b2?', 4)))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "99"}

@@ -12,7 +12,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 
 def request(doc_id: int, task: str = "quiz") -> Instance:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.grading import process_results_math
-from lm_eval_bayes.harness.metrics import settings_of
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.grading.grade import process_results_math
+from lm_eval_bayes.harness.plugin.metrics import settings_of
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import toy_config

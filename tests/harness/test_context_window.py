@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.context_window import context_window, fit_generation, longest_prompt
+from lm_eval_bayes.harness.task.context_window import context_window, fit_generation, longest_prompt
 
 PROMPT = "What is 2 + 2?"  # 14 bytes, so at most 16 tokens with start and end
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from lm_eval_bayes.harness.demo import load
+from lm_eval_bayes.harness.task.demo import load
 
 OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,

@@ -9,7 +9,8 @@ import pytest
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness import drop_in, filters, grading, metrics
+from lm_eval_bayes.harness.grading.grade import grade as grading
+from lm_eval_bayes.harness.plugin import drop_in, filters, metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import SCRIPT, ScriptedLM, evaluate, toy_config

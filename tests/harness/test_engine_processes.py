@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness.models.vllm import lifetime as engine_lifetime
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
+from lm_eval_bayes.harness.models.vllm import signal_handling as engine_lifetime
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
@@ -240,7 +240,7 @@ if __name__ == "__main__":
 """
 CHILD = """
 import time
-from lm_eval_bayes.harness.models.vllm.lifetime import die_with_parent
+from lm_eval_bayes.harness.models.vllm.signal_handling import die_with_parent
 def run(writer):
     die_with_parent()
     writer.send(1)
@@ -309,7 +309,7 @@ TERMINATED = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from lm_eval_bayes.harness.models.vllm.lifetime import ending_on_signals
+from lm_eval_bayes.harness.models.vllm.signal_handling import ending_on_signals
 from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
 started = []
 def build():

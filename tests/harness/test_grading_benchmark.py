@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness import grading
-from lm_eval_bayes.harness.grading import grade
-from lm_eval_bayes.harness.worker_pool import POOL
+from lm_eval_bayes.harness.grading.grade import grade
+from lm_eval_bayes.harness.grading.grade import grade as grading
+from lm_eval_bayes.harness.grading.worker_pool import POOL
 
 SHARED = Path(os.environ.get("LM_EVAL_BAYES_SHARED", Path(__file__).parents[3] / "shared"))
 SETS = {"aime_2024": "aime", "aime_2025": "aime", "hmmt_feb_2025": "math", "brumo_2025": "math"}

@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness import worker_pool
-from lm_eval_bayes.harness.equivalence import __file__ as worker_file
-from lm_eval_bayes.harness.grading import Grade, extract_answer, grade
-from lm_eval_bayes.harness.worker_pool import POOL, WorkerPool, WorkerTimeout, WorkerUnavailable
+from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
+from lm_eval_bayes.harness.grading.grade import Grade, extract_answer, grade, worker_pool
+from lm_eval_bayes.harness.grading.worker_pool import (
+    POOL,
+    WorkerPool,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
 
 ROOT = Path(__file__).parents[2]
 # never cheap: these are equal only to something that does mathematics
@@ -166,8 +170,8 @@ def test_no_orphan_outlives_a_killed_parent(busy):
     code = textwrap.dedent(
         f"""
         import threading, time
-        from lm_eval_bayes.harness.grading import grade
-        from lm_eval_bayes.harness.worker_pool import POOL
+        from lm_eval_bayes.harness.grading.grade import grade
+        from lm_eval_bayes.harness.grading.worker_pool import POOL
         assert grade(*{RIGHT!r}).correct
         if {busy}:
             job = (r"\\boxed{{{RUNAWAY}}}", r"\\frac{{1}}{{2}}")
@@ -188,7 +192,9 @@ def test_no_orphan_outlives_a_killed_parent(busy):
 
 
 def test_a_main_module_that_cannot_be_imported_again():
-    code = f"from lm_eval_bayes.harness.grading import grade\nprint(grade(*{RIGHT!r}).correct)\n"
+    code = (
+        f"from lm_eval_bayes.harness.grading.grade import grade\nprint(grade(*{RIGHT!r}).correct)\n"
+    )
     child = python("-")  # a program on standard input, as a here-document gives it
     out, err = child.communicate(code, timeout=120)
     assert (out, err, child.returncode) == ("True\n", "", 0)
@@ -198,7 +204,7 @@ def test_a_module_of_the_working_directory_is_not_picked_up(tmp_path):
     (tmp_path / "sympy.py").write_text("raise SystemExit('shadowed')")
     code = (
         "import sys; sys.path[:] = [p for p in sys.path if p not in ('', sys.argv[1])]\n"
-        "from lm_eval_bayes.harness.grading import grade\n"
+        "from lm_eval_bayes.harness.grading.grade import grade\n"
         f"print(grade(*{RIGHT!r}).correct, 'lm_eval' in sys.modules, 'sympy' in sys.modules)\n"
     )
     child = python("-c", code, str(tmp_path), cwd=tmp_path)
@@ -250,7 +256,7 @@ def test_without_a_process_the_cheap_grades_go_on_and_the_rest_is_an_error(monke
     monkeypatch.setattr(worker_pool.subprocess, "Popen", pytest.fail)
     with pytest.raises(WorkerUnavailable, match="no-python"):  # not tried again at once
         pool.run({"op": "extract", "text": "1"}, 1)
-    monkeypatch.setattr("lm_eval_bayes.harness.grading.POOL", pool)
+    monkeypatch.setattr("lm_eval_bayes.harness.grading.grade.POOL", pool)
     assert grade(r"\boxed{12}", 12, kind="aime").correct
     assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1").error.endswith("'" + sys.executable + "'")
     assert grade(r"\boxed{\frac{1}{2}}", r"\dfrac{1}{2}") == Grade(True, r"\frac{1}{2}")

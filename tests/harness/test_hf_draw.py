@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tiny_hf import reference_probabilities  # noqa: E402
 
 from lm_eval_bayes.errors import ModelConfigError  # noqa: E402
-from lm_eval_bayes.harness.models.hf import draw as hf_draw  # noqa: E402
-from lm_eval_bayes.harness.models.hf.draw import Keys, draw, uniforms, warped  # noqa: E402
+from lm_eval_bayes.harness.models.hf import gumbel_max as hf_draw  # noqa: E402
+from lm_eval_bayes.harness.models.hf.gumbel_max import Keys, draw, uniforms, warped  # noqa: E402
 from lm_eval_bayes.harness.models.hf.settings import Recipe, Settings  # noqa: E402
 
 RECIPES = [

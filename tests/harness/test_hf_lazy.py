@@ -17,10 +17,10 @@ from lm_eval.models.huggingface import HFLM  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_hf import PROMPTS, SAMPLED, TinyHF, made, orders_for, run, save_llama  # noqa: E402
 
+from lm_eval_bayes._util.hashing import canonical_json  # noqa: E402
 from lm_eval_bayes.errors import ModelConfigError  # noqa: E402
 from lm_eval_bayes.harness.models.hf import text as hf_text  # noqa: E402
 from lm_eval_bayes.harness.models.hf.lazy import _at_once  # noqa: E402
-from lm_eval_bayes.store.hashing import canonical_json  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
 

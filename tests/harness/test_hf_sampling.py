@@ -39,10 +39,10 @@ from tiny_hf import (  # noqa: E402
 )
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError  # noqa: E402
-from lm_eval_bayes.harness.api_seeds import trial_seed  # noqa: E402
 from lm_eval_bayes.harness.models.hf import loop as hf_loop  # noqa: E402
 from lm_eval_bayes.harness.models.hf.loop import TokenLoop  # noqa: E402
-from lm_eval_bayes.harness.models.orders import Order  # noqa: E402
+from lm_eval_bayes.harness.models.trial_request import Order  # noqa: E402
+from lm_eval_bayes.harness.task.api_seeds import trial_seed  # noqa: E402
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")

@@ -29,7 +29,7 @@ from lm_eval_bayes.harness.models.openai.errors import (  # noqa: E402
 )
 from lm_eval_bayes.harness.models.openai.loop import concurrently  # noqa: E402
 from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling  # noqa: E402
-from lm_eval_bayes.harness.models.orders import Order  # noqa: E402
+from lm_eval_bayes.harness.models.trial_request import Order  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_server import Act, error, serving, vllm_pages  # noqa: E402
@@ -827,7 +827,7 @@ def recorded(server, store, task_changes=None, **arguments):
     from toy import evaluate, toy_config
 
     from lm_eval_bayes.harness.models.trials import TrialsLM
-    from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
     model = TrialsLM.create_from_arg_obj(
         {

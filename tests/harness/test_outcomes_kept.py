@@ -15,12 +15,12 @@ import pytest
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import hash_string
 
-from lm_eval_bayes.harness import outcomes
 from lm_eval_bayes.harness.models.completion import Completion, Origin, origin_of, signals_of
 from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.outcomes import keep_outcomes
-from lm_eval_bayes.harness.pipelines import Responses
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.task import trial_outcomes as outcomes
+from lm_eval_bayes.harness.task.pipelines import Responses
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.trial_outcomes import keep_outcomes
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.records import TrialKey
 from lm_eval_bayes.store.trials import TrialStore
@@ -198,7 +198,7 @@ def test_an_origin_goes_where_the_text_goes_and_into_no_pickle():
 
 
 def test_a_lone_surrogate_does_not_cost_the_origin():
-    from lm_eval_bayes.harness.requests import _loggable
+    from lm_eval_bayes.harness.task.requests import _loggable
 
     odd = Completion("a\ud800", {"seed": 7}, Origin(FakeKeeper(), KEY, 3))
     assert _loggable(odd) == "a?"

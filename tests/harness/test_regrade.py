@@ -18,9 +18,9 @@ from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness import drop_in, filters, metrics
-from lm_eval_bayes.harness.regrade import gold, regraded
-from lm_eval_bayes.store.read_runs import read_runs
+from lm_eval_bayes.harness.grading.regrade import gold, regraded
+from lm_eval_bayes.harness.plugin import drop_in, filters, metrics
+from lm_eval_bayes.runs.reader import read_runs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import SCRIPT, ScriptedLM, evaluate, toy_config

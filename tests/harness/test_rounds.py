@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.cli.exit_codes import INTERRUPTED
-from lm_eval_bayes.cli.run import run
+from lm_eval_bayes.cli.commands.run import run
+from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness import goals
-from lm_eval_bayes.harness.budget import Budget
-from lm_eval_bayes.harness.goals import Goal
-from lm_eval_bayes.harness.graded import TaskTrials
-from lm_eval_bayes.harness.models.coin_sampling import CoinSampling
-from lm_eval_bayes.harness.rivals import read_rival
-from lm_eval_bayes.harness.rounds import with_trials
+from lm_eval_bayes.harness.adaptive import goals
+from lm_eval_bayes.harness.adaptive.baseline import read_rival
+from lm_eval_bayes.harness.adaptive.budget import Budget
+from lm_eval_bayes.harness.adaptive.goals import Goal
+from lm_eval_bayes.harness.adaptive.graded import TaskTrials
+from lm_eval_bayes.harness.adaptive.rounds import with_trials
+from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
 
 sys.path.insert(0, str(Path(__file__).parent))
 from few_tasks import only_ours
@@ -147,7 +147,7 @@ def test_a_task_without_graded_trials_is_refused(tmp_path):
         """
 task: plain_demo
 output_type: generate_until
-custom_dataset: !function lm_eval_bayes.harness.demo.load
+custom_dataset: !function lm_eval_bayes.tasks.demo_questions
 test_split: test
 doc_to_text: "{{problem}}"
 doc_to_target: "{{answer}}"

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from lm_eval.tasks import TaskManager
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.recorded import tell
-from lm_eval_bayes.harness.rubrics.own import own_rubrics
-from lm_eval_bayes.harness.rubrics.task import RubricTask
+from lm_eval_bayes.harness.rubrics.custom_rubric import own_rubrics
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, Thresholds
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 sys.path.insert(0, str(Path(__file__).parent))
 import toy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.sampling import checked_generation_kwargs, one_length_key
+from lm_eval_bayes.harness.task.sampling import checked_generation_kwargs, one_length_key
 
 GOOD = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "until": []}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.settings import Settings
+from lm_eval_bayes.harness.task.settings import Settings
 
 
 def read(repeats=16, categories=2, **metadata):

@@ -19,10 +19,11 @@ from lm_eval.tasks._index import Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 from lm_eval.utils import apply_template
 
-from lm_eval_bayes.harness import grading, rows
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
-from lm_eval_bayes.harness.rubrics.task import RubricTask
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.grading.grade import grade as grading
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.harness.task import rows
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "task_configs"
@@ -216,7 +217,7 @@ RUN = """
 import json, sys
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 out, configs = sys.argv[1:]
 manager = TaskManager(include_path=configs, include_defaults=False, metadata={"bayes_n": 4})

@@ -13,7 +13,7 @@ from lm_eval.utils import handle_non_serializable, make_table
 
 from lm_eval_bayes import Outcomes, hbayes_at_n
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.tasks import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 
 sys.path.insert(0, str(Path(__file__).parent))
 import toy
@@ -351,7 +351,7 @@ def test_a_user_yaml_is_included_with_one_line(tmp_path):
     (tmp_path / "ours.yaml").write_text(
         "include: theirs.yaml\n"
         "task: theirs_bayes\n"
-        "class: !function lm_eval_bayes.harness.tasks.RepeatedSamplingTask\n"
+        "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask\n"
         "repeats: 4\n"
     )
     manager = lm_eval.tasks.TaskManager(include_path=str(tmp_path), include_defaults=False)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.models.orders import Order
+from lm_eval_bayes.harness.models.trial_request import Order
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, Finished
 from lm_eval_bayes.harness.models.vllm.measures import completion_bits, prompt_bits, times
 

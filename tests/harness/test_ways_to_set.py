@@ -12,13 +12,13 @@ import pytest
 import yaml
 from lm_eval.tasks import TaskManager
 
-from lm_eval_bayes._paths import task_configs_dir
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.plugin.paths import task_configs_dir
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import SCRIPT, ScriptedLM, evaluate, toy_config
 
-from lm_eval_bayes.harness.tasks import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -15,10 +15,10 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from lm_eval_bayes.harness.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.hf import sampling as hf_module
 from lm_eval_bayes.harness.models.hf.sampling import HFSampling
-from lm_eval_bayes.harness.models.orders import Order
+from lm_eval_bayes.harness.models.trial_request import Order
+from lm_eval_bayes.harness.task.api_seeds import trial_seed
 
 SPECIAL = ["<pad>", "<bos>", "<eos>", "<turn>"]
 PAD, BOS, EOS, TURN = range(4)

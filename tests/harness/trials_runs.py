@@ -21,7 +21,7 @@ import lm_eval
 from lm_eval.tasks import TaskManager, get_task_dict
 
 import lm_eval_bayes
-from lm_eval_bayes.harness.models.keeping import StoreKeeper
+from lm_eval_bayes.harness.models.trial_sink import StoreKeeper
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 TASK = "demo_arithmetic_bayes"

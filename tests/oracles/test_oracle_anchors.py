@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import special
 
-from lm_eval_bayes.core.anchors.capability import capability_intervals
-from lm_eval_bayes.core.anchors.checks import (
+from lm_eval_bayes.stats.anchors.capability import capability_intervals
+from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.core.anchors.matrix import AnchorMatrix
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 
 def place(n_trials, n_queries, n_anchors, runs, seed):

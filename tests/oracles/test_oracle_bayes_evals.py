@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.comparison.single_trial import compare_paired, compare_unpaired
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.stats.comparison.single_trial import compare_paired, compare_unpaired
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 # column j holds P(model i > model j) for the nine models i
 INDEPENDENT = np.array([

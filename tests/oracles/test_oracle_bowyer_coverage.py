@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes.core.clustered import clustered_posterior
-from lm_eval_bayes.core.confusion.confidence import confusion_confidence
-from lm_eval_bayes.core.confusion.posterior import confusion_posterior
-from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
-from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval
-from lm_eval_bayes.core.frequentist.clusters import clustered_interval
-from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
-from lm_eval_bayes.core.outcomes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.clustered import clustered_posterior
+from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
+from lm_eval_bayes.stats.confusion.posterior import confusion_posterior
+from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval
+from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
+from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 
 def scores(successes, n):

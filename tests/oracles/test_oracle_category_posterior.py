@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
-from lm_eval_bayes.core.learning.category_posterior import category_posterior
+from lm_eval_bayes.stats.hierarchical.category_posterior import category_posterior
 
 # --- quadrature over all hyperparameters, question by question, with no thought for speed ---
 

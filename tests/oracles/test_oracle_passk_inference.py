@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.comparison.pass_curves import compare_pass_curves
-from lm_eval_bayes.core.comparison.turns import Turn
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
+from lm_eval_bayes.stats.comparison.sign_changes import Turn
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 COUNTS = Path(__file__).with_name("deepscaler_counts.csv")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking.rank import rank
-from lm_eval_bayes.core.ranking.tie_rules import best_first, numbered, separations, tie_groups
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.ranking.tie_rules import best_first, numbered, separations, tie_groups
 
 SCORIO_NAMES = {"competition": "competition_ci", "dense": "dense_ci", "fractional": "avg_ci"}
 

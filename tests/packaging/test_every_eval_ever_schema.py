@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
 from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.instances import InstancesFile
-from lm_eval_bayes.report.summary import summarise
-from lm_eval_bayes.store.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Made, TaskRun
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
 from hostile import NAMES

@@ -60,7 +60,8 @@ def main():
     in_child = queue.get()
     process.join()
     row = results["results"]["demo_arithmetic_bayes"]
-    assert in_child == ["lm_eval_bayes.harness.metrics", "lm_eval_bayes.harness.filters"], in_child
+    plugin = "lm_eval_bayes.harness.plugin"
+    assert in_child == [f"{plugin}.metrics", f"{plugin}.filters"], in_child
     print("RESULT", json.dumps(sorted(row)))
 
 if __name__ == "__main__":

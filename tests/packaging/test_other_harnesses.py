@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.harness.registration import COMPONENTS
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -108,11 +108,11 @@ import sys; sys.path.insert(0, {str(installed_metadata)!r})
 {MAIN_BRANCH}
 import lm_eval.tasks, lm_eval.models
 assert not any("bayes" in into or "biased_coin" in into for into in GROUPS.values())
-assert "lm_eval_bayes.harness.metrics" not in sys.modules
+assert "lm_eval_bayes.harness.plugin.metrics" not in sys.modules
 
 discover()
-assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.metrics"
-assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.aggregations"
+assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
+assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.plugin.aggregations"
 assert registry.get_filter("keep_all").__name__ == "KeepAllFilter"
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
@@ -132,7 +132,8 @@ import lm_eval.tasks
 discover()
 registry.get_metric("bayes")
 assert registry.is_higher_better("bayes") is True
-assert registry.get_metric_aggregation("bayes").__module__ == "lm_eval_bayes.harness.aggregations"
+aggregation = registry.get_metric_aggregation("bayes")
+assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.aggregations"
 assert not hasattr(registry.metric_registry._objs["bayes"], "value"), "still a placeholder"
 """
     result = python(code, start=site_folder)
@@ -157,10 +158,10 @@ def test_by_hand_on_the_main_branch(python):
     """From a folder without metadata the main branch would discover nothing."""
     code = f"""
 {MAIN_BRANCH}
-from lm_eval_bayes.harness import registration
+from lm_eval_bayes.harness.plugin import registration
 registration.register_all()
 discover()
-assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.metrics"
+assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
 assert registry.is_higher_better("bayes") is True
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 """
@@ -182,8 +183,8 @@ def test_a_harness_that_cannot_be_extended_gets_one_warning(python, change, miss
     from lm_eval.api import registry
     from lm_eval.tasks._index import TaskIndex
     {change}
-    from lm_eval_bayes._paths import task_configs_dir
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+    from lm_eval_bayes.harness.plugin import registration
     for name in registration.HOOKS * 2:
         registration.harness_imported(name)
     print(f"--include_path {{task_configs_dir()}}")
@@ -200,7 +201,7 @@ def test_a_harness_that_finds_task_folders_by_itself_gets_no_warning(python):
     import lm_eval.tasks.manager as manager
     del manager.TaskIndex.build
     manager.discover_plugin_task_paths = lambda: []
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
     registration.harness_imported("lm_eval.tasks")
     """
     result = python(code, LM_EVAL_BAYES_AUTOLOAD="0")

@@ -14,12 +14,13 @@ def output_of(result):
 EVERYTHING = """
 import sys
 from lm_eval.api import registry
-assert registry.get_metric("bayes") is sys.modules["lm_eval_bayes.harness.metrics"].bayes
+assert registry.get_metric("bayes") is sys.modules["lm_eval_bayes.harness.plugin.metrics"].bayes
 assert registry.is_higher_better("bayes") is True
-aggregation = sys.modules["lm_eval_bayes.harness.aggregations"].bayes
+aggregation = sys.modules["lm_eval_bayes.harness.plugin.aggregations"].bayes
 assert registry.get_aggregation("bayes") is aggregation
 assert registry.get_metric_aggregation("bayes") is aggregation
-assert registry.get_filter("keep_all") is sys.modules["lm_eval_bayes.harness.filters"].KeepAllFilter
+filters = sys.modules["lm_eval_bayes.harness.plugin.filters"]
+assert registry.get_filter("keep_all") is filters.KeepAllFilter
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
 assert callable(registry.get_aggregation("mean"))
@@ -38,7 +39,7 @@ def test_everything_after_nothing_but_importing_the_harness(python, site_folder)
 import sys, lm_eval
 assert not any(m.startswith("lm_eval_bayes") for m in sys.modules)
 import lm_eval.evaluator, lm_eval.models
-assert "lm_eval_bayes.harness.models.biased_coin" not in sys.modules, "only when asked for"
+assert "lm_eval_bayes.harness.models.biased_coin.model" not in sys.modules, "only when asked for"
 """
     assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
 
@@ -77,7 +78,7 @@ def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python,
 def test_by_hand_without_start_up_files(python):
     code = """
     import sys
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
     assert "lm_eval" not in sys.modules
     registration.register_all(); registration.register_all()
     """.replace("\n    ", "\n")
@@ -101,7 +102,7 @@ def test_the_command_line_without_the_harness_is_one_sentence(python, tmp_path):
     code = """
     import sys
     sys.modules["lm_eval"] = None
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
     registration.run_harness()
     """
     result = python(code, LM_EVAL_BAYES_AUTOLOAD="0")
@@ -137,7 +138,7 @@ def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tm
     from pathlib import Path
     from lm_eval.tasks import TaskManager
     from lm_eval.tasks._index import TaskIndex
-    from lm_eval_bayes._paths import task_configs_dir
+    from lm_eval_bayes.harness.plugin.paths import task_configs_dir
     import lm_eval.tasks
     built_in, ours = Path(lm_eval.tasks.__file__).parent, task_configs_dir()
     mine = Path({str(tmp_path / "mine")!r})
@@ -174,7 +175,7 @@ def test_a_half_failed_import_leaves_nothing_behind(python, site_folder, tmp_pat
     code = f"""
     import os
     from lm_eval_bayes import harness
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
     harness.__path__.append({str(tmp_path)!r})
     name = "lm_eval_bayes.harness.half"
     registration.COMPONENTS = (
@@ -214,7 +215,7 @@ def test_a_frozen_registry_is_a_warning_not_a_crash(python, site_folder):
     import lm_eval.api.registry as registry
     registry.model_registry.freeze()
     import lm_eval.tasks
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
     registration._register_components(registry, "lm_eval.models")
     registration._register_components(registry, "lm_eval.models")
     print(registry.get_metric("bayes").__name__)

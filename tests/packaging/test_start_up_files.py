@@ -26,7 +26,7 @@ def harness_imported(name):
     calls.append(name)
 """
 SHOW = """
-from lm_eval_bayes.harness.registration import calls
+from lm_eval_bayes.harness.plugin.registration import calls
 print(calls)
 """
 
@@ -87,7 +87,7 @@ def test_registration_follows_each_hook_and_nothing_else(stand_ins, python):
 
 
 def test_the_hooks_of_the_boot_module_are_those_of_the_package(site_folder):
-    from lm_eval_bayes.harness import registration
+    from lm_eval_bayes.harness.plugin import registration
 
     scope: dict[str, object] = {}
     exec((site_folder / BOOT).read_text(encoding="utf-8"), scope)
@@ -102,7 +102,7 @@ def test_installing_twice_registers_once(stand_ins, python):
     _lm_eval_bayes_boot.install(); _copy_of_boot.install()
     assert sum(hasattr(f, "lm_eval_bayes") for f in sys.meta_path) == 1
     import lm_eval.filters
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(calls)
     """
     assert output_of(python(code, start=stand_ins, bare=True)) == "['lm_eval.filters']"
@@ -113,7 +113,7 @@ def test_a_harness_that_is_imported_already_is_registered_at_once(stand_ins, pyt
     import sys; sys.path.insert(0, {str(stand_ins)!r})
     import lm_eval.tasks, lm_eval.filters
     import _lm_eval_bayes_boot; _lm_eval_bayes_boot.install()
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(calls)
     """
     assert output_of(python(code, bare=True)) == "['lm_eval.filters', 'lm_eval.tasks']"
@@ -172,7 +172,7 @@ def test_the_harness_module_keeps_its_own_loader(stand_ins, python):
     assert inspect.getsource(tasks) == "value = 1\\n"
     importlib.reload(tasks)
     assert type(tasks.__loader__) is type(tasks.__spec__.loader) is type(inspect.__loader__)
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(calls)
     """
     result = python(code, start=stand_ins, bare=True)
@@ -190,7 +190,7 @@ def test_a_harness_in_a_zip_file(site_folder, tmp_path, python):
     import sys; sys.path.insert(0, {str(archive)!r})
     import lm_eval.filters, lm_eval.tasks, zipimport
     assert isinstance(lm_eval.tasks.__loader__, zipimport.zipimporter)
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(calls)
     """
     result = python(code, start=site_folder, bare=True)
@@ -221,7 +221,7 @@ def test_another_finder_that_asks_everybody_again(stand_ins, python):
                 self.busy = False
     sys.meta_path.insert(0, Nosy()); sys.meta_path.append(Nosy())
     import lm_eval.tasks
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(set(calls), lm_eval.tasks.value, type(lm_eval.tasks.__loader__).__name__)
     """
     result = python(code, start=stand_ins, bare=True)
@@ -239,7 +239,7 @@ def test_a_harness_module_that_fails_fails_as_before_and_may_be_tried_again(stan
         print(error, "lm_eval.tasks" in sys.modules, "lm_eval_bayes" in sys.modules)
     os.environ["FIXED"] = "1"
     import lm_eval.tasks
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     print(calls)
     """
     result = python(code, start=stand_ins, bare=True)
@@ -253,7 +253,7 @@ import multiprocessing, site
 site.addsitedir({str(stand_ins)!r})
 def child(queue):
     import lm_eval.tasks
-    from lm_eval_bayes.harness.registration import calls
+    from lm_eval_bayes.harness.plugin.registration import calls
     queue.put(calls)
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")

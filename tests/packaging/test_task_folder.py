@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes._paths import find_task_configs, task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.registration import with_our_tasks
+from lm_eval_bayes.harness.plugin.paths import find_task_configs, task_configs_dir
+from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 
 
 def folder(path: Path) -> Path:

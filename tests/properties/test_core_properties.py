@@ -24,7 +24,7 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k,
 )
-from lm_eval_bayes.core.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS
 
 WEIGHT = st.floats(-100, 100, allow_nan=False, width=32)
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes import Outcomes
-from lm_eval_bayes.core.learning.category_posterior import category_posterior
+from lm_eval_bayes.stats.hierarchical.category_posterior import category_posterior
 
 SCOPES = st.sampled_from(["benchmark", "population"])
 FEW = settings(max_examples=15, deadline=None)

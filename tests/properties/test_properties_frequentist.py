@@ -7,15 +7,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.core.clustered import clustered_posterior
-from lm_eval_bayes.core.confusion.confidence import confusion_confidence
-from lm_eval_bayes.core.confusion.posterior import confusion_posterior
-from lm_eval_bayes.core.frequentist.binomial import clopper_pearson_interval, wilson_interval
-from lm_eval_bayes.core.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.core.frequentist.clt import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.core.frequentist.clusters import clustered_interval
-from lm_eval_bayes.core.frequentist.pairs import difference_interval, odds_ratio_interval
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.stats.clustered import clustered_posterior
+from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
+from lm_eval_bayes.stats.confusion.posterior import confusion_posterior
+from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
+from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval, within_question_clt
+from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
+from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 LEVEL = st.floats(0.01, 0.999)
 SCORES = st.lists(st.floats(0, 1, width=32), min_size=2, max_size=30)

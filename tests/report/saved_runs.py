@@ -10,7 +10,7 @@ import hashlib
 import json
 
 from lm_eval_bayes.rubric.verifier import Case, after_reasoning
-from lm_eval_bayes.store.verdicts import case_hash
+from lm_eval_bayes.runs.verdicts import case_hash
 
 STAMP = "2026-01-31T10-00-00.000000"
 TASK = "contest_bayes"

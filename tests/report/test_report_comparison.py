@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lm_eval_bayes.analysis.comparison import compare_runs
+from lm_eval_bayes.analysis.wording import share, verdict_in_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.comparison import compare_runs
-from lm_eval_bayes.report.words import share, verdict_in_words
-from lm_eval_bayes.store.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Made, TaskRun
 
 sys.path.insert(0, str(Path(__file__).parent))
 import by_hand

@@ -14,8 +14,8 @@ import pytest
 from scipy import special, stats
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.core.intervals import beta_ends
 from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
+from lm_eval_bayes.stats.intervals import beta_ends
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.comparison.compare import compare
+from lm_eval_bayes.analysis.leaderboard import leaderboard
+from lm_eval_bayes.analysis.overall_leaderboard import overall_leaderboard
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.leaderboard import leaderboard
-from lm_eval_bayes.report.overall import overall_leaderboard
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.comparison.compare import compare
 
 sys.path.insert(0, str(Path(__file__).parent))
 import by_hand

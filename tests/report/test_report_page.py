@@ -21,7 +21,7 @@ from lm_eval_bayes.report.page.contents import contents_of
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.render import MARK, render
-from lm_eval_bayes.store.task_run import Made, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
 
 #: Elements that HTML does not close.
 VOID = {"meta", "wbr", "br", "link", "img", "input", "hr"}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
+from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.plan import plan_separation, plan_width
-from lm_eval_bayes.store.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 sys.path.insert(0, str(Path(__file__).parent))
 import by_hand

@@ -13,19 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.core.hierarchical import hbayes_at_n
-from lm_eval_bayes.core.outcomes import Outcomes
-from lm_eval_bayes.core.posterior import bayes_at_n
-from lm_eval_bayes.core.ranking.rank import rank
+from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.rank_trajectories import draw_rank_trajectories, places
-from lm_eval_bayes.report.rubric_runs import classify_runs, pooled_thresholds
-from lm_eval_bayes.report.rubrics import ranks_of, rubric_table
+from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, places
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import Thresholds
-from lm_eval_bayes.store.run_signals import RunSignals, run_signals
-from lm_eval_bayes.store.runs import saved_tasks
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.signals import RunSignals, run_signals
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "rubric"))
@@ -462,7 +462,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
         with pytest.raises(InvalidInputError, match=r"be a new file or a picture, .* got"):
             draw_rank_trajectories(tmp_path / name, ["s"], ["m"], ranks, mu)
     assert (tmp_path / "thresholds.svg").read_text() == "{}"
-    monkeypatch.setattr("lm_eval_bayes.report.drawing.find_spec", lambda _: None)
+    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
     with pytest.raises(LmEvalBayesError, match=r"pip install 'lm-eval-bayes\[plots\]'"):
         draw_rank_trajectories(tmp_path / "a.svg", ["s"], ["m"], ranks, mu)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from lm_eval_bayes.analysis.summary import summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.summary import summarise, summarise_groups
-from lm_eval_bayes.store.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Made, TaskRun
 
 sys.path.insert(0, str(Path(__file__).parent))
 import by_hand

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.equivalence import has_letters, split_answers
+from lm_eval_bayes.harness.grading.equivalence import has_letters, split_answers
 from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,

@@ -10,9 +10,9 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Case
-from lm_eval_bayes.store.cases import saved_cases, targets
-from lm_eval_bayes.store.runs import saved_tasks
-from lm_eval_bayes.store.verdicts import case_hash
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.verdicts import case_hash
+from lm_eval_bayes.runs.verifier_inputs import saved_cases, targets
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "verifiers"))
 from judged_runs import ROWS, STAMP, row, write

@@ -9,9 +9,9 @@ from contextlib import closing
 
 import pytest
 
+from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl, export_lines
-from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.verify import verify
 

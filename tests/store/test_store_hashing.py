@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.hashing import (
+from lm_eval_bayes._util.hashing import (
     agrees,
     canonical_json,
     hash_bytes,
@@ -21,6 +20,7 @@ from lm_eval_bayes.store.hashing import (
     prompt_hash,
     sampling_hash,
 )
+from lm_eval_bayes.errors import InvalidInputError
 
 
 def test_the_digits_are_those_of_blake2b_in_the_standard_library():

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.store.hashing import canonical_json, hash_json
+from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore

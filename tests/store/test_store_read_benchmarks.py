@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes.store.read_runs import read_runs
+from lm_eval_bayes.runs.reader import read_runs
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
 
@@ -28,7 +28,7 @@ QUESTIONS, TRIALS = 660, 64
 
 MEASURE = """
 import json, resource, sys, time
-from lm_eval_bayes.store.read_runs import read_runs
+from lm_eval_bayes.runs.reader import read_runs
 start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 (run,) = read_runs([sys.argv[1]]).runs
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.parts import PartQuestion
-from lm_eval_bayes.store.read_runs import read_runs
-from lm_eval_bayes.store.united import repeats, united
+from lm_eval_bayes.runs.deduplication import repeats, united
+from lm_eval_bayes.runs.partial_runs import PartQuestion
+from lm_eval_bayes.runs.reader import read_runs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.read_runs import read_runs
+from lm_eval_bayes.runs.reader import read_runs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from run_files import LATER, SENT, STAMP, TASK, row, sha, write_run

@@ -12,9 +12,9 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Case
-from lm_eval_bayes.store.run_signals import run_signals
-from lm_eval_bayes.store.runs import saved_tasks
-from lm_eval_bayes.store.verdicts import ChangedTrialError, VerdictsError, case_hash
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.signals import run_signals
+from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from saved_runs import STAMP, TASK, VERIFIER, question, write_run

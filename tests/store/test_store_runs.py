@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.runs import saved_tasks
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
 
 ROW = {"doc_id": 0, "outcomes": [1, 0], "filter": "none", "doc_hash": "a", "resps": [["x", "y"]]}
 BAYES = {"weights": [0.0, 0.5, 1.0]}

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError, TrialConflictError
-from lm_eval_bayes.store.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.rubric.verifier import Case
-from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.store.hashing import hash_bytes
-from lm_eval_bayes.store.verdicts import (
+from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
     OtherVerifierError,
     TrialVerdict,
@@ -24,7 +23,8 @@ from lm_eval_bayes.store.verdicts import (
     read_verdicts,
     verdicts_path,
 )
-from lm_eval_bayes.store.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.store.errors import StoreFileError
 
 VERIFIER = {"kind": "transformers", "name": "judge", "labels": {"A": 1}, "temperature": 1.0}
 HEADER = VerdictsHeader("samples_t_1.jsonl", VERIFIER, (-1.0, -2.0, -3.5))

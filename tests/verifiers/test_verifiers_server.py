@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes._retry_after import retry_after
+from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Calibration, Case, fitted_prompt, verifier_prompt
-from lm_eval_bayes.verifiers.judging import baseline_scores, judged
+from lm_eval_bayes.verifiers.batching import baseline_scores, judged
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.server import ServerJudge, in_parallel
 from lm_eval_bayes.verifiers.transport import (

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from lm_eval_bayes.rubric.verifier import NOTHING, verifier_prompt
+from lm_eval_bayes.verifiers.label_tokens import LabelSlot
 from lm_eval_bayes.verifiers.protocol import VerifierError
-from lm_eval_bayes.verifiers.slot import LabelSlot
 
 
 class Words:

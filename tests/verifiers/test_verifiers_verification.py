@@ -12,10 +12,10 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Calibration, Case, PromptTooLongError, verifier_prompt
-from lm_eval_bayes.store.cases import TrialCase, case_hash
-from lm_eval_bayes.store.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
-from lm_eval_bayes.store.verdicts_file import VerdictsFile
-from lm_eval_bayes.verifiers.judging import baseline_scores, check_room, judged, label_mass
+from lm_eval_bayes.runs.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
+from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
+from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judged, label_mass
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.verification import Plan, Verification
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.harness.models.keeping import StoreKeeper
+    from lm_eval_bayes.harness.models.trial_sink import StoreKeeper
     from lm_eval_bayes.store.records import TrialKey
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -11,7 +11,7 @@ from lm_eval.api.registry import get_model
 from lm_eval.utils import simple_parse_args_string
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.biased_coin import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.recording import RecordingMixin
 
 _HERE = "lm_eval_bayes.harness.models"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_bayes.store.hashing import ALGORITHM, hash_text
+from lm_eval_bayes._util.hashing import ALGORITHM, hash_text
 
 #: A file that changed this short a time ago may change again within one tick of its clock.
 SETTLED_NS = 2_000_000_000

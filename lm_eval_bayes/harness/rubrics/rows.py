@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lm_eval_bayes.core.results import Posterior
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.settings import Settings
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
+from lm_eval_bayes.stats.results import Posterior
 
 log = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.rubrics.own import OwnRubric, own_rubrics
+from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric, own_rubrics
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
 from lm_eval_bayes.rubric.scoring import Prior
 from lm_eval_bayes.rubric.thresholds import Thresholds

@@ -9,8 +9,8 @@ from html import escape
 from importlib import resources
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes.core.checks import as_real, check_integer, check_option
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import as_real, check_integer, check_option
 
 DemoPrior: TypeAlias = Literal["uniform", "jeffreys", "learned"]
 PRIORS: tuple[DemoPrior, ...] = ("uniform", "jeffreys", "learned")

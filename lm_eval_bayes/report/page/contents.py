@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from lm_eval_bayes.core.ranking.rank import rank
-from lm_eval_bayes.core.results import IntervalMethod, Scope
-from lm_eval_bayes.report.leaderboard import Leaderboard, places_of
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, places_of
+from lm_eval_bayes.analysis.questions import counted_differently
+from lm_eval_bayes.analysis.rubric_table import RubricTable
+from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.report.page.prefixes import Curve, curve, points_each
-from lm_eval_bayes.report.page.words import Scale
-from lm_eval_bayes.report.questions import counted_differently
-from lm_eval_bayes.report.rubrics import RubricTable
-from lm_eval_bayes.report.summary import GroupSummary, TaskSummary, summarise, summarise_groups
-from lm_eval_bayes.store.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.report.page.text import Scale
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.results import IntervalMethod, Scope
 
 #: Runs that are worked on at a time: the work is numpy's, which lets other threads run.
 _AT_ONCE = min(4, os.cpu_count() or 1)

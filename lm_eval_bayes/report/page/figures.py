@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lm_eval_bayes.core.results import Interval
-from lm_eval_bayes.report.page import words
+from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Panel
 from lm_eval_bayes.report.page.costs import Cost
 from lm_eval_bayes.report.page.prefixes import Curve
@@ -25,7 +24,8 @@ from lm_eval_bayes.report.page.svg import (
     stretched,
     ticks,
 )
-from lm_eval_bayes.report.page.words import Scale
+from lm_eval_bayes.report.page.text import Scale
+from lm_eval_bayes.stats.results import Interval
 
 _BAR, _AXIS, _CURVE, _COST = 26, 18, 112, 300
 

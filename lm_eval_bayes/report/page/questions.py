@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes.core.checks import FloatArray, IntArray
-from lm_eval_bayes.report.page import words
+from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Contents, Panel
-from lm_eval_bayes.report.page.words import Scale, Text
-from lm_eval_bayes.store.task_run import TaskRun
+from lm_eval_bayes.report.page.text import Scale, Text
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Shades of a heat map, from 0.
 SHADES = 21

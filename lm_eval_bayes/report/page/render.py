@@ -13,11 +13,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lm_eval_bayes.report.page import figures, sentences, words
+from lm_eval_bayes.report.page import figures, sentences
+from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
-from lm_eval_bayes.report.page.making import file_of, making_of
 from lm_eval_bayes.report.page.overview import overview_of
+from lm_eval_bayes.report.page.provenance import file_of, making_of
 from lm_eval_bayes.report.page.questions import SHADES, questions_of
 
 #: What every page of ours has near its beginning: by this a file is known as a report.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from lm_eval_bayes.core.results import Scope
-from lm_eval_bayes.report.page import words
+from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.stats.results import Scope
 
 #: A model that is better than all others with this probability is called the best.
 _SURE, _LIKELY = 0.95, 0.8

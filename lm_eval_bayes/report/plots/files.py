@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.drawing import figure_bytes, write_picture
 from lm_eval_bayes.report.page.contents import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
-from lm_eval_bayes.report.plots import pictures
+from lm_eval_bayes.report.plots import figures as pictures
+from lm_eval_bayes.report.plots.drawing import figure_bytes, write_picture
 from lm_eval_bayes.store.locations import check_place
 
 if TYPE_CHECKING:

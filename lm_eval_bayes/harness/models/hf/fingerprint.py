@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
 from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
-from lm_eval_bayes.store.hashing import ALGORITHM, hash_json, hash_text
 
 #: Arguments of the backend that are told in another way, or that say nothing of what it samples.
 _TOLD = frozenset(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.harness.models.hf.draw import draw
+from lm_eval_bayes.harness.models.hf.gumbel_max import draw
 from lm_eval_bayes.harness.models.hf.rows import Row
 from lm_eval_bayes.harness.models.hf.settings import Recipe
 

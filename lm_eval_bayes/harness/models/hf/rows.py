@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf.draw import Keys
+from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
 from lm_eval_bayes.harness.models.hf.stops import StopFinder
-from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 
 
 class Row:

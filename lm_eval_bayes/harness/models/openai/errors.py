@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.models.orders import Order
+from lm_eval_bayes.harness.models.trial_request import Order
 
 _MOST_NAMED = 5
 _MOST_QUOTED = 300

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai import server as openai_server
-from lm_eval_bayes.harness.models.openai.asking import Asking
 from lm_eval_bayes.harness.models.openai.checks import (
     check_batch_size,
     check_room,
@@ -28,15 +26,17 @@ from lm_eval_bayes.harness.models.openai.checks import (
     prompts_to_send,
     timeout_s,
 )
+from lm_eval_bayes.harness.models.openai.endpoint import Line
 from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
 )
-from lm_eval_bayes.harness.models.openai.line import Line
 from lm_eval_bayes.harness.models.openai.loop import concurrently
 from lm_eval_bayes.harness.models.openai.payload import Payloads, backend_of
-from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.harness.models.openai.request import Asking
+from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

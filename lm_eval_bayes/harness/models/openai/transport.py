@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from lm_eval_bayes._retry_after import retry_after
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes._util.retry import retry_after
+from lm_eval_bayes.harness.models.openai.endpoint import Line, watched_sockets
 from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
     error_object,
@@ -20,7 +20,7 @@ from lm_eval_bayes.harness.models.openai.errors import (
     unreadable,
     without_secrets,
 )
-from lm_eval_bayes.harness.models.openai.line import Line, watched_sockets
+from lm_eval_bayes.harness.plugin.logs import get_logger
 
 if TYPE_CHECKING:
     import aiohttp

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes.harness.models.orders import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 from lm_eval_bayes.harness.models.vllm.engine import Finished
 
 _BITS = 1.0 / math.log(2.0)

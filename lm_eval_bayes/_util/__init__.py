@@ -1,0 +1,1 @@
+"""Small tools that every room may use: hashes, time-outs of servers."""

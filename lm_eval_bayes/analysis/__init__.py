@@ -1,0 +1,1 @@
+"""What saved runs say, as numbers."""

@@ -1,0 +1,290 @@
+"""Runs of several models whose trials are put into categories together: what they must share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
+from lm_eval_bayes.rubric.scoring import RubricScore, missing_signals, scored
+from lm_eval_bayes.rubric.signals import source_of
+from lm_eval_bayes.rubric.thresholds import (
+    PERCENTILES,
+    TaskThresholds,
+    Thresholds,
+    shared_thresholds,
+    task_thresholds,
+)
+from lm_eval_bayes.runs.signals import RunSignals
+from lm_eval_bayes.stats.validation import IntArray
+
+
+def pooled_thresholds(runs: Iterable[RunSignals]) -> Thresholds:
+    """Take the thresholds of every task over all runs on it.
+
+    Parameters
+    ----------
+    runs : iterable of RunSignals
+        Of one task or of several.
+
+    Returns
+    -------
+    Thresholds
+        With the names of the runs, and of today.
+    """
+    by_task: dict[str, list[RunSignals]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, []).append(run)
+    tasks = {task: task_thresholds([r.table for r in found]) for task, found in by_task.items()}
+    return Thresholds(tasks, tuple(run.name for found in by_task.values() for run in found))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A schema that not all runs can give.
+
+    Attributes
+    ----------
+    schema : str
+        Its name.
+    models : tuple of str
+        The models whose runs lack something.
+    lacks : str
+        What they lack, and what it comes from.
+    """
+
+    schema: str
+    models: tuple[str, ...]
+    lacks: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}, for want of {self.lacks}, in {', '.join(self.models)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {"schema": self.schema, "models": list(self.models), "lacks": self.lacks}
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifiedRuns:
+    """The trials of several models on one task, in the categories of several schemata.
+
+    Attributes
+    ----------
+    task : str
+        The task.
+    runs : tuple of RunSignals
+        One a model.
+    source : Thresholds
+        Where the thresholds come from.
+    scores : mapping of str to mapping of str to RubricScore
+        By schema, then by model.
+    left_out : tuple of LeftOut
+        What could not be classified.
+    """
+
+    task: str
+    runs: tuple[RunSignals, ...]
+    source: Thresholds
+    scores: Mapping[str, Mapping[str, RubricScore]]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def thresholds(self) -> TaskThresholds:
+        """Those of the task."""
+        return self.source.of(self.task)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, in the order of the runs."""
+        return tuple(run.model for run in self.runs)
+
+    @property
+    def n_questions(self) -> int:
+        """M."""
+        return self.runs[0].table.n_questions
+
+    @property
+    def verifier(self) -> Mapping[str, Any] | None:
+        """The verifier whose verdicts took part; None where there are none."""
+        return next((run.verifier for run in self.runs if run.judged), None)
+
+
+def classify_runs(
+    runs: Sequence[RunSignals],
+    thresholds: Thresholds | Mapping[str, Thresholds],
+    schemata: Iterable[Schema] | None = None,
+    *,
+    needed: Iterable[str] | None = None,
+) -> ClassifiedRuns:
+    """Put the trials of several models on one task into categories.
+
+    Parameters
+    ----------
+    runs : sequence of RunSignals
+        One a model, of one task and the same questions.
+    thresholds : Thresholds, or mapping of str to Thresholds
+        Those of all models, or those of each by its name, whose values must be the same.
+    schemata : iterable of Schema, optional
+        Left out, the twelve, and the rubrics of their own that the tasks ran with.
+    needed : iterable of str, optional
+        Names of schemata that must not be left out; all of them where `schemata` is given.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models answered different questions, do not share thresholds, were judged by
+        different verifiers or only some of them by one, or lack the signals of a schema that
+        must not be left out.
+    """
+    _check_runs(runs)
+    task = runs[0].task
+    if isinstance(thresholds, Mapping):
+        shared_thresholds({run.model: thresholds[run.model].of(task) for run in runs})
+        thresholds = thresholds[runs[0].model]
+    cuts = thresholds.of(task)
+    chosen = [*SCHEMATA.values(), *own_rubrics(runs)] if schemata is None else list(schemata)
+    required = {schema.name for schema in chosen} if schemata is not None else set()
+    required = required if needed is None else set(needed)
+    if any("invalid" in schema.variables for schema in chosen):
+        _check_verdicts(runs)
+    found: dict[str, dict[str, RubricScore]] = {}
+    left_out = []
+    for schema in chosen:
+        lack = _lacking(schema, runs)
+        if lack is None:
+            category = {run.model: schema.classify(run.table, cuts) for run in runs}
+            lack = _uncut(schema, runs, category, cuts)
+        if lack is None:
+            found[schema.name] = {
+                run.model: scored(schema, category[run.model], run.table, cuts, run.question_ids)
+                for run in runs
+            }
+        elif schema.name in required:
+            where = ", ".join(run.name for run in runs if run.model in lack.models)
+            rule = f"find what it needs in every run; there is no {lack.lacks}, in {where}"
+            raise InvalidInputError.of("schema", rule, schema.name)
+        else:
+            left_out.append(lack)
+    return ClassifiedRuns(task, tuple(runs), thresholds, found, tuple(left_out))
+
+
+def own_rubrics(runs: Iterable[RunSignals]) -> tuple[Schema, ...]:
+    """Return the rubrics of their own that some runs' tasks ran with.
+
+    Raises
+    ------
+    InvalidInputError
+        If two of one name differ in more than their weights.
+    """
+    found: dict[str, Schema] = {}
+    for run in runs:
+        for schema in run.own:
+            first = found.setdefault(schema.name, schema)
+            if first.rules != schema.rules:
+                rule = f"have the same rules for their own rubric {schema.name}"
+                raise InvalidInputError.of("runs", rule, run.name)
+    return tuple(found.values())
+
+
+# -- what runs must have in common ---------------------------------------------------------------
+
+
+def _check_runs(runs: Sequence[RunSignals]) -> None:
+    if not runs:
+        raise InvalidInputError.of("runs", "be at least one", "none")
+    if len({run.model for run in runs}) < len(runs):
+        rule = "have a name each"
+        raise InvalidInputError.of("runs", rule, [run.model for run in runs])
+    if len({run.task for run in runs}) > 1:
+        rule = "be of one task"
+        raise InvalidInputError.of("runs", rule, sorted({run.task for run in runs}))
+    first = runs[0]
+    for run in runs[1:]:
+        for one, other in ((first, run), (run, first)):
+            theirs = set(other.question_ids)
+            for doc_id, digest in zip(one.doc_ids, one.question_ids, strict=True):
+                if digest not in theirs:
+                    rule = (
+                        f"have answered the same questions of {run.task} to be ranked: question "
+                        f"{doc_id} of {one.name} is none of those of {other.name}"
+                    )
+                    raise InvalidInputError.of("runs", rule, f"doc_hash {digest[:16]}")
+
+
+def _check_verdicts(runs: Sequence[RunSignals]) -> None:
+    """Refuse runs in which `invalid` would not mean the same."""
+    judged = [run for run in runs if run.judged]
+    if judged and len(judged) < len(runs):
+        without = next(run for run in runs if not run.judged)
+        rule = (
+            "have a verifier's verdicts, all or none of them, because its C counts as invalid: "
+            f"{judged[0].name} has them, {without.name} has not (run lm-eval-bayes verify, or "
+            "leave them aside with --ignore-verdicts)"
+        )
+        raise InvalidInputError.of("runs", rule, f"verdicts in {len(judged)} of {len(runs)}")
+    for run in judged[1:]:
+        if dict(run.verifier or {}) != dict(judged[0].verifier or {}):
+            rule = (
+                "have the verdicts of one verifier (or leave them aside with --ignore-verdicts): "
+                f"{run.name} has others than {judged[0].name}"
+            )
+            names = sorted({verifier_name(one.verifier) for one in judged})
+            raise InvalidInputError.of("runs", rule, ", ".join(names))
+
+
+def verifier_name(verifier: Mapping[str, Any] | None) -> str:
+    """Return what to call a verifier.
+
+    Examples
+    --------
+    >>> verifier_name({"kind": "transformers", "name": "judge-3B"})
+    'judge-3B'
+    """
+    return str((verifier or {}).get("name") or "a verifier")
+
+
+def _lacking(schema: Schema, runs: Sequence[RunSignals]) -> LeftOut | None:
+    lacking = {run.model: missing_signals(schema, run.table) for run in runs}
+    names = dict.fromkeys(name for absent in lacking.values() for name in absent)
+    if not names:
+        return None
+    sources: dict[str, list[str]] = {}
+    for name in names:
+        sources.setdefault(source_of(name), []).append(name)
+    told = [f"{', '.join(found)} from {source}" for source, found in sources.items()]
+    models = tuple(model for model, absent in lacking.items() if absent)
+    return LeftOut(schema.name, models, " and of ".join(told))
+
+
+def _uncut(
+    schema: Schema,
+    runs: Sequence[RunSignals],
+    category: Mapping[str, IntArray],
+    thresholds: TaskThresholds,
+) -> LeftOut | None:
+    """Tell of runs with trials that a threshold is missing for, not a signal of their own.
+
+    Frozen thresholds may come from runs that recorded less, or were never wrong. To count only
+    the trials that need none of those would make another score of it.
+    """
+    found = []
+    for run in runs:
+        whole = np.ones(run.table.n_trials, dtype=np.bool_)
+        for name in schema.needs:
+            whole &= ~np.isnan(run.table.column(name))
+        if not np.any(category[run.model] >= 0) or np.any(whole & (category[run.model] < 0)):
+            found.append(run.model)
+    if not found:
+        return None
+    absent = [
+        name
+        for name, value in thresholds.values.items()
+        if value is None and PERCENTILES[name][0] in schema.needs
+    ]
+    lacks = f"{', '.join(absent)} in the thresholds" if absent else "trials with all that it needs"
+    return LeftOut(schema.name, tuple(found), lacks)

@@ -1,0 +1,344 @@
+"""Scores and ranks of models, rubric by rubric: one table a task.
+
+Trials are classified before, once (:mod:`lm_eval_bayes.analysis.rubric_runs`); weights, priors and
+intervals can then change without another look at them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from lm_eval_bayes.analysis.rubric_runs import ClassifiedRuns
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import Schema
+from lm_eval_bayes.rubric.scoring import Prior, RubricScore
+from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
+from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import check_confidence
+from lm_eval_bayes.stats.ranking.tie_rules import best_first, numbered, separations, tie_groups
+from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    check_level,
+    check_option,
+    check_seed,
+)
+
+#: Two models tie where the better one is better with less than this probability, one-sided.
+CONFIDENCE = 0.95
+
+#: Means nearer than this share of the range of scores differ by rounding only, as for `rank`.
+_ROUNDING = 1e-12
+#: Posteriors that are computed at a time: the work is numpy's, which lets other threads run.
+_AT_ONCE = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelScore:
+    """One schema's score of one model.
+
+    Attributes
+    ----------
+    model : str
+        The model.
+    score : RubricScore
+        Its counts.
+    mu, sigma : float
+        Posterior mean and standard deviation of the score.
+    interval : Interval
+        Its credible interval.
+    rank : int
+        From 1; tied models share one, and the next number follows.
+    note : str or None
+        What a reader must know of the posterior.
+    """
+
+    model: str
+    score: RubricScore
+    mu: float
+    sigma: float
+    interval: Interval
+    rank: int
+    note: str | None = None
+
+    @property
+    def n_trials(self) -> int:
+        """Trials, those included that are in no category."""
+        return int(self.score.counts.sum()) + self.score.missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "model": self.model,
+            "rank": self.rank,
+            "mu": self.mu,
+            "sigma": self.sigma,
+            "interval": self.interval.to_dict(),
+            "categories": self.score.categories,
+            "missing": self.score.missing,
+            "trials": self.n_trials,
+            "thresholds": self.score.thresholds,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class SchemaScores:
+    """One schema's scores of all models.
+
+    Attributes
+    ----------
+    schema : Schema
+        With the weights that were used.
+    scores : tuple of ModelScore
+        In the order of the models.
+    """
+
+    schema: Schema
+    scores: tuple[ModelScore, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**self.schema.to_dict(), "scores": [one.to_dict() for one in self.scores]}
+
+
+@dataclass(frozen=True, eq=False)
+class RubricTable:
+    """Scores and ranks of models on one task, schema by schema.
+
+    Attributes
+    ----------
+    classified : ClassifiedRuns
+        What was scored.
+    rows : tuple of SchemaScores
+        One a schema.
+    prior, interval, level, scope, confidence, seed
+        As they were given to :func:`rubric_table`.
+    """
+
+    classified: ClassifiedRuns
+    rows: tuple[SchemaScores, ...]
+    prior: Prior
+    interval: IntervalMethod
+    level: float
+    scope: Scope
+    confidence: float
+    seed: int
+
+    @property
+    def ranks(self) -> IntArray:
+        """Ranks, shape (schemata, models)."""
+        return np.array([[one.rank for one in row.scores] for row in self.rows], dtype=np.int64)
+
+    @property
+    def mu(self) -> FloatArray:
+        """Posterior means, shape (schemata, models)."""
+        means = [[one.mu for one in row.scores] for row in self.rows]
+        return np.array(means, dtype=np.float64)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know before using the numbers, one sentence each."""
+        told: list[str] = []
+        if self.scope == "population" and self.classified.n_questions < 2:
+            told += [UNPAIRED] if len(self.classified.models) > 1 else []
+        for run in self.classified.runs:
+            if 0 < run.judged < run.table.n_trials:
+                told.append(
+                    f"{run.model}: {run.judged:,} of {run.table.n_trials:,} trials have a verdict; "
+                    "elsewhere `invalid` is what generation alone tells"
+                )
+        for row in self.rows:
+            lacking = [
+                f"{one.model} missing {one.score.missing:,} of {one.n_trials:,}"
+                for one in row.scores
+                if one.score.missing
+            ]
+            if lacking:
+                told.append(
+                    f"{row.schema.name}: trials that lack a signal or threshold are in no "
+                    f"category: {', '.join(lacking)}"
+                )
+        for row in self.rows:
+            for one in row.scores:
+                if one.note is not None:
+                    told.append(f"{row.schema.name}, {one.model}: {one.note}")
+        return tuple(told)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        found = self.classified
+        runs = [
+            {
+                "model": run.model,
+                "samples": run.samples,
+                "trials": run.table.n_trials,
+                "judged": run.judged,
+            }
+            for run in found.runs
+        ]
+        return {
+            "task": found.task,
+            "questions": found.n_questions,
+            "runs": runs,
+            "thresholds": {
+                "hash": found.thresholds.hash,
+                **found.thresholds.to_dict(),
+                "pooled_over": list(found.source.runs),
+                "date": found.source.date,
+            },
+            "verifier": None if found.verifier is None else dict(found.verifier),
+            "prior": self.prior,
+            "level": self.level,
+            "scope": self.scope,
+            "ties": "leader",
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "schemata": [row.to_dict() for row in self.rows],
+            "left_out": [one.to_dict() for one in found.left_out],
+            "warnings": list(self.warnings),
+        }
+
+
+def rubric_table(
+    classified: ClassifiedRuns,
+    weights: Mapping[str, Sequence[float]] | None = None,
+    prior: Prior = "hbayes",
+    interval: IntervalMethod = "beta",
+    level: float = 0.95,
+    scope: Scope = "benchmark",
+    *,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> RubricTable:
+    """Score and rank models under every schema.
+
+    Parameters
+    ----------
+    classified : ClassifiedRuns
+        The trials in their categories.
+    weights : mapping of str to sequence of float, optional
+        Other weights than a schema's own, by its name.
+    prior : {"hbayes", "bayes"}
+        Learned across questions, or uniform for each.
+    interval, level
+        The credible intervals; "beta" has the posterior's mean and sd, "exact" and "hdi" are
+        drawn for more than two distinct weights, and take longer.
+    scope : {"benchmark", "population"}
+        Of these questions, or of questions like these. The latter takes the prior "hbayes", and
+        models are then compared question by question, as by `rank`.
+    confidence : float
+        In [0.5, 1): a model shares a rank where z [Hariri 2026, §2.9] with the best of it is below
+        its quantile, the rule "leader" of `rank`.
+    seed : int
+        Of whatever is drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule, or there are weights of a schema that is not here.
+    """
+    prior = check_option("prior", prior, ("hbayes", "bayes"))
+    interval = check_option("interval", interval, METHODS)
+    scope = check_option("scope", scope, SCOPES)
+    level, confidence = check_level(level), check_confidence(confidence)
+    seed = check_seed(seed)
+    scores = {name: dict(found) for name, found in classified.scores.items()}
+    for name, given in (weights or {}).items():
+        if name not in scores:
+            rule = f"be of a schema of this table ({', '.join(scores)})"
+            raise InvalidInputError.of("weights", rule, name)
+        scores[name] = _reweighted(scores[name], given)
+
+    def told(one: tuple[str, RubricScore]) -> tuple[ModelScore, Posterior | None]:
+        model, score = one
+        posterior = score.posterior(prior, seed, scope)
+        ends = posterior.interval(level, interval, seed=seed)
+        numbers = ModelScore(model, score, posterior.mu, posterior.sigma, ends, 0, posterior.note)
+        # the posterior itself holds a megabyte of draws and is let go where nobody pairs it
+        return numbers, (posterior if scope == "population" else None)
+
+    rows = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for found in scores.values():
+            schema = next(iter(found.values())).schema
+            unranked, posteriors = zip(*pool.map(told, found.items()), strict=True)
+            paired = None if None in posteriors else SharedQuestions.of(posteriors)
+            span = max(schema.weights) - min(schema.weights)
+            ranks = ranks_of(
+                [m.mu for m in unranked], [m.sigma for m in unranked], span, confidence, paired
+            )
+            ranked = (replace(m, rank=int(r)) for m, r in zip(unranked, ranks, strict=True))
+            rows.append(SchemaScores(schema, tuple(ranked)))
+    return RubricTable(classified, tuple(rows), prior, interval, level, scope, confidence, seed)
+
+
+def ranks_of(
+    mu: npt.ArrayLike,
+    sigma: npt.ArrayLike,
+    span: float = 1.0,
+    confidence: float = CONFIDENCE,
+    paired: SharedQuestions | None = None,
+) -> FloatArray:
+    """Rank as `rank` does by default, without the joint draws behind its probabilities.
+
+    Parameters
+    ----------
+    mu, sigma : array, shape (L,)
+        Posterior means and standard deviations.
+    span : float
+        The range of possible scores, which says what is rounding.
+    confidence : float
+        See :func:`rubric_table`.
+    paired : SharedQuestions, optional
+        The models' questions, in the order of the input, where z is that of paired questions.
+
+    Returns
+    -------
+    array, shape (L,)
+        Ranks from 1 in the order of the input; who has z below the quantile with the best of a rank
+        shares it.
+
+    Examples
+    --------
+    >>> ranks_of([0.60, 0.71, 0.70], [0.02, 0.02, 0.02]).tolist()
+    [2.0, 1.0, 1.0]
+    """
+    mu, sigma = np.asarray(mu, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
+    order, levelled = best_first(mu, sigma, _ROUNDING * span)
+    if paired is None:
+        z = separations(levelled, sigma[order])
+    else:
+        unordered = np.empty(order.size)
+        unordered[order] = levelled
+        z = paired.separations(unordered)[np.ix_(order, order)]
+    groups = tie_groups(z, "leader", float(special.ndtri(confidence)))
+    ranks = np.empty(order.size)
+    ranks[order] = numbered(groups, "dense")
+    return ranks
+
+
+def _reweighted(
+    scores: Mapping[str, RubricScore], weights: Sequence[float]
+) -> dict[str, RubricScore]:
+    schema = next(iter(scores.values())).schema.with_weights(weights)
+    return {
+        model: replace(
+            score,
+            schema=schema,
+            outcomes=Outcomes.from_counts(
+                score.counts, weights=schema.weights, question_ids=score.outcomes.question_ids
+            ),
+        )
+        for model, score in scores.items()
+    }

@@ -1,0 +1,1 @@
+"""Simulated benchmarks whose true scores are known."""

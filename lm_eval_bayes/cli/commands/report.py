@@ -1,0 +1,257 @@
+"""`lm-eval-bayes report`: saved runs as one HTML page, and its figures as files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, size
+from lm_eval_bayes.cli.ui.reading import (
+    Dedupe,
+    Filter,
+    Interval,
+    IntervalKind,
+    Json,
+    Level,
+    Metric,
+    Regrade,
+    Runs,
+    Scope,
+    ScopeOption,
+    Seed,
+    Task,
+    read,
+)
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.rubric_table import RubricTable
+    from lm_eval_bayes.report.page.contents import Contents
+
+#: What `-o` takes for standard output.
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+#: Logs above this size are not read a second time for the rubrics.
+_LARGE = 300_000_000
+#: So many runs take long enough to tell how far they are.
+_MANY = 12
+
+
+def command(
+    runs: Runs,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="The page; - is standard output."),
+    ] = Path("report.html"),
+    plots: Annotated[
+        Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
+        typer.Option(
+            metavar="DIR", help="Also write the figures, each as PNG and as SVG, into this folder."
+        ),
+    ] = None,
+    title: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="TEXT", help="Head of the page. By default the tasks' names."),
+    ] = None,
+    task: Task = None,
+    metric: Metric = None,
+    filter: Filter = None,
+    dedupe: Dedupe = False,
+    regrade: Regrade = False,
+    level: Level = 0.95,
+    scope: ScopeOption = Scope.benchmark,
+    interval: Interval = IntervalKind.exact,
+    seed: Seed = 0,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace files that are there and are no reports."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make one self-contained HTML page of saved runs.
+
+    The page has a leaderboard with intervals, who is better than whom, every question with
+    every model's score, how the scores became known with N, what they cost in tokens, scores
+    under rubrics where the runs recorded what these need, and how everything was made. It is one
+    file that fetches nothing, and everything that a model or a dataset wrote is escaped. Keys
+    and tokens among the settings of a run are left out.
+
+    An earlier report of the same name is replaced; any other file only with --overwrite.
+
+    \b
+    Examples:
+      lm-eval-bayes report runs/qwen runs/phi -o report.html
+      lm-eval-bayes report runs/* --task aime25_bayes --plots figures/ --scope population
+    """
+    from lm_eval_bayes.stats.validation import check_level, check_seed
+
+    with named_as_options("level", "seed"):
+        check_level(level)
+        check_seed(seed)
+    to_stdout = str(output) in STDOUT
+    if to_stdout and sys.stdout is None:
+        raise InvalidInputError("standard output is closed: name a file with --output")
+    if to_stdout and as_json:
+        rule = "be left out where --output is standard output, which gets the page"
+        raise InvalidInputError.of("--json", rule, str(output))
+    if not to_stdout:
+        _check_page(output, overwrite)
+    if plots is not None:
+        from lm_eval_bayes.report.plots.files import check_folder
+
+        check_folder(plots, overwrite)
+    saved = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
+    tables, notes = _rubrics(runs, task)
+
+    from lm_eval_bayes.cli.ui.progress import Progress
+    from lm_eval_bayes.report.page.contents import contents_of
+    from lm_eval_bayes.report.page.render import render
+
+    # a few runs take a second or two, of which nobody needs to be told
+    many = len(saved.runs) >= _MANY
+    with Progress("runs worked out", len(saved.runs) if many else 0) as progress:
+        contents = contents_of(
+            saved,
+            scope=scope.value,
+            level=level,
+            method=interval.value,
+            seed=seed,
+            rubrics=tables,
+            rubric_notes=notes,
+            done=(lambda n: progress.advance(n - progress.done)) if many else None,
+        )
+    page = render(contents, title=title or "", now=time.time()).encode("utf-8")
+    drawn = _draw(contents, plots)
+    if to_stdout:
+        sys.stdout.buffer.write(page)
+        sys.stdout.buffer.flush()
+    else:
+        _write(page, output)
+    told = _told(contents, None if to_stdout else output, len(page), drawn)
+    if as_json:
+        say_json(told)
+    elif not to_stdout:
+        parts = [count(len(contents.models), "model"), count(len(contents.tasks), "task")]
+        say(f"{output}: {', '.join(parts)}, {size(len(page))}")
+        if drawn:
+            rows = [(one["file"], one["task"]) for one in told["plots"]]
+            say_table(f"figures in {plots}", ("file", "task"), rows)
+
+
+def _told(
+    contents: Contents, output: Path | None, n_bytes: int, drawn: Sequence[tuple[Path, str]]
+) -> dict[str, Any]:
+    return {
+        "path": None if output is None else str(output),
+        "bytes": n_bytes,
+        "models": list(contents.models),
+        "tasks": list(contents.tasks),
+        "questions": contents.n_questions,
+        "trials": contents.n_trials,
+        "scope": contents.scope,
+        "level": contents.level,
+        "interval": contents.method,
+        "seed": contents.seed,
+        "plots": [{"file": path.name, "task": task} for path, task in drawn],
+    }
+
+
+# -- rubrics -------------------------------------------------------------------------------------
+
+
+def _rubrics(paths: Sequence[Path], task: str | None) -> tuple[dict[str, RubricTable], list[str]]:
+    """Return scores under rubrics by task, of runs that recorded signals; and why not of others."""
+    from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+    from lm_eval_bayes.analysis.rubric_table import rubric_table
+    from lm_eval_bayes.runs.saved_tasks import saved_tasks
+    from lm_eval_bayes.runs.signals import run_signals
+
+    by_task: dict[str, list[Any]] = {}
+    for path in paths:
+        try:
+            found = saved_tasks([path], "RUN", task)
+        except InvalidInputError:
+            continue  # a store, a matrix, or samples that were not logged: nothing was recorded
+        for saved in found:
+            by_task.setdefault(saved.task, []).append(saved)
+    tables: dict[str, RubricTable] = {}
+    notes: list[str] = []
+    for name, several in by_task.items():
+        if not all(_recorded(saved.samples) for saved in several):
+            continue
+        if sum(saved.samples.stat().st_size for saved in several) > _LARGE:
+            notes.append(f"{name}: rubrics are left to `lm-eval-bayes rubric`, the logs are large")
+            continue
+        try:
+            # told apart as `rubric` does it, over all paths together
+            together = saved_tasks([saved.samples for saved in several], "RUN", name)
+            signals = [run_signals(saved, "RUN") for saved in together]
+            classified = classify_runs(signals, pooled_thresholds(signals))
+            if classified.scores:
+                tables[name] = rubric_table(classified)
+        except InvalidInputError as error:
+            notes.append(f"{name}: no scores under rubrics: {error}")
+    return tables, notes
+
+
+def _recorded(samples: Path) -> bool:
+    """Whether the first trial of a log has signals beside it."""
+    import json
+
+    try:
+        with open(samples, encoding="utf-8") as lines:
+            first = json.loads(next(lines))
+    except (OSError, ValueError, StopIteration, RecursionError):
+        return False
+    return isinstance(first, dict) and bool(first.get("signals"))
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _check_page(path: Path, overwrite: bool) -> None:
+    """Refuse, before any work, a file that the page could not become."""
+    from lm_eval_bayes.report.page.render import MARK
+    from lm_eval_bayes.store.locations import check_place
+
+    check_place(path, "--output")
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise InvalidInputError.of("--output", "be a regular file", str(path))
+    if overwrite:
+        return
+    with suppress(OSError), open(path, "rb") as file:
+        if MARK.encode() in file.read(4096):
+            return
+    rule = "be a new file or an earlier report; --overwrite replaces any other"
+    raise InvalidInputError.of("--output", rule, str(path))
+
+
+def _write(page: bytes, path: Path) -> None:
+    from lm_eval_bayes.store.locations import write_whole
+
+    try:
+        # a link stays one: what it leads to is replaced
+        write_whole(page, Path(os.path.realpath(path)))
+    except OSError as error:
+        rule = f"be a file that can be written; {path}: {error.strerror}"
+        raise InvalidInputError.of("--output", rule, path.name) from None
+
+
+def _draw(contents: Contents, folder: Path | None) -> list[tuple[Path, str]]:
+    """Write the figures; return every file with its task."""
+    if folder is None:
+        return []
+    from lm_eval_bayes.report.plots.files import pictures_of, write_pictures
+
+    found = pictures_of(contents)
+    write_pictures(found, folder)
+    return [(path, one.task) for one in found for path in one.paths(folder)]

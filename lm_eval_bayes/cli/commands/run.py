@@ -1,0 +1,350 @@
+"""`lm-eval-bayes run`: the harness's own run, that stops when the answer is known."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lm_eval_bayes.cli.commands.run_errors import check_written, plain_errors
+from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED, TERMINATED
+from lm_eval_bayes.cli.ui.output import warn
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lm_eval_bayes.harness.adaptive.rounds import Round
+
+#: How sure a decision is, and how it pays for several looks, where `--decide` says no more.
+CONFIDENCE, CORRECTION = 0.95, "pocock"
+
+#: Settings of a task that a run makes itself, and what to give instead.
+_OWN_METADATA = {
+    "bayes_n": "a run raises N itself, by --batch-trials up to --max-trials",
+    "bayes_extra_trials": "--allocate questions gives single questions further trials",
+}
+
+
+def run(
+    harness_arguments: Sequence[str],
+    *,
+    width: float | None = None,
+    decide: str | None = None,
+    budget: str | None = None,
+    batch_trials: int = 4,
+    max_trials: int = 80,
+    store: str | None = None,
+    level: float = 0.95,
+    estimator: str = "hbayes",
+    confidence: float | None = None,
+    correction: str | None = None,
+    allocate: str | None = None,
+) -> int:
+    """Run the harness round by round until the goal is reached; return the exit code.
+
+    Raises
+    ------
+    LmEvalBayesError
+        If an argument breaks its rule or a task cannot be run, before a model is loaded; if the
+        harness cannot build its requests; or if it could not write the results.
+    """
+    from lm_eval_bayes.harness.adaptive.baseline import read_rival
+    from lm_eval_bayes.harness.adaptive.budget import Budget
+    from lm_eval_bayes.harness.adaptive.goals import Goal
+    from lm_eval_bayes.harness.adaptive.rounds import Rounds
+    from lm_eval_bayes.harness.plugin import registration
+
+    if allocate not in (None, "questions"):
+        raise InvalidInputError.of("allocate", "be questions", allocate)
+    kind: Any = CORRECTION if correction is None else correction
+    goal = Goal(
+        width=width,
+        rival=None if decide is None else read_rival(decide),
+        rival_name=str(decide),
+        budget=None if budget is None else Budget.parse(budget),
+        batch_trials=batch_trials,
+        max_trials=max_trials,
+        level=level,
+        estimator=estimator,
+        confidence=CONFIDENCE if confidence is None else confidence,
+        correction=kind,
+        allocate=allocate is not None,
+    )
+    for name, given in (("--confidence", confidence), ("--correction", correction)):
+        if given is not None and decide is None:
+            raise InvalidInputError.of(name, "come with --decide, which it is about", given)
+    registration.register_all()
+    import lm_eval
+    from lm_eval._cli.harness import HarnessCLI
+    from lm_eval.evaluator import simple_evaluate
+
+    args = _parsed(HarnessCLI, harness_arguments)
+    with plain_errors():
+        configured = {**_of_config_file(args), **{k: v for k, v in vars(args).items() if v}}
+    if configured.get("use_cache"):
+        rule = "be left out: the trial store keeps every response"
+        raise InvalidInputError.of("--use_cache", rule, configured["use_cache"])
+    metadata = configured.get("metadata") or {}
+    for name, instead in _OWN_METADATA.items():
+        if name in metadata:
+            raise InvalidInputError.of("--metadata", f"leave out {name}: {instead}", metadata[name])
+    # the harness keeps an empty mapping apart from the one its tasks see
+    args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
+    output_path = configured.get("output_path")
+    make_model = _model_maker(store, output_path)
+    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
+    with (
+        _put(lm_eval, "simple_evaluate", rounds),
+        _terminated_as_interrupted() as ended,
+        plain_errors(rounds),
+    ):
+        args.func(args)
+    check_written(rounds, output_path, store)
+    if ended:
+        return TERMINATED
+    return INTERRUPTED if rounds.interrupted else 0
+
+
+def command(
+    context: typer.Context,
+    width: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="Stop once the interval of every task is at most W wide."),
+    ] = None,
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Stop once every score is above or below that of a finished run: its output "
+            "folder, one of its files, or its trial store.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="Stop before it costs more: 64 (trials a question), 2e6tokens, 8h or 90min; at "
+            "least one round is made.",
+        ),
+    ] = None,
+    batch_trials: Annotated[
+        int, typer.Option(metavar="N", help="Trials that a round adds to every question.")
+    ] = 4,
+    max_trials: Annotated[
+        int, typer.Option(metavar="N", help="Stop at this many trials a question.")
+    ] = 80,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The trial store; by default trials.sqlite in the folder of --output_path.",
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(metavar="P", help="Posterior mass of the intervals.")
+    ] = 0.95,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            metavar="hbayes|bayes",
+            help="The posterior that is looked at: with the prior learned across the questions, "
+            "or with the paper's uniform one.",
+        ),
+    ] = "hbayes",
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            show_default=False,
+            help="How sure a decision of --decide is: of two equal models, one is called better "
+            "with a probability of 1 - P.  "
+            f"[default: {CONFIDENCE}]",
+        ),
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pocock|obrien-fleming|none",
+            show_default=False,
+            help="How a decision pays for a look after every round: pocock (stops early where the "
+            "difference is large), obrien-fleming (all but free at the last look), none.  "
+            f"[default: {CORRECTION}]",
+        ),
+    ] = None,
+    allocate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="questions",
+            help="Give further trials to the questions that still carry the variance, instead of "
+            "to all alike.",
+        ),
+    ] = None,
+) -> None:
+    """Sample round by round, and stop when the answer is known.
+
+    Takes every argument of `lm_eval run` besides its own. One model is loaded; N rises by
+    --batch-trials on a trial store, so a stopped or killed run goes on where it was. The harness
+    writes its results and samples at the end, after Ctrl-C too.
+
+    After every round a line for each task tells its posterior and how much is left, on standard
+    error. At least one of --width, --decide and --budget is needed; --max-trials ends it anyway.
+
+    \b
+    Examples:
+      lm-eval-bayes run --width 0.05 --store aime.sqlite --model vllm \\
+        --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes
+      lm-eval-bayes run --decide runs/other --budget 8h --output_path runs/new \\
+        --model hf --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes --log_samples
+    """
+    code = run(
+        context.args,
+        width=width,
+        decide=decide,
+        budget=budget,
+        batch_trials=batch_trials,
+        max_trials=max_trials,
+        store=store,
+        level=level,
+        estimator=estimator,
+        confidence=confidence,
+        correction=correction,
+        allocate=allocate,
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+def _parsed(harness: Any, arguments: Sequence[str]) -> Any:
+    before = sys.argv
+    sys.argv = ["lm-eval-bayes", "run", *arguments]
+    try:
+        return harness().parse_args()
+    finally:
+        sys.argv = before
+
+
+def _of_config_file(args: Any) -> Mapping[str, Any]:
+    """Return what the file of the harness's `--config` sets."""
+    if not getattr(args, "config", None):
+        return {}
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+    from lm_eval.utils import simple_parse_args_string
+
+    found: dict[str, Any] = EvaluatorConfig.load_yaml_config(args.config)
+    if isinstance(found.get("metadata"), str):
+        found["metadata"] = simple_parse_args_string(found["metadata"])
+    return found
+
+
+def _model_maker(store: str | None, output_path: str | None) -> Callable[[Mapping[str, Any]], Any]:
+    def make(arguments: Mapping[str, Any]) -> Any:
+        from lm_eval.utils import simple_parse_args_string
+
+        from lm_eval_bayes.harness.models.trials import TrialsLM
+
+        given = arguments.get("model_args") or {}
+        model_args = dict(simple_parse_args_string(given) if isinstance(given, str) else given)
+        model = arguments["model"]
+        if model != "trials":
+            model_args = {"backend": model, **model_args}
+        model_args["store"] = model_args.get("store") or _store_path(store, output_path)
+        speed = {name: arguments.get(name) for name in ("batch_size", "max_batch_size", "device")}
+        return TrialsLM.create_from_arg_obj(model_args, speed)
+
+    return make
+
+
+def _store_path(store: str | None, output_path: str | None) -> str:
+    if store is not None:
+        return store
+    if output_path is None:
+        rule = "name the file that keeps the trials (or give --output_path, and it lies there)"
+        raise InvalidInputError.of("--store", rule, None)
+    folder = Path(output_path)
+    folder = folder.parent if folder.suffix == ".json" else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder / "trials.sqlite")
+
+
+def _reporter(level: float) -> Callable[[Round | str], None]:
+    """Return what tells the user of every round, on stderr."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def report(what: Round | str) -> None:
+        if isinstance(what, str):
+            console.print(f"[bold]stopped:[/bold] {escape(what)}")
+            return
+        for look in what.looks:
+            line = (
+                f"{escape(look.task)}  N {_trials(look)}  mu {look.mu:.4f}  "
+                f"{100 * level:g}% [{look.low:.4f}, {look.high:.4f}]".replace("% [", "% \\[")
+            )
+            console.print(f"{line}  {escape(look.reason)}{_forecast(look)}")
+        console.print(f"  {_spent(what)}", style="dim")
+
+    return report
+
+
+def _trials(look: Any) -> str:
+    return f"{look.fewest}" if look.fewest == look.most else f"{look.fewest}–{look.most}"
+
+
+def _forecast(look: Any) -> str:
+    if look.reached or look.further is None:
+        return ""
+    low = "?" if look.further_low is None else look.further_low
+    high = "?" if look.further_high is None else look.further_high
+    return f"; about {look.further} more trials a question ({low} to {high})"
+
+
+def _spent(done: Round) -> str:
+    tokens = "" if done.tokens is None else f", {done.tokens:,} tokens"
+    return f"{done.n_trials:,} trials{tokens}, {60 * done.hours:.1f} min"
+
+
+@contextmanager
+def _put(module: Any, name: str, value: object) -> Iterator[None]:
+    missing = object()
+    before = vars(module).get(name, missing)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(module, name)
+        else:
+            setattr(module, name, before)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM end the run as Ctrl-C does; the list it yields is then not empty.
+
+    Before there is anything to write, it ends the command with its own exit code.
+    """
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield came
+    except KeyboardInterrupt:
+        if not came:
+            raise
+        warn("stopped")
+        raise typer.Exit(TERMINATED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,291 @@
+"""`lm-eval-bayes verify`: a language model judges the saved answers of runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lm_eval_bayes.cli.ui.exit_codes import FOUND
+from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, warn
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.verifiers.protocol import Judge
+    from lm_eval_bayes.verifiers.verification import Tally
+
+BACKENDS = ("transformers", "vllm", "server")
+
+#: Labels hold less of the probability than this where a model does not answer with a label.
+LITTLE = 0.01
+
+
+def command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Output folders of runs with logged samples, or samples_*.jsonl files.",
+            show_default=False,
+        ),
+    ],
+    verifier: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="A folder, a name on the hub, or the server's name for it.",
+            show_default=False,
+        ),
+    ],
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(BACKENDS),
+            help="What computes; by default a server if --base-url is given, vllm on a GPU where "
+            "it is installed, else transformers.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Address of an OpenAI-compatible server: http://host:port/v1 is asked as a chat, "
+            ".../v1/completions as plain text. Its key is OPENAI_API_KEY of the environment.",
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="REV", help="Branch, tag or commit on the hub.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:1; by default a GPU.")
+    ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|float32|bfloat16|float16",
+            help="Numbers that weights are loaded as; auto is float32 on a CPU, else as stored.",
+        ),
+    ] = "auto",
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Answers judged at a time.")] = 8,
+    temperature: Annotated[
+        float, typer.Option(metavar="T", help="Divides the scores before the softmax.")
+    ] = 1.0,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="The longest prompt, in tokens (in characters with a server that counts no "
+            "tokens); an answer that is too long loses its beginning.",
+        ),
+    ] = None,
+    think_end: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only what follows this in a response is judged.")
+    ] = "</think>",
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Only the first N questions of each task.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="The file of verdicts, or a folder for several; by default verdicts_*.jsonl "
+            "beside each samples_*.jsonl.",
+        ),
+    ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Judge everything anew; what was there is kept as FILE.before."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds for one request to a server.")
+    ] = 300.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Judge the saved answers of runs with a verifier model.
+
+    Every logged trial gets the probabilities that it is correct (A), incorrect (B) and invalid
+    (C), which `lm-eval-bayes rubric` reads. The verifier reads the question, the standard
+    answer and the candidate's answer. Its scores of the labels A, B and C as the next token,
+    less those of a prompt without content, become probabilities. Equal answers are judged once.
+    Every batch is kept as soon as it is done, and the same command goes on where a stopped or
+    killed one was.
+
+    Ends with exit code 1 if some answers could not be judged.
+
+    \b
+    Examples:
+      lm-eval-bayes verify runs/qwen --verifier opencompass/CompassVerifier-3B
+      lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
+    """
+    from lm_eval_bayes.cli.ui.progress import Progress
+    from lm_eval_bayes.stats.validation import as_real, check_integer
+
+    if not verifier.strip():
+        raise InvalidInputError.of("--verifier", "name a model or be its folder", verifier)
+    from lm_eval_bayes.rubric.verifier import Calibration
+    from lm_eval_bayes.runs.saved_tasks import saved_tasks
+    from lm_eval_bayes.runs.verifier_inputs import saved_cases, targets
+    from lm_eval_bayes.verifiers.verification import Plan, Verification
+
+    check_integer("--batch-size", batch_size, 1)
+    for name, number in (("--max-length", max_length), ("--limit", limit)):
+        if number is not None:
+            check_integer(name, number, 1)
+    if not 0 < (as_real(timeout) or 0) < float("inf"):
+        raise InvalidInputError.of("--timeout", "be a number of seconds above 0", timeout)
+    Calibration((0.0, 0.0, 0.0), temperature)
+    make = _judge_maker(
+        *(verifier, backend, base_url, revision, device, dtype),
+        *(max_length, batch_size, timeout),
+    )
+    saved = saved_tasks(runs, "RUN", task)
+    plans = [
+        Plan(one.model, one.task, one.samples.name, path, tuple(saved_cases(one, think_end, limit)))
+        for one, path in zip(saved, targets(saved, out), strict=True)
+    ]
+    judge = make()
+    try:
+        work = Verification(
+            judge,
+            plans,
+            temperature=temperature,
+            think_end=think_end,
+            batch_size=batch_size,
+            restart=restart,
+        )
+        total = sum(len(plan.trials) for plan in plans)
+        told = count(work.distinct, "different answer")
+        warn(f"{count(total, 'trial')} of {count(len(plans), 'task')}; to be judged: {told}")
+        with Progress("answers judged", work.distinct) as progress:
+            try:
+                tallies = work.run(progress.advance)
+            except BaseException:
+                if progress.done:
+                    warn("what was judged is kept, and the same command goes on from there")
+                raise
+    finally:
+        judge.close()
+    _report(tallies, as_json)
+    raise typer.Exit(FOUND if any(tally.failed for tally in tallies) else 0)
+
+
+def _judge_maker(
+    verifier: str,
+    backend: str | None,
+    base_url: str | None,
+    revision: str | None,
+    device: str | None,
+    dtype: str,
+    max_length: int | None,
+    batch_size: int,
+    timeout: float,
+) -> Any:
+    """Check how the judge is asked for, and return what makes it."""
+    from lm_eval_bayes.stats.validation import check_option
+    from lm_eval_bayes.verifiers.pretrained import DTYPES
+    from lm_eval_bayes.verifiers.transport import check_address
+
+    if backend is not None:
+        check_option("--backend", backend, BACKENDS)
+    check_option("--dtype", dtype, DTYPES)
+    if base_url is not None:
+        check_address(base_url)
+    if backend == "server" or (backend is None and base_url is not None):
+        if base_url is None:
+            raise InvalidInputError.of("--base-url", "be the address of the server", None)
+        given = {"--device": device, "--revision": revision}
+        given["--dtype"] = None if dtype == "auto" else dtype
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidInputError.of(name, "be left out with a server", value)
+    elif base_url is not None:
+        raise InvalidInputError.of("--base-url", f"be left out with --backend {backend}", base_url)
+
+    def make() -> Judge:
+        if base_url is not None:
+            from lm_eval_bayes.verifiers.server import ServerJudge
+
+            return ServerJudge(
+                verifier,
+                base_url,
+                key=os.environ.get("OPENAI_API_KEY") or None,
+                max_length=max_length,
+                batch_size=batch_size,
+                timeout_s=timeout,
+            )
+        weights = _weights(verifier)
+        if (backend or _local_backend(device)) == "vllm":
+            from lm_eval_bayes.verifiers.local_vllm import VLLMJudge
+
+            return VLLMJudge(
+                verifier,
+                revision=revision,
+                weights=weights,
+                device=device,
+                dtype=dtype,
+                max_length=max_length,
+                batch_size=batch_size,
+            )
+        from lm_eval_bayes.verifiers.local_hf import TransformersJudge
+
+        return TransformersJudge(
+            verifier,
+            revision=revision,
+            weights=weights,
+            device=device,
+            dtype=dtype,
+            max_length=max_length,
+        )
+
+    return make
+
+
+def _local_backend(device: str | None) -> str:
+    from lm_eval_bayes.verifiers.local_hf import default_device
+
+    if find_spec("vllm") is None:
+        return "transformers"
+    return "vllm" if (device or default_device()).startswith("cuda") else "transformers"
+
+
+def _weights(verifier: str) -> str | None:
+    """Hash the weights in a folder; what comes from the hub is known by its commit."""
+    if not Path(verifier).expanduser().exists():
+        return None
+    from lm_eval_bayes.harness.models.weights import weights_of
+
+    return weights_of(verifier)
+
+
+def _report(tallies: Sequence[Tally], as_json: bool) -> None:
+    from lm_eval_bayes.verifiers.batching import label_mass
+
+    mass = min(label_mass(tally.baseline) for tally in tallies)
+    if mass < LITTLE:
+        warn(
+            f"note: with nothing to judge, the labels A, B and C together have a probability of "
+            f"{mass:.2g} as the next token; a model that does not answer with a label says little"
+        )
+    for tally in tallies:
+        for reason, n in tally.failures.items():
+            warn(f"{tally.plan.target}: {count(n, 'trial')} could not be judged: {reason}")
+    if as_json:
+        say_json([tally.to_dict() for tally in tallies])
+        return
+    head = ("model", "task", "trials", "A", "B", "C", "mean A", "mean B", "mean C", "not judged")
+    rows = []
+    for tally in tallies:
+        means = ("-",) * 3 if tally.means is None else [f"{mean:.4f}" for mean in tally.means]
+        numbers = [f"{n:,}" for n in (len(tally.plan.trials), *tally.labels.values())]
+        rows.append((tally.plan.model, tally.plan.task, *numbers, *means, f"{tally.failed:,}"))
+    say_table("verdicts: trials by their likeliest label", head, rows)
+    for tally in tallies:
+        kept = f" ({tally.kept:,} were there)" if tally.kept else ""
+        say(f"{tally.plan.target}: {count(len(tally.plan.trials), 'trial')}{kept}")

@@ -1,0 +1,1 @@
+"""Tables, wording, errors and options that the commands share."""

@@ -1,0 +1,1 @@
+"""Runs that raise N round by round until a goal is reached."""

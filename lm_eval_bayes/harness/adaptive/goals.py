@@ -1,0 +1,267 @@
+"""When a run that raises N round by round has its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.adaptive.budget import Budget
+from lm_eval_bayes.harness.adaptive.graded import TaskTrials
+from lm_eval_bayes.harness.adaptive.preflight import AskedTask
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.sequential.decision import CORRECTIONS, Correction, DecisionReached
+from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached
+from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.stats.validation import check_count, check_level, check_option
+
+ESTIMATORS = ("hbayes", "bayes")
+
+#: A forecast takes a second for so many questions; of more, a part of them tells as much.
+_FORECAST_QUESTIONS = 2000
+
+#: DecisionReached's default `min_trials` where there is a correction.
+_LEAST_CORRECTED = 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at one task saw.
+
+    Attributes
+    ----------
+    task : str
+        The task.
+    n_trials : float
+        Trials a question, the mean where questions differ.
+    fewest, most : int
+        Trials of the question with the fewest, and with the most.
+    mu, sigma, low, high : float
+        Posterior mean, sd and credible interval of the score.
+    reached : bool
+        Whether the goal is reached.
+    reason : str
+        What was held against what.
+    further : int or None
+        Trials a question that are still needed, by forecast; None where there is none.
+    further_low, further_high : int or None
+        The central 90% of that forecast.
+    """
+
+    task: str
+    n_trials: float
+    fewest: int
+    most: int
+    mu: float
+    sigma: float
+    low: float
+    high: float
+    reached: bool
+    reason: str
+    further: int | None = None
+    further_low: int | None = None
+    further_high: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a run is after, and how it gets there.
+
+    Attributes
+    ----------
+    width : float or None
+        Stop once every task's credible interval is at most so wide.
+    rival : mapping of str to TaskTrials, or None
+        Stop once every task's score is above or below that of this finished run.
+    rival_name : str
+        What to call that run in a message.
+    budget : Budget or None
+        Stop before more than this is spent.
+    batch_trials, max_trials : int
+        Trials a question in a round, and in all.
+    level : float
+        Of the credible interval.
+    estimator : str
+        "hbayes" or "bayes".
+    confidence : float
+        Of a decision.
+    correction : str
+        How a decision pays for being looked for after every round.
+    allocate : bool
+        Whether further trials go to the questions that still carry the variance.
+    """
+
+    width: float | None = None
+    rival: Mapping[str, TaskTrials] | None = None
+    rival_name: str = "to decide against"
+    budget: Budget | None = None
+    batch_trials: int = 4
+    max_trials: int = 80
+    level: float = 0.95
+    estimator: str = "hbayes"
+    confidence: float = 0.95
+    correction: Correction = "pocock"
+    allocate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.width is None and self.rival is None and self.budget is None:
+            rule = "be told when to stop: --width, --decide or --budget"
+            raise InvalidInputError.of("run", rule, "none of them")
+        if self.width is not None and self.rival is not None:
+            raise InvalidInputError.of("run", "be given --width or --decide, not both", "both")
+        check_count("batch_trials", self.batch_trials, 1)
+        check_count("max_trials", self.max_trials, 1)
+        if self.batch_trials > self.max_trials:
+            rule = f"be at most max_trials ({self.max_trials})"
+            raise InvalidInputError.of("batch_trials", rule, self.batch_trials)
+        check_level(self.level)
+        check_option("estimator", self.estimator, ESTIMATORS)
+        if self.width is not None:
+            WidthReached(self.width, self.level)
+        DecisionReached(self.confidence)
+        check_option("correction", self.correction, CORRECTIONS)
+        if self.rival is not None:
+            if self.correction != "none" and self.rounds[-1] < _LEAST_CORRECTED:
+                raise InvalidInputError(
+                    f"a decision with a correction needs at least {_LEAST_CORRECTED} trials a "
+                    f"question; --max-trials or --budget allows {self.rounds[-1]}"
+                )
+            self._decision()
+
+    @property
+    def rounds(self) -> list[int]:
+        """The numbers of trials a question at which there is a look."""
+        most = self.max_trials
+        if self.budget is not None and self.budget.unit == "trials":
+            most = max(1, min(most, int(self.budget.amount)))
+        steps = list(range(self.batch_trials, most + 1, self.batch_trials))
+        return steps if steps and steps[-1] == most else [*steps, most]
+
+    def check(self, asked: Mapping[str, AskedTask]) -> None:
+        """Hold the goal against what is about to be asked, before anything is sampled.
+
+        Raises
+        ------
+        InvalidInputError
+            If the width is reached by every interval, or the other run lacks a task or has
+            other questions or scores.
+        TaskConfigError
+            If trials are to be allocated over more than one task.
+        """
+        if self.allocate and len(asked) != 1:
+            raise TaskConfigError(
+                f"--allocate questions works on one task at a time; there are {len(asked)}: "
+                f"{', '.join(asked)}"
+            )
+        for task in asked.values():
+            if self.width is not None:
+                task.check_width(self.width)
+            if self.rival is not None:
+                task.check_rival(f"the run {self.rival_name}", self.rival)
+
+    def posterior(self, outcomes: Outcomes) -> Posterior:
+        """Return the posterior that is looked at."""
+        if self.estimator == "hbayes":
+            return hbayes_at_n(outcomes, level=self.level)
+        return bayes_at_n(outcomes)
+
+    def look(self, graded: TaskTrials, planned: int) -> Look:
+        """Look at one task after `planned` trials a question.
+
+        Of a run to be compared with, :meth:`check` has seen that it asked the same.
+        """
+        outcomes = graded.outcomes()
+        posterior = self.posterior(outcomes)
+        interval = posterior.interval(self.level, "exact")
+        seen = Look(
+            task=graded.task,
+            n_trials=graded.n_trials / len(graded.trials),
+            fewest=min(map(len, graded.trials)),
+            most=max(map(len, graded.trials)),
+            mu=posterior.mu,
+            sigma=posterior.sigma,
+            low=interval.low,
+            high=interval.high,
+            reached=False,
+            reason="until the budget is spent",
+        )
+        if self.rival is not None:
+            return self._look_at_rival(seen, outcomes, planned)
+        if self.width is None:
+            return seen
+        if interval.width > self.width or seen.n_trials < self._least_trials:
+            forecast = self._forecast(posterior, outcomes, interval.width)
+            reason = f"width {interval.width:.4f} > {self.width:g}"
+            return _forecasting(replace(seen, reason=reason), forecast)
+        return replace(seen, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}")
+
+    def _forecast(
+        self, posterior: Posterior, outcomes: Outcomes, width: float
+    ) -> TrialsForecast | None:
+        """Forecast when the width is reached; of very many questions from a part of them.
+
+        How many trials it takes hangs on how far the width must shrink, which is asked of the
+        part's own width.
+        """
+        share = (self.width or 0.0) / width
+        n = outcomes.counts.shape[0]
+        if n > _FORECAST_QUESTIONS:
+            chosen = np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
+            part = Outcomes.from_counts(outcomes.counts[chosen], weights=outcomes.weights)
+            posterior = self.posterior(part)
+            width = posterior.interval(self.level, "exact").width
+        try:
+            return trials_needed(
+                posterior, width=share * width, level=self.level, max_trials=4096, draws=200
+            )
+        except InvalidInputError:
+            return None
+
+    def _decision(self) -> DecisionReached:
+        if self.correction == "none":
+            return DecisionReached(self.confidence, min_trials=self._least_trials)
+        return DecisionReached(
+            self.confidence, correction=self.correction, looks=tuple(self.rounds)
+        )
+
+    @property
+    def _least_trials(self) -> int:
+        """Trials a question before which no run stops: after one, hbayes@N rests on its prior."""
+        return min(2, self.max_trials)
+
+    def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
+        rival = (self.rival or {})[seen.task]
+        estimator: Any = self.estimator
+        versus = compare(outcomes, rival.outcomes(), estimator=estimator, level=self.level)
+        threshold = self._decision().threshold(planned)
+        if threshold is None:
+            return replace(seen, reason=f"no decision at {planned} trials")
+        z = abs(versus.z)
+        reason = f"difference {versus.difference:+.4f}, z {z:.2f}"
+        if z < threshold:
+            return replace(seen, reason=f"{reason} < {threshold:.2f}")
+        word = "better" if versus.difference > 0 else "worse"
+        reason = f"{reason} >= {threshold:.2f}: {word} than the other"
+        return replace(seen, reached=True, reason=reason)
+
+
+def _forecasting(look: Look, forecast: TrialsForecast | None) -> Look:
+    if forecast is None:
+        return look
+    return replace(
+        look,
+        further=forecast.additional,
+        further_low=forecast.additional_low,
+        further_high=forecast.additional_high,
+    )

@@ -1,0 +1,268 @@
+r"""Grade one response to a contest question: right or wrong, the answer found, what went wrong.
+
+Most grades cost nothing: an AIME answer is an integer, and a formula written as
+the gold is written equals it. Only the rest goes to math-verify, in a process
+that is killed when it takes too long (`worker_pool`), and each pair of gold and
+answer goes there once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
+from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.rubric.answers import (
+    aime_integer,
+    boxed_answer,
+    clean,
+    final_part,
+    plain_integer,
+    squeeze,
+    tidy,
+)
+
+logger = get_logger(__name__)
+
+__all__ = [
+    "Grade",
+    "extract_answer",
+    "final_part",
+    "grade",
+    "process_results_aime",
+    "process_results_math",
+]
+
+#: Seconds that one comparison of formulas may take.
+TIMEOUT = 5.0
+#: Characters at the end of an unboxed response in which an answer is looked for.
+TAIL = 1500
+#: An answer longer than this many characters plus ten times the gold is wrong unseen.
+LONGEST = 1000
+#: Comparisons remembered.
+CACHE_SIZE = 20_000
+
+_cache: OrderedDict[tuple[str, str, str], tuple[bool, str | None, float]] = OrderedDict()
+_cache_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Grade:
+    """One graded response.
+
+    Attributes
+    ----------
+    correct : bool
+    answer : str or None
+        The answer as it was found in the response.
+    error : str or None
+        Why it could not be graded (an exception or a time-out of the grader),
+        in one line; `correct` is then False.
+    """
+
+    correct: bool
+    answer: str | None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a plain dict."""
+        return asdict(self)
+
+
+def _from_worker(job: dict[str, Any], limit: float) -> tuple[Any, str | None, bool]:
+    """(value, error in one line, whether the outcome is worth remembering)."""
+    try:
+        reply = POOL.run(job, limit)
+    except WorkerError as error:
+        return None, str(error), not isinstance(error, WorkerUnavailable)
+    return reply.get("value"), reply.get("error"), True
+
+
+def _extract(text: str, limit: float) -> tuple[str | None, str | None]:
+    boxed = boxed_answer(text)
+    if boxed is not None:
+        return boxed, None
+    tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
+    if not any(c.isdigit() or c in "$\\" for c in tail):
+        return None, None  # math-verify finds formulas and numbers only
+    value, error, _ = _from_worker({"op": "extract", "text": tail}, limit)
+    return value or None, error
+
+
+def extract_answer(text: str) -> str | None:
+    r"""Return the answer that a text gives, or None.
+
+    The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
+    unclosed and empty boxes do not count. Several boxes on the last line that
+    has one are joined by ", ". Without any box: what math-verify's own patterns
+    find in the last 1,500 characters ("the final answer is", else the last
+    formula or number).
+
+    Examples
+    --------
+    >>> extract_answer(r"Hence \boxed{\frac{1}{2}}.")
+    '\\frac{1}{2}'
+    >>> extract_answer("The answer is 12.")
+    '12'
+    """
+    answer, error = _extract(text, TIMEOUT)
+    if error:
+        logger.warning("no answer could be extracted: %s", error)
+    return answer
+
+
+def _compare(gold: str, answer: str, limit: float) -> tuple[bool, str | None]:
+    """Compare by the cheap means, else by the cache, else by a worker."""
+    if len(answer) > LONGEST + 10 * len(gold):
+        return False, None
+    if squeeze(gold) == squeeze(answer):
+        return True, None
+    whole_gold, whole_answer = plain_integer(gold), plain_integer(answer)
+    if whole_gold is not None and whole_answer is not None:
+        return whole_gold == whole_answer, None
+    key = ("math", gold, answer)
+    with _cache_lock:
+        known = _cache.get(key)
+        # a time-out is no verdict for a caller who allows more time
+        if known is not None and (known[1] is None or known[2] >= limit):
+            _cache.move_to_end(key)
+            return known[0], known[1]
+    job = {"op": "compare", "gold": tidy(gold), "answer": tidy(answer)}
+    value, error, keep = _from_worker(job, limit)
+    correct = error is None and value is True
+    if keep:
+        with _cache_lock:
+            _cache[key] = (correct, error, limit)
+            while len(_cache) > CACHE_SIZE:
+                _cache.popitem(last=False)
+    return correct, error
+
+
+def grade(
+    response: str,
+    gold: int | str,
+    *,
+    kind: Literal["math", "aime"] = "math",
+    think_end_token: str | int | None = None,
+    timeout: float = TIMEOUT,
+) -> Grade:
+    r"""Grade one response.
+
+    Parameters
+    ----------
+    response : str
+        The whole text the model wrote.
+    gold : int or str
+        The right answer: for "aime" an integer in 0..999, "033" too; for "math"
+        LaTeX, several answers separated by commas.
+    kind : {"math", "aime"}
+        "aime" compares integers (see `answers.aime_integer` for what counts as
+        one); "math" compares formulas by math-verify. Of several answers all
+        must be there, in any order, and no other.
+    think_end_token : str, int or None
+        See `final_part`.
+    timeout : float
+        Seconds for the extraction and for the comparison, each.
+
+    Raises
+    ------
+    InvalidInputError
+        For another kind, a time limit that is not positive, a response that is
+        not text, an empty gold, or an AIME gold that is no integer in 0..999.
+
+    Examples
+    --------
+    >>> grade(r"so it is \boxed{033}", 33, kind="aime").correct
+    True
+    >>> grade(r"$x=\boxed{3}$ or $x=\boxed{2}$", "2,3").correct
+    True
+    >>> grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
+    Grade(correct=True, answer='\\sqrt{8}', error=None)
+    """
+    if kind not in ("math", "aime"):
+        raise InvalidInputError.of("kind", 'be "math" or "aime"', kind)
+    if not timeout > 0:
+        raise InvalidInputError.of("timeout", "be a positive number of seconds", timeout)
+    if not isinstance(response, str):
+        raise InvalidInputError.of("response", "be text", response)
+    if isinstance(gold, bool) or not str(gold).strip():
+        raise InvalidInputError.of("gold", "be an integer or LaTeX text", gold)
+    right = aime_integer(str(gold)) if kind == "aime" else None
+    if kind == "aime" and right is None:
+        raise InvalidInputError.of("gold", "be an integer in 0..999", gold)
+    answer, error = _extract(final_part(response, think_end_token), timeout)
+    if answer is None:
+        return Grade(False, None, error)
+    if kind == "aime":
+        return Grade(aime_integer(answer) == right, answer)
+    correct, error = _compare(str(gold), answer, timeout)
+    return Grade(correct, answer, error)
+
+
+def _process_results(
+    doc: Mapping[str, Any], results: Sequence[Any], kind: Literal["math", "aime"]
+) -> dict[str, Any]:
+    if "answer" not in doc:
+        raise DatasetUnavailableError(
+            f"the questions lack the field 'answer'; they have: {', '.join(map(str, doc))}"
+        )
+    try:
+        outcome = grade(results[0], doc["answer"], kind=kind)
+    except Exception as error:  # one question's trouble must not lose the others
+        message = " ".join(str(error).split())
+        outcome = Grade(False, None, f"{type(error).__name__}: {message}")
+    return {
+        "exact_match": int(outcome.correct),
+        "answer": outcome.answer,
+        "grading_error": outcome.error,
+    }
+
+
+def process_results_aime(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+    """Grade one response to an AIME question, as a harness YAML's ``process_results``.
+
+    Parameters
+    ----------
+    doc : mapping
+        The question; its field ``answer`` is the gold.
+    results : sequence
+        ``results[0]`` is the response.
+
+    Returns
+    -------
+    dict
+        ``exact_match`` (0 or 1), ``answer`` (as extracted, or None) and
+        ``grading_error`` (None, or why it counts as wrong ungraded).
+
+    Raises
+    ------
+    DatasetUnavailableError
+        If the question has no field ``answer``.
+
+    Examples
+    --------
+    >>> process_results_aime({"answer": "033"}, [r"It is \\boxed{33}."])
+    {'exact_match': 1, 'answer': '33', 'grading_error': None}
+    """
+    return _process_results(doc, results, "aime")
+
+
+def process_results_math(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+    """Grade one response to a question with a LaTeX answer; else as `process_results_aime`.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        If the question has no field ``answer``.
+
+    Examples
+    --------
+    >>> process_results_math({"answer": "2,3"}, [r"\\boxed{3, 2}"])["exact_match"]
+    1
+    """
+    return _process_results(doc, results, "math")

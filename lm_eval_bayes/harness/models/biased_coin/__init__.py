@@ -1,0 +1,1 @@
+"""A model whose true score is known."""

@@ -1,0 +1,365 @@
+"""What is installed: packages, the harness, and whether it finds what this package adds to it.
+
+Only metadata and file names are read here; the harness itself is imported by a process of its own
+(:func:`look`), so that neither a broken harness nor a slow one can take this one along.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
+
+#: Releases of the harness that every change of this package is tested with.
+TESTED_HARNESSES = ("0.4.12", "0.4.13")
+
+#: Releases before this one are refused when this package is installed.
+OLDEST_HARNESS = TESTED_HARNESSES[0]
+
+#: The module and the file that make a start of Python wait for the harness.
+BOOT_MODULE, START_UP_FILES = "_lm_eval_bayes_boot", ("lm_eval_bayes_boot.pth",)
+if sys.version_info >= (3, 15):
+    START_UP_FILES = ("lm_eval_bayes_boot.start",)
+
+#: What a probe prints before its JSON, since the harness and others print as well.
+_MARK = "lm_eval_bayes probe: "
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None where there is none.
+
+    Examples
+    --------
+    >>> version_of("no-such-distribution") is None
+    True
+    """
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def is_older(version: str, least: str) -> bool:
+    """Tell whether a version is below another, by the numbers at its beginning.
+
+    Examples
+    --------
+    >>> is_older("0.4.9", "0.4.12"), is_older("0.4.12.dev0", "0.4.12"), is_older("2.0rc1", "1.11")
+    (True, False, False)
+    """
+    return _numbers(version) < _numbers(least)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def harness_folder() -> Path | None:
+    """Return the folder of the harness's package, without importing it."""
+    found = importlib.util.find_spec("lm_eval")
+    places = list(found.submodule_search_locations or ()) if found else []
+    return Path(places[0]) if places else None
+
+
+def discovers_plugins(folder: Path) -> bool:
+    """Tell whether the harness in `folder` looks for entry points by itself."""
+    try:
+        return "def load_plugins" in (folder / "api" / "registry.py").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def declared() -> tuple[Component, ...]:
+    """Return the components whose entry points the installed metadata has."""
+    return tuple(component for component in COMPONENTS if _is_declared(component))
+
+
+def _is_declared(component: Component) -> bool:
+    where = f"{component.module}:{component.attribute}"
+    group = importlib.metadata.entry_points(group=f"lm_eval.{component.kind}s")
+    return any((point.name, point.value) == (component.name, where) for point in group)
+
+
+def start_up_file() -> Path | None:
+    """Return the start-up file that this Python reads, None where there is none."""
+    for folder in _site_folders():
+        for name in START_UP_FILES:
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def _site_folders() -> Iterator[Path]:
+    import site
+
+    seen = set()
+    for folder in (*site.getsitepackages(), site.getusersitepackages(), *_library_folders()):
+        if folder not in seen:
+            seen.add(folder)
+            yield Path(folder)
+
+
+def _library_folders() -> tuple[str, ...]:
+    return (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+
+
+def watches() -> bool:
+    """Tell whether the start-up file was read when this process began."""
+    return any(getattr(finder, "lm_eval_bayes", False) for finder in sys.meta_path)
+
+
+def switched_off() -> bool:
+    """Tell whether ``LM_EVAL_BAYES_AUTOLOAD`` keeps the start-up file from doing anything."""
+    value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
+    return value.strip().lower() in ("0", "false", "no", "off")
+
+
+def other_command() -> Path | None:
+    """Return the `lm_eval` that a shell would start, if it belongs to another Python."""
+    import shutil
+
+    found = shutil.which("lm_eval")
+    if found is None:
+        return None
+    scripts = Path(sysconfig.get_path("scripts"))
+    # The command of a user's own site lies elsewhere, and a link may stand for it.
+    ours = {scripts.resolve(), Path(sys.executable).parent.resolve()}
+    places = {Path(found).parent.resolve(), Path(found).resolve().parent}
+    return None if ours & places or _runs_this_python(Path(found)) else Path(found)
+
+
+def _runs_this_python(script: Path) -> bool:
+    try:
+        with script.open("rb") as file:
+            line = file.readline(1000)
+    except OSError:
+        return False
+    named = line[2:].strip().decode("utf-8", "replace") if line.startswith(b"#!") else ""
+    return bool(named) and os.path.abspath(named) == os.path.abspath(sys.executable)
+
+
+def hash_folder() -> Path:
+    """Return where hashes of weights are kept, without importing the models that keep them.
+
+    The same as :func:`lm_eval_bayes.harness.models.weights_cache.cache_folder`.
+    """
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
+
+
+# -- the harness as a process of its own sees it ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What a fresh process found in the harness's registries.
+
+    Attributes
+    ----------
+    error : str or None
+        Why the harness could not be imported.
+    by_itself, by_hand : tuple of str
+        The components, as "model trials", that are there as soon as the harness is imported, and
+        after ``python -m lm_eval_bayes`` has registered what was missing.
+    tasks_by_itself, tasks_by_hand : bool
+        Whether the harness then looks into this package's folder of tasks.
+    """
+
+    error: str | None = None
+    by_itself: tuple[str, ...] = ()
+    by_hand: tuple[str, ...] = ()
+    tasks_by_itself: bool = False
+    tasks_by_hand: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether `lm_eval` finds everything."""
+        return len(self.by_itself) == len(COMPONENTS) and self.tasks_by_itself
+
+    @property
+    def complete_by_hand(self) -> bool:
+        """Whether `python -m lm_eval_bayes` finds everything."""
+        return len(self.by_hand) == len(COMPONENTS) and self.tasks_by_hand
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What `lm_eval` does not find."""
+        tasks = () if self.tasks_by_itself else ("the folder of tasks",)
+        return (*(n for n in map(_name, COMPONENTS) if n not in self.by_itself), *tasks)
+
+
+class Probe(NamedTuple):
+    """A process that imports the harness; :meth:`result` waits for it."""
+
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str] | None = None) -> Probe:
+        """Start the process, with the environment that `lm_eval` would have."""
+        # What lies in the working directory is no part of the environment; this package is
+        # added last, for a checkout that is found through it.
+        ours = str(Path(__file__).resolve().parents[3])
+        code = (
+            "import sys\n"
+            "if sys.path and sys.path[0] == '': del sys.path[0]\n"
+            + "".join(f"import {name}\n" for name in HOOKS)
+            + f"sys.path.append({ours!r})\n"
+            "from lm_eval_bayes.harness.plugin.installed import look\n"
+            "look()\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env=None if environment is None else dict(environment),
+        )
+        return cls(process)
+
+    def close(self) -> None:
+        """End the process, if it is still there."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+    def result(self, timeout_s: float) -> Registered:
+        """Wait for what the process found, and end it if that takes too long."""
+        try:
+            printed, told = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.close()
+            return Registered(f"importing it took more than {timeout_s:g} s")
+        for line in printed.splitlines():
+            if line.startswith(_MARK):
+                return _read(json.loads(line[len(_MARK) :]))
+        last = [line.strip() for line in told.splitlines() if line.strip()][-1:]
+        return Registered(last[0] if last else f"exit code {self.process.returncode}")
+
+
+def look() -> None:
+    """Print what this process's harness has registered; for a process of its own."""
+    found: dict[str, Any] = {"by_itself": _components(), "tasks_by_itself": _tasks()}
+    if len(found["by_itself"]) < len(COMPONENTS) or not found["tasks_by_itself"]:
+        from lm_eval_bayes.harness.plugin.registration import register_all
+
+        register_all()
+    found |= {"by_hand": _components(), "tasks_by_hand": _tasks()}
+    print(f"\n{_MARK}{json.dumps(found)}", flush=True)
+
+
+def _read(found: Mapping[str, Any]) -> Registered:
+    return Registered(
+        None,
+        tuple(found["by_itself"]),
+        tuple(found["by_hand"]),
+        found["tasks_by_itself"],
+        found["tasks_by_hand"],
+    )
+
+
+def _components() -> list[str]:
+    from lm_eval_bayes.harness.plugin.registration import _is_ours
+
+    registry = sys.modules["lm_eval.api.registry"]
+    if hasattr(registry, "load_plugins"):
+        # It reads entry points when a name is asked for, so what is declared will be found.
+        return [_name(component) for component in declared()]
+    found = []
+    for component in COMPONENTS:
+        known: Any = getattr(registry, f"{component.kind}_registry", None)
+        target = getattr(known, "_objs", {}).get(component.name)
+        if target is not None and _is_ours(target):
+            found.append(_name(component))
+    return found
+
+
+def _tasks() -> bool:
+    if hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
+        points = importlib.metadata.entry_points(group="lm_eval.tasks")
+        return any(point.value.startswith("lm_eval_bayes.") for point in points)
+    try:
+        build = importlib.import_module("lm_eval.tasks._index").TaskIndex.build
+    except (ImportError, AttributeError):
+        return False
+    return bool(getattr(build, "lm_eval_bayes", False))
+
+
+def _name(component: Component) -> str:
+    return f"{component.kind} {component.name}"
+
+
+# -- backends ------------------------------------------------------------------------------------
+
+
+class Backend(NamedTuple):
+    """Backends whose trials are recorded with signals, and what they need.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What `--model` of the harness takes, and `backend=` of `--model trials`.
+    needs : tuple of str
+        The distributions that it imports.
+    extra : str
+        The extra of this package that brings them, empty where nothing is needed.
+    records : str
+        What is recorded of every trial.
+    """
+
+    names: tuple[str, ...]
+    needs: tuple[str, ...]
+    extra: str
+    records: str
+
+
+_SERVER = ("requests", "aiohttp", "tenacity", "tiktoken")
+_ALL = "seed, tokens, end of generation, bits of completion and prompt, times"
+_GIVEN = "seed, tokens, end of generation, times; bits where the server gives log-probabilities"
+
+#: The backends that `lm_eval_bayes.harness.models.trials.SAMPLING` has a class for.
+BACKENDS = (
+    Backend(("vllm",), ("vllm", "torch"), "vllm", _ALL),
+    Backend(("hf",), ("torch", "transformers", "accelerate"), "hf", _ALL),
+    Backend(("local-completions", "local-chat-completions"), _SERVER, "api", _GIVEN),
+    Backend(("openai-completions", "openai-chat-completions"), _SERVER, "api", _GIVEN),
+    Backend(("biased_coin",), (), "", "seed, tokens, end of generation, times"),
+)
+
+
+def gpus(timeout_s: float = 5.0) -> tuple[str, ...]:
+    """Return the names of the GPUs that the driver's own tool lists, without loading torch."""
+    import shutil
+
+    tool = shutil.which("nvidia-smi")
+    if tool is not None:
+        try:
+            done = subprocess.run(
+                [tool, "--query-gpu=name", "--format=csv,noheader"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ()
+        if done.returncode == 0:
+            return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
+    return ("AMD GPU",) if Path("/dev/kfd").exists() else ()

@@ -1,0 +1,146 @@
+"""The metric `bayes`, for YAMLs that keep their own task class; registered on import.
+
+A user adds three lines to a `generate_until` YAML with `repeats: N`::
+
+    filter_list:
+      - name: none
+        filter: [{function: keep_all}]
+    metric_list:
+      - metric: bayes
+        aggregation: bayes
+        higher_is_better: true
+
+The metric returns a dictionary of rows, and the harness carries the aggregation of
+`bayes` over to each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lm_eval.api.metrics  # noqa: F401  first: the harness fills a registry only while it is empty
+from lm_eval.api.registry import get_metric, register_metric
+
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness.grading.grade import grade
+from lm_eval_bayes.harness.plugin import aggregations
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.task import rows
+from lm_eval_bayes.harness.task.settings import KEYS, Settings
+
+log = get_logger(__name__)
+
+#: How one response is graded against the gold answer.
+GRADERS = ("exact_match", "math", "aime")
+
+_EXACT_MATCH_OPTIONS = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
+
+#: Where the task class does what the metric cannot.
+USE_THE_CLASS = (
+    "use the task class instead, which grades response by response: in a YAML of its own, "
+    "`include:` this one and add "
+    "`class: !function lm_eval_bayes.tasks.RepeatedSamplingTask`"
+)
+
+
+def settings_of(options: Mapping[str, Any], n: int) -> Settings:
+    """Read the options beside `- metric: bayes`; they are the `bayes_*` settings, unprefixed.
+
+    Raises
+    ------
+    TaskConfigError, InvalidInputError
+        If an option is unknown or breaks its rule.
+    """
+    ours = {k for k in (key.removeprefix("bayes_") for key in KEYS) if k not in ("n", "metric")}
+    known = sorted({*ours, "grader", *_EXACT_MATCH_OPTIONS, "n"})
+    for option in options:
+        if option not in known:
+            raise TaskConfigError(
+                f"metric bayes has no option `{option}`; the options are {', '.join(known)}"
+            )
+    grader = options.get("grader", "exact_match")
+    if grader not in GRADERS:
+        raise TaskConfigError(
+            f"`grader` of metric bayes must be one of {', '.join(GRADERS)}; got {grader!r}"
+        )
+    values = {f"bayes_{k}": v for k, v in options.items() if k in ours}
+    return Settings.from_metadata(values, n, categories=2)
+
+
+def bayes(
+    references: Sequence[Any] | None = None,
+    predictions: Sequence[Any] | None = None,
+    **options: Any,
+) -> dict[str, rows.RowValue]:
+    """Grade the N responses to one question and return every row for it.
+
+    Parameters
+    ----------
+    references : sequence
+        One entry: the gold answer.
+    predictions : sequence
+        One entry: the list of N responses, which a `keep_all` filter leaves.
+    **options
+        The `bayes_*` settings without the prefix; `grader` (`exact_match`, `math` or
+        `aime`); and the options of the harness's `exact_match`.
+
+    Raises
+    ------
+    TaskConfigError
+        If one response came where N were expected.
+    """
+    if not references or not predictions:
+        raise TaskConfigError("metric bayes must get one gold answer and the N responses to it")
+    responses = predictions[0]
+    if not isinstance(responses, (list, tuple)):
+        raise TaskConfigError(
+            "metric bayes must get all responses to a question; got one response, because the "
+            "filter pipeline does not end in `- function: keep_all` (the harness's default, "
+            "take_first, throws the others away)"
+        )
+    n = options.get("n", len(responses))
+    settings = settings_of(options, n)
+    graded = [_grade(r, references[0], options) for r in list(responses)[:n]]
+    for trial, (_, _, error) in enumerate(graded):
+        if error is not None:
+            log.warning(
+                "metric bayes: grading failed on trial %d of the question whose answer is %.80s; "
+                "counted as wrong: %s",
+                trial,
+                references[0],
+                error,
+            )
+    trials = rows.QuestionTrials(
+        outcomes=tuple(int(correct) for correct, _, _ in graded),
+        answers=tuple(answer for _, answer, _ in graded),
+        grading_errors=sum(error is not None for _, _, error in graded),
+        settings=settings,
+    )
+    return dict(rows.question_rows(trials))
+
+
+def _grade(
+    response: Any, gold: Any, options: Mapping[str, Any]
+) -> tuple[bool, str | None, str | None]:
+    grader = options.get("grader", "exact_match")
+    try:
+        if grader != "exact_match":
+            result = grade(str(response), gold, kind=grader)
+            return result.correct, result.answer, result.error
+        flags = {k: v for k, v in options.items() if k in _EXACT_MATCH_OPTIONS}
+        exact_match = get_metric("exact_match")
+        score = exact_match(references=[str(gold)], predictions=[str(response)], **flags)
+        return bool(score["exact_match"]), str(response), None
+    except LmEvalBayesError:
+        raise
+    except Exception as error:
+        return False, None, f"{type(error).__name__}: {error}"
+
+
+register_metric(
+    metric="bayes",
+    higher_is_better=True,
+    output_type="generate_until",
+    aggregation=aggregations.bayes.__name__,
+)(bayes)

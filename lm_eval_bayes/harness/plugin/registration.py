@@ -1,0 +1,252 @@
+"""The whole contract between this package and the harness, on one screen.
+
+The harness gets from us the COMPONENTS below, by name, and a folder of task YAMLs.
+
+**Harness 0.4.12 and 0.4.13** look for no plugins. So a `.pth` file (a `.start` file from
+Python 3.15 on) calls `install()` of `_boot/_lm_eval_bayes_boot.py` at every start of Python. It
+waits until the harness is imported and calls `harness_imported` here whenever one of HOOKS ran:
+
+- ``lm_eval.api.metrics``: our aggregation and our metric are registered. Never earlier: the
+  harness imports its own only while the registry is still empty.
+- ``lm_eval.filters``: our filter is registered.
+- ``lm_eval.models``: our model is registered as the harness's own are, by name and place; it
+  is imported when it is asked for.
+- ``lm_eval.tasks``: our folder is read right after the built-in one, so the user's
+  ``--include_path`` still wins; and tasks that list ``metric: bayes`` are checked when built.
+
+**The unreleased main branch** finds COMPONENTS by the entry points in pyproject.toml and is left
+alone with them. It finds no tasks so far, so the folder is added as above.
+
+**A harness that we cannot extend** gets one warning, with the ``--include_path`` to use.
+
+Nothing here raises into the harness. ``LM_EVAL_BAYES_AUTOLOAD=0`` switches the start-up files
+off; ``python -m lm_eval_bayes run …`` does without them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+
+log = get_logger(__name__)
+
+
+class Component(NamedTuple):
+    """One thing that the harness finds by name."""
+
+    kind: str
+    name: str
+    module: str
+    attribute: str
+    after: str
+
+
+OURS = "lm_eval_bayes.harness"
+COMPONENTS = (
+    Component(
+        "aggregation", "bayes", f"{OURS}.plugin.aggregations", "bayes", "lm_eval.api.metrics"
+    ),
+    Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes", "lm_eval.api.metrics"),
+    Component("filter", "keep_all", f"{OURS}.plugin.filters", "KeepAllFilter", "lm_eval.filters"),
+    Component(
+        "model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM", "lm_eval.models"
+    ),
+    Component("model", "trials", f"{OURS}.models.trials", "TrialsLM", "lm_eval.models"),
+    Component("model", "vllm-signals", f"{OURS}.models.trials", "VLLMSignalsLM", "lm_eval.models"),
+    Component("model", "hf-signals", f"{OURS}.models.trials", "HFSignalsLM", "lm_eval.models"),
+)
+HOOKS = ("lm_eval.api.metrics", "lm_eval.filters", "lm_eval.models", "lm_eval.tasks")
+
+_warned: set[str] = set()
+
+
+def harness_imported(name: str) -> None:
+    """Register what can be registered now that the harness's module `name` has run.
+
+    Safe to call at any time and any number of times.
+    """
+    try:
+        registry = sys.modules.get("lm_eval.api.registry")
+        if not hasattr(registry, "load_plugins"):
+            _register_components(registry, name)
+        if _has_run("lm_eval.tasks", name):
+            _add_tasks()
+            _check_drop_ins()
+    except Exception as error:
+        _warn("harness", f"lm_eval_bayes is not fully registered: {error!r}")
+
+
+def register_all() -> None:
+    """Import the harness and register everything, without any start-up file.
+
+    Unlike the start-up files, this does not stand aside for the harness's own discovery,
+    which sees only installed packages.
+    """
+    for name in HOOKS:
+        importlib.import_module(name)
+    harness_imported("lm_eval.tasks")
+    _register_components(sys.modules["lm_eval.api.registry"], "lm_eval.tasks")
+
+
+def run_harness() -> None:
+    """Run the harness's own command line after registering by hand."""
+    try:
+        register_all()
+        from lm_eval.__main__ import cli_evaluate
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "lm_eval":
+            raise
+        sys.exit(f"lm_eval_bayes needs the harness (pip install 'lm-eval>=0.4.12'): {error}")
+    cli_evaluate()
+
+
+def _has_run(name: str, just_run: str = "") -> bool:
+    module = sys.modules.get(name)
+    return name == just_run or (module is not None and not _initialising(module))
+
+
+def _initialising(module: ModuleType | None) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _register_components(registry: Any, just_run: str) -> None:
+    for component in COMPONENTS:
+        if not _has_run(component.after, just_run):
+            continue
+        known: Any = getattr(registry, f"{component.kind}_registry", None)
+        if not hasattr(known, "_objs"):
+            _warn_unknown_harness(f"a registry of {component.kind}s")
+        elif component.name not in known:
+            _register(component, known, registry)
+        elif not _is_ours(known._objs[component.name]):
+            _warn(
+                component.kind + component.name,
+                f"another package has registered the {component.kind} `{component.name}`; "
+                "that of lm_eval_bayes is not active",
+            )
+
+
+def _register(component: Component, known: Any, registry: Any) -> None:
+    module = sys.modules.get(component.module)
+    if _initialising(module):
+        return  # it registers itself further down
+    before = {r: set(r) for r in _registries(registry)}
+    try:
+        if component.kind == "model":
+            # The harness registers its own models so: imported when asked for.
+            known.register(component.name, target=f"{component.module}:{component.attribute}")
+        elif module is None:
+            importlib.import_module(component.module)
+        else:
+            importlib.reload(module)  # the registry is newer than our module
+        if component.name not in known:
+            raise LookupError(f"{component.module} registers no {component.kind} of this name")
+    except Exception as error:
+        # A second try must find no alias of the first one, or the harness refuses it.
+        for r, names in before.items():
+            for alias in set(r) - names:
+                if alias == component.name or _is_ours(r._objs[alias]):
+                    r._objs.pop(alias, None)
+        if _initialising(sys.modules.get("lm_eval.api.task")):
+            log.debug("%s: later, the harness is still being imported (%r)", component, error)
+            return
+        _warn(
+            component.kind + component.name,
+            f"lm_eval_bayes could not register its {component.kind} `{component.name}`: {error!r}",
+        )
+
+
+def _registries(registry: Any) -> list[Any]:
+    named = [r for name, r in vars(registry).items() if name.endswith("_registry")]
+    return [r for r in named if hasattr(r, "_objs")]
+
+
+def _is_ours(target: Any) -> bool:
+    """Tell whether a registry's entry (an object, or where to find one) is of this package."""
+    where = target if isinstance(target, str) else getattr(target, "value", None)
+    if not isinstance(where, str):
+        where = getattr(target, "__module__", None) or ""
+    return where.startswith("lm_eval_bayes.")
+
+
+def _add_tasks() -> None:
+    ours = task_configs_dir()
+    tasks = sys.modules["lm_eval.tasks"]
+    try:
+        index = importlib.import_module("lm_eval.tasks._index").TaskIndex
+        raw = inspect.getattr_static(index, "build")
+        build = getattr(raw, "__func__", raw)
+        signature = inspect.signature(build)
+        if "paths" not in signature.parameters:
+            raise LookupError("TaskIndex.build takes no `paths`")
+    except (ImportError, AttributeError, LookupError, TypeError, ValueError):
+        if not hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
+            _warn_unknown_harness("TaskIndex.build")
+        return
+    if getattr(build, "lm_eval_bayes", False):
+        return
+    built_in = Path(str(tasks.__file__)).parent
+
+    @functools.wraps(build)
+    def build_with_ours(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments["paths"] = with_our_tasks(bound.arguments["paths"], built_in, ours)
+        return build(*bound.args, **bound.kwargs)
+
+    build_with_ours.lm_eval_bayes = True  # type: ignore[attr-defined]
+    wrap = type(raw) if isinstance(raw, (staticmethod, classmethod)) else lambda f: f
+    index.build = wrap(build_with_ours)
+
+
+def with_our_tasks(paths: Iterable[Any], built_in: Path, ours: Path) -> list[Any]:
+    """Put `ours` right after `built_in`, if that is there and ours is not.
+
+    Parameters
+    ----------
+    paths : iterable of path-like
+        The folders that the harness is about to read; later ones override earlier ones.
+    built_in, ours : pathlib.Path
+        The harness's own task folder, and this package's.
+
+    Examples
+    --------
+    >>> [str(p) for p in with_our_tasks([Path("/h/tasks"), "/user"], Path("/h/tasks"), Path("/o"))]
+    ['/h/tasks', '/o', '/user']
+    >>> with_our_tasks(["/user"], Path("/h/tasks"), Path("/o"))
+    ['/user']
+    """
+    result = list(paths)
+    real = [Path(p).expanduser().resolve() for p in result]
+    if built_in.resolve() in real and ours.resolve() not in real:
+        result.insert(real.index(built_in.resolve()) + 1, ours)
+    return result
+
+
+def _check_drop_ins() -> None:
+    from lm_eval_bayes.harness.plugin import drop_in
+
+    drop_in.install()
+
+
+def _warn_unknown_harness(what: str) -> None:
+    version = getattr(sys.modules.get("lm_eval"), "__version__", "of unknown version")
+    _warn(
+        "unknown harness",
+        f"lm_eval_bayes cannot extend this lm-evaluation-harness ({version}), which has no {what}; "
+        f"to find our tasks all the same, pass --include_path {task_configs_dir()}",
+    )
+
+
+def _warn(about: str, message: str) -> None:
+    if about not in _warned:
+        _warned.add(about)
+        log.warning("%s", message)

@@ -1,0 +1,244 @@
+"""`RubricTask`: repeated sampling whose trials are also sorted into rubrics' categories.
+
+Use it in a YAML beside the task's own, or beside one of this package's::
+
+    include: his_task.yaml
+    task: his_task_rubric
+    class: !function lm_eval_bayes.tasks.RubricTask
+    repeats: 16
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness.models.completion import signals_of
+from lm_eval_bayes.harness.models.recorded import recorded_signals, signals_of_names
+from lm_eval_bayes.harness.plugin.logs import get_logger, visible
+from lm_eval_bayes.harness.rubrics import rows
+from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric
+from lm_eval_bayes.harness.rubrics.settings import RubricSettings
+from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.rubric.schemata import Schema
+from lm_eval_bayes.rubric.signals import SOURCES, source_of
+from lm_eval_bayes.rubric.trial_signals import RECORDED, completion_limit, trial_signals
+
+__all__ = ["RubricTask"]
+
+log = get_logger(__name__)
+
+_MOST_LOGGED_ERRORS = 10
+
+#: What a user's function finds in its signals, None where a trial lacks it.
+_SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
+
+
+class RubricTask(RepeatedSamplingTask):
+    """A repeatedly sampled task with a row for every rubric.
+
+    Besides the rows of :class:`RepeatedSamplingTask` it has ``rubric_<schema>@N`` with sd and
+    interval for each of the twelve schemata of [Hariri 2026, App. D] whose signals the model
+    records, and for rubrics of the user's own. ``rubric_missing`` counts trials that lack a
+    signal, and ``rubric_thresholds`` is the hash of the percentiles in use. The settings are
+    listed in :data:`lm_eval_bayes.harness.rubrics.settings.KEYS`.
+
+    Raises
+    ------
+    TaskConfigError, InvalidInputError
+        If a rubric cannot be read, leaves a case without a category, or needs a signal that
+        the model will not record.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | None = None,
+        cache_dir: str | None = None,
+        download_mode: Any = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        config = dict(config or {})
+        metadata = config.get("metadata")
+        metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
+        self.rubrics = RubricSettings.from_metadata(metadata)
+        metadata.pop("rubric_own", None)  # functions cannot be logged; `bayes` tells of them
+        config["metadata"] = metadata
+        frozen, name = self.rubrics.thresholds, str(config.get("task", "?"))
+        self._frozen = None if frozen is None else frozen.of(name)
+        super().__init__(data_dir, cache_dir, download_mode, config)
+        self.config.metadata["bayes"]["rubrics"] = self.rubrics.to_dict()
+        self._shown: tuple[Schema, ...] | None = None
+        self._logged_rubric_errors = 0
+        if self.settings.check:
+            self._check_own_rubrics()
+
+    # -- before sampling -------------------------------------------------------------
+
+    def _check_own_rubrics(self) -> None:
+        """Try the user's functions on the first question's own answer."""
+        doc = self.task_docs[0]
+        target = self.doc_to_target(doc)
+        gold = str(target[0] if isinstance(target, list) and target else target)
+        for own in self.rubrics.own:
+            if own.choose is None:
+                continue
+            try:
+                own.category(copy.deepcopy(doc), gold, dict.fromkeys(_SIGNALS))
+            except LmEvalBayesError:
+                raise
+            except (Exception, SystemExit) as error:
+                told = visible(f"{type(error).__name__}: {error}")
+                raise TaskConfigError(
+                    f"task {self.config.task}: the function of rubric {own.schema.name} fails on "
+                    f"the first question's own answer ({told}); signals "
+                    "that a model does not record are None there. bayes_check: false skips this"
+                ) from error
+
+    def build_all_requests(self, **kwargs: Any) -> None:
+        """Build one N-fold request a question, if the rubrics will find their signals."""
+        self._check_signals(self._known_before() | recorded_signals())
+        super().build_all_requests(**kwargs)
+
+    def _known_before(self) -> frozenset[str]:
+        """Return the signals that need no recording model."""
+        own = {own.column for own in self.rubrics.own if own.choose is not None}
+        graded = {"is_correct"} if self.settings.binary else set()
+        return frozenset({"outcome", "has_box", "text_loop"} | graded | own)
+
+    def _check_signals(self, known: frozenset[str]) -> None:
+        """Refuse rubrics that were asked for and lack a signal; tell of the others."""
+        asked = [own.schema for own in self.rubrics.own]
+        asked += self.rubrics.schemata if self.rubrics.named else ()
+        left_out: dict[str, list[str]] = {}
+        for schema in self.rubrics.rubrics:
+            lacking = [name for name in schema.needs if name not in known]
+            if lacking and schema in asked:
+                told = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
+                raise TaskConfigError(
+                    f"task {self.config.task}: rubric {schema.name} needs signals that no model of "
+                    f"this run records: {told}"
+                )
+            if lacking:
+                left_out.setdefault(", ".join(lacking), []).append(schema.name)
+        for signals, names in left_out.items():
+            log.info("%s: no rows for %s (no %s)", self.config.task, ", ".join(names), signals)
+
+    # -- after sampling --------------------------------------------------------------
+
+    def apply_filters(self) -> None:
+        """Run the filters, and see which signals the responses brought."""
+        super().apply_filters()
+        brought = {
+            name
+            for instance in self._instances
+            for response in instance.resps
+            for name, value in signals_of(response).items()
+            if value is not None
+        }
+        known = self._known_before() | signals_of_names(brought)
+        self._shown = tuple(
+            schema for schema in self.rubrics.rubrics if known.issuperset(schema.needs)
+        )
+        lost = [schema.name for schema in self.rubrics.rubrics if schema not in self._shown]
+        if lost and (self.rubrics.named or len(lost) == len(self.rubrics.rubrics)):
+            log.warning(
+                "%s: no rows for the rubrics %s: the responses carry none of the signals they "
+                "need; sample with --model trials, vllm-signals or hf-signals",
+                *(self.config.task, ", ".join(lost)),
+            )
+
+    def process_results(self, doc: Any, results: Any) -> LoggedResult:
+        """Grade the N responses to one question, and keep their signals.
+
+        Returns
+        -------
+        LoggedResult
+            The rows of :class:`RepeatedSamplingTask` and the rubrics'; for the log also every
+            signal, one value a trial.
+        """
+        logged = super().process_results(doc, results)
+        if "outcomes" not in logged:  # --predict_only
+            return logged
+        responses = results[0]
+        raw = [str(text) for text in getattr(responses, "raw", responses)]
+        recorded = logged.get("signals", {})
+        columns = trial_signals(
+            raw,
+            logged["outcomes"],
+            recorded,
+            binary=self.settings.binary,
+            max_gen_toks=_max_gen_toks(responses, self.config.generation_kwargs),
+            think_end_token=(self.config.metadata or {}).get("think_end_token"),
+        )
+        for own in self.rubrics.own:
+            if own.choose is not None:
+                columns[own.column] = self._choose(own, doc, raw, recorded, columns, logged)
+        logged["signals"] = {
+            **recorded,
+            **{name: values for name, values in columns.items() if name not in recorded},
+        }
+        shown = self.rubrics.rubrics if self._shown is None else self._shown
+        signals = rows.QuestionSignals(
+            columns=columns,
+            task=str(self.config.task),
+            rubrics=shown,
+            thresholds=self._frozen,
+            prior=self.rubrics.prior,
+            settings=self.settings,
+        )
+        names = rows.row_functions(shown, self.settings)
+        logged.add_rows({name: rows.RubricValue(name, signals) for name in names})
+        return logged
+
+    def _choose(
+        self,
+        own: OwnRubric,
+        doc: Any,
+        texts: list[str],
+        recorded: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        logged: LoggedResult,
+    ) -> list[float | None]:
+        """Return the category that the user's function gives each trial, None where it fails."""
+        found: list[float | None] = []
+        for trial, text in enumerate(texts):
+            signals: dict[str, Any] = dict.fromkeys(_SIGNALS)
+            signals |= {name: values[trial] for name, values in {**recorded, **columns}.items()}
+            try:
+                category = own.category(copy.deepcopy(doc), text, signals)
+            except (Exception, SystemExit) as error:
+                category = None
+                told = visible(f"{own.schema.name}: {type(error).__name__}: {error}")
+                logged.setdefault("rubric_error_notes", {})[trial] = told
+                self._logged_rubric_errors += 1
+                if self._logged_rubric_errors <= _MOST_LOGGED_ERRORS:
+                    log.warning("%s: a trial is in no category of %s", self.config.task, told)
+            found.append(None if category is None else float(category))
+        return found
+
+    # -- what the harness asks about the rows ------------------------------------------
+
+    def _rubric_rows(self) -> list[str]:
+        if "bypass" in self._metric_fn_list:
+            return []
+        shown = self.rubrics.rubrics if self._shown is None else self._shown
+        return list(rows.row_functions(shown, self.settings))
+
+    def aggregation(self) -> dict[str, Any]:
+        """Return the aggregation of every row."""
+        return {**super().aggregation(), **dict.fromkeys(self._rubric_rows(), rows.aggregate)}
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return the direction of every row; the thresholds' hash has none."""
+        names = [n for n in self._rubric_rows() if not n.endswith("_stderr")]
+        ours = {n: n != rows.MISSING_ROW for n in names if n != rows.THRESHOLDS_ROW}
+        return {**super().higher_is_better(), **ours}
+
+
+def _max_gen_toks(responses: object, generation_kwargs: Any) -> int | None:
+    instance = getattr(responses, "instance", None)
+    arguments: tuple[Any, ...] = getattr(instance, "args", ())
+    kwargs = arguments[1] if len(arguments) > 1 else generation_kwargs
+    return completion_limit(kwargs)

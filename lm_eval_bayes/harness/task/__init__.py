@@ -1,0 +1,1 @@
+"""The task class that samples every question N times, its settings and its rows."""

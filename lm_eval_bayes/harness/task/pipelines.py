@@ -1,0 +1,171 @@
+"""Filter pipelines that keep all N responses of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.plugin import filters
+from lm_eval_bayes.harness.plugin.logs import get_logger
+
+log = get_logger(__name__)
+
+_TAKES_SOME = ("take_first", "take_first_k")
+_TAKES_ONE_VOTE = "majority_vote"
+
+HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check: false"
+
+
+class Responses(list[Any]):
+    """A question's filtered responses, with the raw ones they came from, and the question's
+    request and the filter's name.
+    """
+
+    def __init__(
+        self, filtered: Iterable[Any], raw: Sequence[Any], instance: Any, pipeline: str
+    ) -> None:
+        super().__init__([filtered] if isinstance(filtered, str) else filtered)
+        self.raw = raw
+        self.instance = instance
+        self.pipeline = pipeline
+
+    @property
+    def doc_id(self) -> int | None:
+        """The question's number."""
+        return self.instance.doc_id
+
+
+def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
+    """Rewrite a YAML's `filter_list` so that no step throws responses away.
+
+    `take_first` and `take_first_k` steps are dropped; a pipeline that becomes empty keeps
+    all. A pipeline with a `majority_vote` has one response where N are needed: it is left
+    out with a notice, since the rows hold maj@k.
+
+    Raises
+    ------
+    TaskConfigError
+        If every pipeline votes.
+    """
+    kept: list[dict[str, Any]] = []
+    if filter_list is not None and not _well_formed(filter_list):
+        raise TaskConfigError(
+            f"task {task}: `filter_list` must be a list of pipelines, each with a `name` and a "
+            f"`filter` that lists steps with a `function`; got {filter_list!r:.120}"
+        )
+    for pipeline in filter_list or [{"name": "none", "filter": []}]:
+        steps = [s for s in pipeline["filter"] if s["function"] not in _TAKES_SOME]
+        if any(step["function"] == _TAKES_ONE_VOTE for step in steps):
+            log.warning(
+                "%s: filter pipeline `%s` votes over the responses and leaves one of N; "
+                "it is left out, the row maj@k says the same",
+                task,
+                pipeline["name"],
+            )
+            continue
+        kept.append({**pipeline, "filter": steps or [{"function": filters.KEEP_ALL}]})
+    if not kept:
+        raise TaskConfigError(
+            f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "
+            "of N responses; add one that keeps them all"
+        )
+    return kept
+
+
+def _well_formed(filter_list: Any) -> bool:
+    def steps_are(steps: Any) -> bool:
+        return isinstance(steps, list) and all(
+            isinstance(step, dict) and "function" in step for step in steps
+        )
+
+    return isinstance(filter_list, list) and all(
+        isinstance(pipeline, dict)
+        and isinstance(pipeline.get("name"), str)
+        and steps_are(pipeline.get("filter"))
+        for pipeline in filter_list
+    )
+
+
+def tried_out(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) -> Any:
+    """Run a pipeline over N copies of made-up responses to one question.
+
+    Parameters
+    ----------
+    pipeline : FilterEnsemble
+        The harness's object.
+    n : int
+        How many responses go in.
+    doc : dict
+        The question.
+    texts : sequence of str
+        Responses to try, one after the other; one that goes through is enough.
+    task : str
+        The task's name, for the message.
+
+    Returns
+    -------
+    object
+        What comes out.
+
+    Raises
+    ------
+    TaskConfigError
+        If the pipeline fails on every text.
+    """
+    for text in texts:
+        probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, n), resps=[text] * n)
+        try:
+            pipeline.apply([probe])
+            out = probe.filtered_resps[pipeline.name]
+            return out if isinstance(out, (str, list, tuple)) else list(out)
+        except Exception as error:
+            problem = error
+    raise TaskConfigError(
+        f"task {task}: filter pipeline `{pipeline.name}` fails on the first question's own answer "
+        f"({type(problem).__name__}: {problem}); {HOW_TO_SKIP}"
+    ) from problem
+
+
+def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
+    """See that N responses came out of a pipeline that was tried out.
+
+    Raises
+    ------
+    TaskConfigError
+        If another number came out.
+    """
+    count = 1 if isinstance(out, str) else len(out)
+    if count != n:
+        raise TaskConfigError(
+            f"task {task}: filter pipeline `{pipeline.name}` must keep all N={n} responses of a "
+            f"question; it leaves {count} (end it with `- function: keep_all` and drop the steps "
+            "that choose or vote)"
+        )
+
+
+def apply(pipeline: Any, instances: Sequence[Any], task: str) -> None:
+    """Apply a pipeline to all questions; where it fails, to each question by itself.
+
+    A question whose responses a filter cannot digest gets None for each of them, which
+    its grader then counts as an error; the other questions lose nothing.
+    """
+    try:
+        pipeline.apply(instances)
+        return
+    except Exception as error:
+        log.warning(
+            "%s: filter pipeline `%s` failed (%s: %s); trying question by question",
+            task,
+            pipeline.name,
+            type(error).__name__,
+            error,
+        )
+    for instance in instances:
+        try:
+            pipeline.apply([instance])
+        except Exception as error:
+            log.warning("%s: filter failed on question %s: %s", task, instance.doc_id, error)
+            instance.filtered_resps[pipeline.name] = [None] * len(instance.resps)

@@ -1,0 +1,351 @@
+"""`RepeatedSamplingTask`: N graded trials a question, and a posterior over them.
+
+Use it in a YAML with one line beside the task's own::
+
+    include: his_task.yaml
+    task: his_task_bayes
+    class: !function lm_eval_bayes.tasks.RepeatedSamplingTask
+    repeats: 16
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval.api.task import ConfigurableTask
+
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
+from lm_eval_bayes.harness.models.completion import signal_columns
+from lm_eval_bayes.harness.plugin import plain_errors
+from lm_eval_bayes.harness.plugin.logs import get_logger, visible
+from lm_eval_bayes.harness.task import pipelines, questions, rows
+from lm_eval_bayes.harness.task import trial_outcomes as outcomes
+from lm_eval_bayes.harness.task.requests import (
+    check_request_cache,
+    receive_responses,
+    repeat_requests,
+)
+from lm_eval_bayes.harness.task.settings import Settings
+
+__all__ = ["RepeatedSamplingTask"]
+
+log = get_logger(__name__)
+
+#: Metrics of the harness that say right or wrong and nothing else.
+_BINARY_METRICS = frozenset({"exact_match", "acc"})
+
+_MOST_LOGGED_ERRORS = 10
+
+plain_errors.install()
+
+
+class LoggedResult(dict[str, Any]):
+    """One question's metric rows, with further fields that are logged but not aggregated.
+
+    The harness writes a result into samples_*.jsonl with ``dict.update``, which copies
+    everything, and aggregates what ``items()`` and ``keys()`` show: only the rows.
+    """
+
+    def __init__(self, metrics: Mapping[str, Any], logged: Mapping[str, Any]) -> None:
+        super().__init__(metrics)
+        self._rows = dict(metrics)
+        for key, value in logged.items():
+            self.setdefault(key, value)
+
+    def add_rows(self, rows: Mapping[str, Any]) -> None:
+        """Add rows that are aggregated but not logged."""
+        self._rows.update(rows)
+
+    def items(self) -> Any:
+        """Return the rows."""
+        return self._rows.items()
+
+    def keys(self) -> Any:
+        """Return the rows' names."""
+        return self._rows.keys()
+
+
+class RepeatedSamplingTask(ConfigurableTask):
+    """A `generate_until` task whose every question is asked N times.
+
+    The task's own filters and `process_results` grade the responses one by one; the
+    category of each goes into a Dirichlet posterior [Hariri 2026, Alg. 1]. N comes from
+    `--metadata '{"bayes_n": 80}'`, else from `repeats`; the other settings are listed in
+    :data:`lm_eval_bayes.harness.task.settings.KEYS`.
+
+    Raises
+    ------
+    TaskConfigError, InvalidInputError
+        If the YAML or the metadata cannot give N honest trials a question.
+    DatasetUnavailableError
+        If the questions cannot be loaded or lack a field that the task uses.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | None = None,
+        cache_dir: str | None = None,
+        download_mode: Any = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        config = {k: v for k, v in (config or {}).items() if k != "class"}
+        name = config.get("task", "?")
+        if config.get("output_type", "generate_until") != "generate_until":
+            raise TaskConfigError(
+                f"task {name}: `output_type` must be generate_until for repeated sampling; "
+                f"got {config['output_type']!r}"
+            )
+        metadata = config.get("metadata")
+        config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
+        self.settings = Settings.from_metadata(
+            config["metadata"],
+            config.get("repeats", 1),
+            _known_categories(config),
+            certain=_grades_alone(config),
+        )
+        config["repeats"] = self.settings.n
+        config["metadata"]["bayes"] = self.settings.to_dict()
+        config["filter_list"] = pipelines.keeping_all(config.get("filter_list"), name)
+        with questions.explained(name, config):
+            super().__init__(data_dir, cache_dir, download_mode, config)
+        self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
+        self._outcome = self._outcome_metric()
+        rows.RowName.task_built(self.settings.n)
+        self._logged_errors = 0
+        self._chosen: list[int] | None = None
+        if self.settings.check:
+            self._check_first_question()
+
+    # -- before sampling -------------------------------------------------------------
+
+    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Load the questions, or say in one sentence why they cannot be had."""
+        make = self.config.custom_dataset
+        with questions.loading(self.config):
+            if callable(make):  # as the harness does, less its advice on --metadata at every run
+                given = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
+                self.dataset = make(**given)
+            else:
+                super().download(dataset_kwargs, **kwargs)
+        questions.check_split(self.dataset, self.config)
+        questions.check_revision(self.dataset, self.config)
+
+    def _outcome_metric(self) -> str:
+        names = list(self._metric_fn_list)
+        if "bayes" in names:
+            raise TaskConfigError(
+                f"task {self.config.task}: the metric `bayes` is for YAMLs without this class; "
+                "with it, list the metric that grades one response (such as exact_match)"
+            )
+        chosen = self.settings.metric or (names[0] if names else "none")
+        if chosen not in names:
+            raise TaskConfigError(
+                f"task {self.config.task}: `bayes_metric` must be one of the task's metrics "
+                f"({', '.join(names) or 'there is none'}); got {chosen!r}"
+            )
+        if self._metric_fn_list[chosen] is None and not callable(self.config.process_results):
+            raise TaskConfigError(
+                f"task {self.config.task}: the harness has no metric `{chosen}`, and there is no "
+                "`process_results` function that would give it"
+            )
+        return chosen
+
+    def _check_first_question(self) -> None:
+        """Grade the gold answer of the first question, so that a bad grader shows now."""
+        name, doc = str(self.config.task), self.task_docs[0]
+        target = self.doc_to_target(doc)
+        gold = str(target[0] if isinstance(target, list) and target else target)
+        texts = [gold, f"The final answer is \\boxed{{{gold}}}."]
+        for pipeline in self._filters:
+            out = pipelines.tried_out(pipeline, self.settings.n, doc, texts, name)
+            pipelines.check_keeps_all(pipeline, out, self.settings.n, name)
+        for text in texts:
+            try:
+                result = super().process_results(doc, [text])
+                break
+            except LmEvalBayesError:
+                raise
+            except Exception as error:
+                problem = error
+        else:
+            raise TaskConfigError(
+                f"task {name}: grading fails on the first question's own answer "
+                f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
+            ) from problem
+        weights = self.settings.weights
+        category = self._category(result)
+        if len(weights) > 2 and weights[category] < max(weights):
+            log.warning(
+                "task %s: the first question's own answer is graded %d of the categories 0..%d; if "
+                "the grader never gives more, `bayes_categories` and `bayes_weights` are wrong",
+                name,
+                category,
+                len(weights) - 1,
+            )
+
+    def build_all_requests(self, **kwargs: Any) -> None:
+        """Build one N-fold request a question."""
+        check_request_cache(
+            bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
+        )
+        super().build_all_requests(**kwargs)
+        self._chosen = kwargs.get("samples") or None
+        repeat_requests(self, self.settings, self._yaml_generation_kwargs)
+
+    # -- after sampling --------------------------------------------------------------
+
+    def apply_filters(self) -> None:
+        """Run every filter pipeline over the N responses of each question."""
+        receive_responses(self._instances, self.settings, str(self.config.task))
+        marker = (self.config.metadata or {}).get("think_end_token")
+        raw = [instance.resps for instance in self._instances]
+        try:
+            if isinstance(marker, str):
+                for instance in self._instances:
+                    instance.resps = [
+                        final_part(r, marker) if isinstance(r, str) else r for r in instance.resps
+                    ]
+            for pipeline in self._filters:
+                pipelines.apply(pipeline, self._instances, str(self.config.task))
+        finally:
+            for instance, responses in zip(self._instances, raw, strict=True):
+                instance.resps = responses
+        for instance in self._instances:
+            for key, filtered in instance.filtered_resps.items():
+                instance.filtered_resps[key] = pipelines.Responses(
+                    filtered, instance.resps, instance, key
+                )
+
+    def process_results(self, doc: Any, results: Any) -> LoggedResult:
+        """Grade the N responses to one question.
+
+        Parameters
+        ----------
+        doc : dict
+            The question.
+        results : list
+            One entry: the N filtered responses.
+
+        Returns
+        -------
+        LoggedResult
+            Every row's number for this question, and for the log: outcomes, answers and
+            lengths of the N trials, and their signals where the model recorded some.
+        """
+        responses = results[0]
+        if not isinstance(responses, (list, tuple)):
+            responses = [responses]
+        responses = responses if isinstance(responses, list) else list(responses)
+        raw = getattr(responses, "raw", responses)
+        doc_id = getattr(responses, "doc_id", None)
+        measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
+        if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
+            return LoggedResult({"bypass": None}, measured)
+        graded = [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)]
+        outcomes.keep_outcomes(
+            responses,
+            graded,
+            task=str(self.config.task),
+            version=str(self.VERSION),
+            categories=len(self.settings.weights),
+            chosen=self._chosen,
+        )
+        trials = rows.QuestionTrials(
+            outcomes=tuple(category for category, _, _ in graded),
+            answers=tuple(answer for _, answer, _ in graded),
+            grading_errors=sum(error is not None for _, _, error in graded),
+            settings=self.settings,
+        )
+        logged = {"outcomes": list(trials.outcomes), "answers": list(trials.answers), **measured}
+        notes = {i: error for i, (_, _, error) in enumerate(graded) if error is not None}
+        if notes:
+            logged["grading_error_notes"] = notes
+        return LoggedResult(rows.question_rows(trials), logged)
+
+    def _grade(
+        self, doc: Any, response: Any, doc_id: object, trial: int
+    ) -> tuple[int, str | None, str | None]:
+        """Return (category, answer, error) of one response; a failing grader counts as 0."""
+        try:
+            result = super().process_results(doc, [response])
+            category = self._category(result)
+            error = result.get("grading_error")
+            answer = result.get("answer", response)
+        except Exception as problem:
+            category, answer = 0, None
+            error = visible(f"{type(problem).__name__}: {problem}")
+        if error is not None:
+            self._log_error(doc_id, trial, error)
+        return category, None if answer is None else str(answer), error
+
+    def _log_error(self, doc_id: object, trial: int, error: str) -> None:
+        self._logged_errors += 1
+        if self._logged_errors <= _MOST_LOGGED_ERRORS:
+            log.warning(
+                "%s: grading failed on question %s, trial %d; counted as wrong: %s",
+                self.config.task,
+                doc_id,
+                trial,
+                error,
+            )
+        if self._logged_errors == _MOST_LOGGED_ERRORS:
+            log.warning(
+                "%s: further failures are not printed; the row grading_errors counts them and "
+                "the logged samples hold them",
+                self.config.task,
+            )
+
+    def _category(self, result: Any) -> int:
+        if not isinstance(result, Mapping):
+            raise TaskConfigError(
+                f"task {self.config.task}: `process_results` must return a dictionary of metrics; "
+                f"got {result!r:.80}"
+            )
+        if self._outcome not in result:
+            raise TaskConfigError(
+                f"task {self.config.task}: grading a response must give the metric "
+                f"`{self._outcome}`; got {', '.join(map(str, result)) or 'nothing'} "
+                "(choose one with bayes_metric)"
+            )
+        value = result[self._outcome]
+        top = len(self.settings.weights) - 1
+        whole = isinstance(value, numbers.Real) and float(value).is_integer()
+        if not whole or not 0 <= value <= top:
+            raise TaskConfigError(
+                f"task {self.config.task}: the metric `{self._outcome}` must grade a response "
+                f"with a category 0..{top}; got {value!r} (choose another with bayes_metric, or "
+                "give bayes_weights one entry a category)"
+            )
+        return int(value)
+
+    # -- what the harness asks about the rows ------------------------------------------
+
+    def aggregation(self) -> dict[str, Any]:
+        """Return the aggregation of every row."""
+        if "bypass" in self._metric_fn_list:
+            return super().aggregation()
+        return dict(rows.aggregations(self.settings))
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return the direction of every row."""
+        if "bypass" in self._metric_fn_list:
+            return super().higher_is_better()
+        return rows.higher_is_better(self.settings)
+
+
+def _grades_alone(config: Mapping[str, Any]) -> bool:
+    """Whether the metric itself grades, and no function of the task's own that we cannot know."""
+    grader = config.get("process_results")
+    return grader is None or getattr(grader, "__module__", "") == process_results_math.__module__
+
+
+def _known_categories(config: Mapping[str, Any]) -> int | None:
+    """Two, where the outcome is one of the harness's own right-or-wrong metrics."""
+    listed = config.get("metric_list") or [{"metric": "exact_match"}]
+    first = listed[0] if isinstance(listed, list) else None
+    name = first.get("metric") if isinstance(first, Mapping) else None
+    chosen = config["metadata"].get("bayes_metric", name)
+    return 2 if isinstance(chosen, str) and chosen in _BINARY_METRICS else None

@@ -1,0 +1,146 @@
+"""Turn the harness's requests into N-fold ones, with settings that hold for all of them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.models.completion import Completion
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.task import api_seeds
+from lm_eval_bayes.harness.task.context_window import fit_generation
+from lm_eval_bayes.harness.task.sampling import checked_generation_kwargs, one_length_key
+from lm_eval_bayes.harness.task.settings import Settings
+
+log = get_logger(__name__)
+
+
+@dataclass
+class RepeatedInstance(Instance):
+    """A request that the harness sends N times and whose answers are N trials."""
+
+
+def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
+    """Make every request of a task an N-fold one, after the harness built or cached it.
+
+    Cached requests (`--cache_requests`) carry the N and the generation settings of the
+    run that cached them; both are replaced by this run's, so only prompts are reused.
+
+    Parameters
+    ----------
+    task : ConfigurableTask
+        The task whose requests were just built.
+    settings : Settings
+        How many trials each question gets.
+    original_kwargs : mapping
+        The generation settings of the task's YAML, before `--gen_kwargs`.
+    """
+    name, n = task.config.task, settings.n
+    kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
+    kwargs = checked_generation_kwargs(kwargs, n, name)
+    prompts = [_prompt_text(instance.args[0]) for instance in task._instances]
+    kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name)
+    task.config.generation_kwargs = kwargs
+    task._instances = [
+        RepeatedInstance(
+            request_type=old.request_type,
+            doc=old.doc,
+            arguments=(old.args[0], copy.deepcopy(kwargs), *old.args[2:]),
+            idx=old.idx,
+            metadata=(name, old.doc_id, settings.trials_of(old.doc_id)),
+        )
+        for old in task._instances
+    ]
+    if n > 1:
+        api_seeds.install()
+        _warn_about_response_cache()
+
+
+def _prompt_text(context: Any) -> str:
+    # A chat backend's prompt is a named tuple around the JSON of its messages.
+    return context if isinstance(context, str) else str(getattr(context, "prompt", context))
+
+
+def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, task: str) -> None:
+    """Refuse the one pair of flags under which the harness mixes up questions.
+
+    Raises
+    ------
+    TaskConfigError
+        If requests are cached and single questions are chosen: the cache holds all
+        questions in order, and the harness would grade one against another.
+    """
+    if cache_requests and samples:
+        raise TaskConfigError(
+            f"task {task}: `--cache_requests` cannot be combined with `--samples`: the request "
+            "cache does not know which questions were chosen; leave one of them out"
+        )
+
+
+def _warn_about_response_cache() -> None:
+    from lm_eval.api.model import CachingLM
+
+    # The task never sees the model, but the wrapper of --use_cache is alive by now.
+    if any(type(thing) is CachingLM for thing in gc.get_objects()):
+        log.warning(
+            "--use_cache stores sampled answers but never reads them back: a run that is stopped "
+            "starts again from the first trial. The cache file only grows; leave the flag out."
+        )
+
+
+def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:
+    """Take the responses over from the harness: each question's, fit to be logged.
+
+    Parameters
+    ----------
+    instances : sequence of Instance
+        A task's requests, answered.
+    settings : Settings
+        How many trials each question has.
+    task : str
+        The task's name, for messages.
+    """
+    _tidy(instances, settings)
+    _warn_if_identical(instances, settings.n, task)
+
+
+def _tidy(instances: Sequence[Any], settings: Settings) -> None:
+    """Keep the responses of each question, as text that a file can hold.
+
+    With several ranks the harness pads the short rank with its last question again, so
+    that question has too many. A lone surrogate, which the JSON of an API may carry,
+    would make the harness drop the whole log of samples; it becomes a question mark.
+    """
+    for instance in instances:
+        n = settings.trials_of(instance.doc_id)
+        instance.resps = [_loggable(response) for response in instance.resps[:n]]
+
+
+def _loggable(response: Any) -> Any:
+    if not isinstance(response, str):
+        return response
+    text = response.encode("utf-8", "replace").decode("utf-8")
+    if text == response:
+        return response
+    return response.with_text(text) if isinstance(response, Completion) else text
+
+
+def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
+    """Warn if every question got the same answer N times: then N is 1 in truth."""
+    if n < 2 or not instances:
+        return
+    if all(len(i.resps) > 1 and len({str(r) for r in i.resps}) == 1 for i in instances):
+        log.warning(
+            "%s: all %d answers to every question are identical, so these are not %d trials and "
+            "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
+            "one seed is used for every request, top_k=1, or the server caches answers.",
+            task,
+            n,
+            n,
+        )

@@ -1,0 +1,236 @@
+"""What a run asks for: the `bayes_*` settings of a task, checked before sampling starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.stats.results import IntervalMethod
+
+#: More trials a question than this is taken for a slip of the keyboard.
+MAX_TRIALS = 100_000
+
+_LARGEST_WEIGHT = 1e100
+
+INTERVAL_METHODS: tuple[IntervalMethod, ...] = ("exact", "normal", "beta", "hdi")
+
+#: Every key that a task's metadata may carry for us, with what it means.
+KEYS = {
+    "bayes_n": "trials a question, N (default: the task's `repeats`)",
+    "bayes_k": "the k of Pass@k and its family, one or a list (default: powers of two <= N)",
+    "bayes_tau": "the share of k that G-Pass@k asks for, in [0, 1] (default 0.5)",
+    "bayes_maj_k": "the k of maj@k (default min(8, N))",
+    "bayes_weights": "the score of each category 0..C (default [0, 1])",
+    "bayes_categories": "how many categories the task's grader tells apart (default 2)",
+    "bayes_metric": "which metric of the task is the outcome (default: the first one)",
+    "bayes_interval": "the interval's method: " + ", ".join(INTERVAL_METHODS),
+    "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
+    "bayes_check": "try the first question's own answer on filters and grader (default true)",
+    "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
+    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked settings of one task.
+
+    Attributes
+    ----------
+    n : int
+        Trials a question, N.
+    k : tuple of int
+        The k of Pass@k, Pass^k, G-Pass@k and mG-Pass@k, ascending, each in 1..N.
+    tau : float
+        The threshold of G-Pass@k, in [0, 1].
+    maj_k : int
+        The k of maj@k, in 1..N.
+    weights : tuple of float
+        The score of each category, at least two.
+    interval : str
+        One of ``exact``, ``normal``, ``beta``, ``hdi``.
+    level : float
+        Posterior mass of the interval, in (0, 1).
+    seed : int
+        Seed of whatever is computed by Monte Carlo.
+    metric : str or None
+        The task's metric that is the outcome; None for the first one.
+    check : bool
+        Whether filters and grader are tried out before sampling.
+    extra_trials : tuple of (int, int)
+        (question, further trials) of the questions that have more than N. Rows of a mean
+        and its posterior use them all; N is then the fewest.
+    """
+
+    n: int
+    k: tuple[int, ...]
+    tau: float
+    maj_k: int
+    weights: tuple[float, ...]
+    interval: IntervalMethod
+    level: float
+    seed: int
+    metric: str | None = None
+    check: bool = True
+    extra_trials: tuple[tuple[int, int], ...] = ()
+
+    def trials_of(self, doc_id: int) -> int:
+        """Return the number of trials of a question: N, and what it gets beyond."""
+        return self.n + dict(self.extra_trials).get(doc_id, 0)
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is right or wrong, so that the Pass@k family exists."""
+        return len(self.weights) == 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_metadata(
+        cls,
+        metadata: Mapping[str, Any],
+        repeats: object,
+        categories: int | None = None,
+        *,
+        certain: bool = True,
+    ) -> Settings:
+        """Read and check the `bayes_*` keys of a task's metadata.
+
+        Parameters
+        ----------
+        metadata : mapping
+            A task's metadata. Keys that do not start with ``bayes_`` are not ours.
+        repeats : int
+            The task's `repeats`, which is N where ``bayes_n`` is absent.
+        categories : int, optional
+            How many categories the outcome metric is known to have.
+        certain : bool
+            Whether nothing else can be true, so that another `bayes_categories` is an error;
+            otherwise the task's word counts for more.
+
+        Raises
+        ------
+        TaskConfigError
+            If a key is unknown.
+        InvalidInputError
+            If a value breaks its rule.
+        """
+        unknown = sorted(str(k) for k in metadata if _meant_for_us(k) and k not in KEYS)
+        if unknown:
+            raise TaskConfigError(
+                f"metadata has no setting `{unknown[0]}`; the settings are {', '.join(KEYS)}"
+            )
+        name = "bayes_n" if "bayes_n" in metadata else "repeats"
+        n = _integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
+        weights = _weights(
+            metadata.get("bayes_weights"), metadata.get("bayes_categories"), categories, certain
+        )
+        interval = metadata.get("bayes_interval", "exact")
+        if interval not in INTERVAL_METHODS:
+            raise InvalidInputError.of(
+                "bayes_interval", f"be one of {', '.join(INTERVAL_METHODS)}", interval
+            )
+        metric = metadata.get("bayes_metric")
+        if metric is not None and not isinstance(metric, str):
+            raise InvalidInputError.of("bayes_metric", "be the name of a metric", metric)
+        check = metadata.get("bayes_check", True)
+        if not isinstance(check, bool):
+            raise InvalidInputError.of("bayes_check", "be true or false", check)
+        return cls(
+            n=n,
+            k=_ks(metadata.get("bayes_k"), n),
+            tau=_number("bayes_tau", metadata.get("bayes_tau", 0.5), 0.0, 1.0, closed=True),
+            maj_k=_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n, "N"),
+            weights=weights,
+            interval=interval,
+            level=_number("bayes_level", metadata.get("bayes_level", 0.95), 0.0, 1.0, closed=False),
+            seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
+            metric=metric,
+            check=check,
+            extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
+        )
+
+
+def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        rule = 'be a mapping from a question\'s number to its further trials, as in {"3": 8}'
+        raise InvalidInputError.of("bayes_extra_trials", rule, value)
+    extra = {}
+    for key, trials in value.items():
+        digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
+        if not str(digits).isdigit():
+            raise InvalidInputError.of(
+                "bayes_extra_trials", "name questions by their numbers, from 0", key
+            )
+        extra[int(digits)] = _integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
+    return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
+
+
+def _meant_for_us(key: object) -> bool:
+    # `bayes-n` and `Bayes_N` are slips; `bayes` itself holds the settings once they are checked.
+    return str(key).lower().replace("-", "_").startswith("bayes_")
+
+
+def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        bound = f"{high_name} ({high_name}={high})" if high_name else f"{high:,}"
+        raise InvalidInputError.of(name, f"be an integer with {low} <= {name} <= {bound}", value)
+    return value
+
+
+def _number(name: str, value: object, low: float, high: float, *, closed: bool) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    inside = number and (low <= value <= high if closed else low < value < high)  # type: ignore[operator]
+    if not inside:
+        span = f"[{low:g}, {high:g}]" if closed else f"({low:g}, {high:g})"
+        raise InvalidInputError.of(name, f"be a number in {span}", value)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _ks(value: object, n: int) -> tuple[int, ...]:
+    if value is None:
+        return tuple(2**i for i in range(n.bit_length()) if 2**i <= n)
+    ks: Sequence[object] = value if isinstance(value, (list, tuple)) else [value]
+    if not ks:
+        raise InvalidInputError.of("bayes_k", "name at least one k", value)
+    return tuple(sorted({_integer("bayes_k", k, 1, n, "N") for k in ks}))
+
+
+def _weights(
+    value: object, declared: object, known: int | None, certain: bool
+) -> tuple[float, ...]:
+    if declared is not None:
+        count = _integer("bayes_categories", declared, 2, 1000)
+        if certain and known is not None and count != known:
+            rule = f"be {known} or left out, as the outcome metric tells {known} categories apart"
+            raise InvalidInputError.of("bayes_categories", rule, count)
+        known = count
+    if value is None:
+        count = known or 2
+        return tuple(i / (count - 1) for i in range(count))
+    numbers = value if isinstance(value, (list, tuple)) else []
+    good = all(
+        isinstance(w, (int, float)) and not isinstance(w, bool) and abs(w) <= _LARGEST_WEIGHT
+        for w in numbers
+    )
+    if len(numbers) < 2 or not good:
+        raise InvalidInputError.of(
+            "bayes_weights", "be a list of at least two finite numbers, one a category", value
+        )
+    if known is not None and len(numbers) != known:
+        raise InvalidInputError.of(
+            "bayes_weights", f"have {known} entries, one for each category of the outcome", value
+        )
+    if len(numbers) == 2 and not numbers[0] < numbers[1]:
+        raise InvalidInputError.of(
+            "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
+        )
+    if min(numbers) == max(numbers):
+        raise InvalidInputError.of("bayes_weights", "tell the categories apart", value)
+    return tuple(float(w) for w in numbers)

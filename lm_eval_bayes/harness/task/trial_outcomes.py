@@ -1,0 +1,78 @@
+"""What trials were graded as, on its way into the store that keeps the trials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lm_eval.utils import handle_non_serializable, hash_string
+
+from lm_eval_bayes.harness.models.completion import Origin, origin_of
+from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.task.pipelines import Responses
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+
+log = get_logger(__name__)
+
+#: Category, answer and error of one response.
+Grading = tuple[int, str | None, str | None]
+
+
+def keep_outcomes(
+    responses: Sequence[Any],
+    graded: Sequence[Grading],
+    *,
+    task: str,
+    version: str,
+    categories: int,
+    chosen: Sequence[int] | None,
+) -> None:
+    """Hand the gradings of one question to whoever keeps its trials; never fail.
+
+    Parameters
+    ----------
+    responses : sequence
+        The filtered responses. Without their raw ones, as when somebody grades a response by
+        hand, or without a store, nothing is to be kept.
+    graded : sequence
+        Category, answer and error of each response.
+    task, version : str
+        The task.
+    categories : int
+        How many categories it has.
+    chosen : sequence of int, optional
+        The questions that `--samples` chose, which the harness numbers anew.
+    """
+    if not isinstance(responses, Responses) or len(responses.raw) != len(graded):
+        return
+    origins = [origin_of(response) for response in responses.raw]
+    first = next((origin for origin in origins if origin is not None), None)
+    if first is None:
+        return
+    try:
+        instance = responses.instance
+        doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
+        question = GradedQuestion(doc_id, doc_hash(instance.doc), _trials(origins, graded))
+    except Exception as error:
+        # A document that JSON cannot hold, or the like: the rows do not need it.
+        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
+        return
+    first.keeper.keep_outcomes(
+        GradedTask(task, version, responses.pipeline, categories, (question,))
+    )
+
+
+def doc_hash(doc: Any) -> str:
+    """Return the hash that the harness logs of a document."""
+    text = json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    return str(hash_string(text))
+
+
+def _trials(origins: Sequence[Origin | None], graded: Sequence[Grading]) -> tuple[GradedTrial, ...]:
+    trials: dict[tuple[Any, int], GradedTrial] = {}
+    for origin, (outcome, answer, error) in zip(origins, graded, strict=True):
+        if origin is not None:
+            place = (origin.key, origin.trial)
+            trials[place] = GradedTrial(origin.key, origin.trial, outcome, answer, error)
+    return tuple(trials.values())

@@ -1,0 +1,276 @@
+"""One model's trials on one task, in the form that every command reads, whatever they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+#: What `TaskRun.metric` says of trials that a task of this package graded, and of texts that were
+#: graded once more.
+GRADED, REGRADED = "graded trials", "graded again"
+
+#: What was measured of every trial, where it was: the names under which it is kept.
+TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Made:
+    """How trials were made, as far as it was written down; empty where it was not.
+
+    Attributes
+    ----------
+    backend : str
+        The harness's name of the backend, such as "vllm".
+    model_args, generation_kwargs, metadata : mapping
+        What the run was given.
+    date : float or None
+        When it ended, in seconds since 1970 UTC.
+    versions : mapping
+        Versions of what took part, by name: "lm_eval", "task", "transformers", ….
+    seconds : float or None
+        How long the whole evaluation took.
+    dataset : str
+        The dataset's id on the hub, with its configuration where it has one.
+    revision : str
+        The revision that was pinned.
+    n_questions : int or None
+        How many questions the task has, of which fewer may have been asked.
+    config : mapping
+        The task's whole configuration, as the harness wrote it.
+    """
+
+    backend: str = ""
+    model_args: Mapping[str, Any] = field(default_factory=_nothing)
+    generation_kwargs: Mapping[str, Any] = field(default_factory=_nothing)
+    metadata: Mapping[str, Any] = field(default_factory=_nothing)
+    date: float | None = None
+    versions: Mapping[str, Any] = field(default_factory=_nothing)
+    seconds: float | None = None
+    dataset: str = ""
+    revision: str = ""
+    n_questions: int | None = None
+    config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRun:
+    """One model's trials on one task.
+
+    Attributes
+    ----------
+    model, task : str
+        Names. The model's is told apart from others of the same name: ``name``, ``name (2)``.
+    sources : tuple of str
+        The files that the trials were read from.
+    outcomes : Outcomes
+        How many trials of every question ended in every category, with the scores of the
+        categories and the questions' ids.
+    trials : tuple of array of int, length M, or None
+        The category of every trial of every question, in the order of the trials; None where
+        only counts are known. An ungraded trial is not among them.
+    answers : tuple of tuple, length M, or None
+        The answer found in every trial (None where none was), where answers were logged.
+    measured : mapping
+        By name, what was measured of every trial: M arrays of one float a trial, NaN where it is
+        missing. Only what was measured of at least one trial is there.
+    questions : tuple of str, length M
+        The text of every question, "" where there is none. Somebody else's words: escape them.
+    prompt_hashes : tuple of str, length M, or None
+        The hashes of the prompts.
+    seeds : tuple of tuple, length M, or None
+        The seed of every trial (None where there was none), where they were logged.
+    metric : str
+        What was counted: "graded trials", or the name of a metric that the task logged.
+    filter : str
+        The harness's filter pipeline whose output was graded; "" where there is none.
+    made : Made
+        How the trials were made.
+    notes : tuple of str
+        What a reader should know: what was left out, what differs.
+    """
+
+    model: str
+    task: str
+    sources: tuple[str, ...]
+    outcomes: Outcomes
+    trials: tuple[IntArray, ...] | None = None
+    answers: tuple[tuple[str | None, ...], ...] | None = None
+    measured: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
+    questions: tuple[str, ...] = ()
+    prompt_hashes: tuple[str, ...] | None = None
+    seeds: tuple[tuple[int | None, ...], ...] | None = None
+    metric: str = "graded trials"
+    filter: str = ""
+    made: Made = field(default_factory=Made)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_trials(
+        cls,
+        model: str,
+        task: str,
+        trials: Sequence[Sequence[int] | IntArray],
+        question_ids: Sequence[str],
+        weights: Sequence[float] = (0.0, 1.0),
+        **more: Any,
+    ) -> TaskRun:
+        """Count trials.
+
+        Parameters
+        ----------
+        trials : sequence of sequence of int, length M
+            The category, 0..C, of every trial of every question.
+        question_ids : sequence of str, length M
+            One distinct name a question.
+        weights : sequence of float, length C + 1
+            The score of each category.
+        **more
+            Further attributes.
+
+        Raises
+        ------
+        InvalidInputError
+            If a category is none of those that have a score, or another argument breaks its rule.
+
+        Examples
+        --------
+        >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1], [1]], ["q1", "q2"])
+        >>> run.outcomes.counts.tolist(), run.n_common
+        ([[1, 2], [0, 1]], 1)
+        """
+        arrays = tuple(np.asarray(one, dtype=np.int64) for one in trials)
+        for array in arrays:
+            if array.size and not 0 <= array.min() <= array.max() < len(weights):
+                rule = f"be categories from 0 to {len(weights) - 1}"
+                raise InvalidInputError.of("trials", rule, array.tolist())
+            array.setflags(write=False)
+        counts = [np.bincount(one, minlength=len(weights)) for one in arrays]
+        outcomes = Outcomes.from_counts(
+            np.stack(counts), weights=weights, question_ids=tuple(question_ids)
+        )
+        more.setdefault("sources", ())
+        return cls(model=model, task=task, outcomes=outcomes, trials=arrays, **more)
+
+    @property
+    def question_ids(self) -> tuple[str, ...]:
+        """The questions' names, by which runs of several models match them."""
+        return tuple(map(str, self.outcomes.question_ids or ()))
+
+    @property
+    def n_questions(self) -> int:
+        """M, the number of questions."""
+        return self.outcomes.n_questions
+
+    @property
+    def n_trials(self) -> int:
+        """Trials in all."""
+        return int(self.outcomes.counts.sum())
+
+    @property
+    def n_common(self) -> int:
+        """N, the trials that every question has."""
+        return self.outcomes.trials_range[0]
+
+    @property
+    def counted(self) -> str:
+        """What was counted, in words: a metric, and of which filter if it has a name."""
+        plain = self.filter in ("", "none") or self.metric == REGRADED
+        return self.metric if plain else f"{self.metric}, filter {self.filter}"
+
+    @property
+    def binary(self) -> bool:
+        """Whether a trial is right or wrong and nothing else."""
+        return self.outcomes.n_categories == 2
+
+    def matrix(self, argument: str = "RUN") -> IntArray:
+        """Return the first N trials of every question, N being those that every question has.
+
+        Returns
+        -------
+        array of int, shape (M, N)
+
+        Raises
+        ------
+        InvalidInputError
+            If only counts are known, or a question has no trial.
+        """
+        if self.trials is None:
+            rule = f"tell the order of the trials of {self.task}, not only their counts"
+            raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
+        if not self.n_common:
+            rule = f"have a trial of every question of {self.task}"
+            raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
+        return np.stack([one[: self.n_common] for one in self.trials])
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """Tokens of all completions; None where they were not counted for every trial."""
+        found = self.measured.get(TOKENS)
+        if found is None or any(np.isnan(one).any() for one in found):
+            return None
+        return int(sum(float(one.sum()) for one in found))
+
+    @cached_property
+    def busy_seconds(self) -> float | None:
+        """Seconds of the model's time that the trials took, each by its share.
+
+        The time from a trial's first token to its last, divided by the trials that were under
+        way beside it; None where it was not measured for every trial.
+        """
+        seconds, beside = self.measured.get(SECONDS), self.measured.get(CONCURRENCY)
+        if seconds is None or any(np.isnan(one).any() for one in seconds):
+            return None
+        if beside is None:
+            return float(sum(float(one.sum()) for one in seconds))
+        shared = (s / np.fmax(b, 1.0) for s, b in zip(seconds, beside, strict=True))
+        return float(sum(float(one.sum()) for one in shared))
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRuns:
+    """What was read: the runs in the order of the paths, and what to know about them.
+
+    Attributes
+    ----------
+    runs : tuple of TaskRun
+        One for every model and task.
+    groups : mapping
+        The tasks of every group that a run was made of, by the group's name.
+    warnings : tuple of str
+        What was left out, and what differs between runs though it need not.
+    """
+
+    runs: tuple[TaskRun, ...]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks, in order."""
+        return tuple(dict.fromkeys(one.task for one in self.runs))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models, in order."""
+        return tuple(dict.fromkeys(one.model for one in self.runs))
+
+    def of_task(self, task: str) -> tuple[TaskRun, ...]:
+        """Return the runs of a task, one a model."""
+        return tuple(one for one in self.runs if one.task == task)
+
+    def of_model(self, model: str) -> tuple[TaskRun, ...]:
+        """Return the runs of a model, one a task."""
+        return tuple(one for one in self.runs if one.model == model)

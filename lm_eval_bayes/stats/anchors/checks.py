@@ -1,0 +1,312 @@
+"""What the anchor method rests on, checked: the order, the queries, their independence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.stats.outcome_validation import numeric
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_seed,
+    check_size,
+    read_only,
+)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A query on which a stronger anchor does worse: `weaker` solves it more often by `gap`."""
+
+    weaker: str
+    stronger: str
+    query: int
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class OrderingReport:
+    """How far the anchors are from solving ever more of every query.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        All of them, the largest gap first.
+    n_comparisons : int
+        Pairs of anchors times queries.
+    share : float
+        Violations among the comparisons.
+    per_query : array of int, shape (M,)
+        Violations on each query.
+    tied : tuple of pairs of str
+        Neighbouring anchors whose ability is equal, so that their order is arbitrary.
+    tolerance : float
+        The gap up to which nothing counts as a violation.
+    """
+
+    violations: tuple[Violation, ...]
+    n_comparisons: int
+    share: float
+    per_query: IntArray
+    tied: tuple[tuple[str, str], ...]
+    tolerance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "violations": [vars(violation) for violation in self.violations],
+            "n_comparisons": self.n_comparisons,
+            "share": self.share,
+            "per_query": self.per_query.tolist(),
+            "tied": [list(pair) for pair in self.tied],
+            "tolerance": self.tolerance,
+        }
+
+
+def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> OrderingReport:
+    """Find the queries on which a stronger anchor does worse than a weaker one.
+
+    The method reads "between two anchors" query by query, so it takes Π_ij as rising in i
+    for every j [Xiao 2025]. Estimated from a few trials it never quite does; a large share,
+    or large gaps on one query, says that the query measures something else.
+
+    Parameters
+    ----------
+    anchors : AnchorMatrix
+        The anchors, weakest first.
+    tolerance : float
+        A gap in [0, 1) up to which nothing is reported.
+
+    Returns
+    -------
+    OrderingReport
+
+    Raises
+    ------
+    InvalidInputError
+        If `tolerance` is outside [0, 1).
+
+    Examples
+    --------
+    >>> anchors = AnchorMatrix.from_probabilities([[0.5, 0.1], [0.2, 0.9]], ["S", "L"])
+    >>> report = ordering_violations(anchors)
+    >>> report.share, report.violations[0].query, round(report.violations[0].gap, 3)
+    (0.5, 0, 0.3)
+    """
+    check_anchors("anchors", anchors)
+    number = as_real(tolerance)
+    if number is None or not 0.0 <= number < 1.0:
+        raise InvalidInputError.of("tolerance", "be a number in [0, 1)", tolerance)
+    table, names = anchors.probabilities, anchors.names
+    weak, strong = np.triu_indices(anchors.n_anchors, 1)
+    gaps = table[weak] - table[strong]
+    pair, query = np.nonzero(gaps > number)
+    order = np.argsort(-gaps[pair, query], kind="stable")
+    violations = tuple(
+        Violation(names[weak[p]], names[strong[p]], int(q), float(gaps[p, q]))
+        for p, q in zip(pair[order], query[order], strict=True)
+    )
+    ties = np.flatnonzero(np.diff(anchors.ability) <= 1e-12)
+    return OrderingReport(
+        violations=violations,
+        n_comparisons=int(gaps.size),
+        share=len(violations) / gaps.size if gaps.size else 0.0,
+        per_query=read_only(np.bincount(query, minlength=anchors.n_queries), np.int64),
+        tied=tuple((names[i], names[i + 1]) for i in ties),
+        tolerance=number,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class QueryFilter:
+    """Which queries tell models apart.
+
+    Attributes
+    ----------
+    kept : array of int
+        Positions of the queries kept, ascending, read-only.
+    solved : array, shape (M,)
+        The share of the reference models that solve each query.
+    low, high : float
+        The shares that are kept, both ends included.
+    """
+
+    kept: IntArray
+    solved: FloatArray
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "kept": self.kept.tolist(),
+            "solved": self.solved.tolist(),
+            "low": self.low,
+            "high": self.high,
+        }
+
+
+def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.5) -> QueryFilter:
+    """Keep the queries that 1–50% of the reference models solve [Xiao 2025].
+
+    A query that nobody solves says nothing, and one that most solve says little of strong
+    models. The share is the mean of Π_ij over the references, so a model that solves a query
+    in two of four trials counts one half. Use references that are not to be placed
+    themselves, or the choice of queries speaks for them.
+
+    Parameters
+    ----------
+    references : AnchorMatrix
+        The reference models.
+    low, high : float
+        0 <= low <= high <= 1, both ends included.
+
+    Returns
+    -------
+    QueryFilter
+        Its `kept` goes to `AnchorMatrix.take` and `take_queries`; it may be empty.
+
+    Raises
+    ------
+    InvalidInputError
+        If `low` and `high` break their rule.
+
+    Examples
+    --------
+    >>> references = AnchorMatrix.from_probabilities([[0, 0.2, 1], [0, 0.4, 1]])
+    >>> filter_queries(references).kept.tolist()
+    [1]
+    """
+    check_anchors("references", references)
+    ends = as_real(low), as_real(high)
+    if ends[0] is None or ends[1] is None or not 0.0 <= ends[0] <= ends[1] <= 1.0:
+        raise InvalidInputError.of("low, high", "satisfy 0 <= low <= high <= 1", (low, high))
+    solved = references.probabilities.mean(axis=0)
+    # the mean of n shares of .5 may miss .5 by a rounding
+    inside = (solved >= ends[0] - 1e-12) & (solved <= ends[1] + 1e-12)
+    return QueryFilter(
+        read_only(np.flatnonzero(inside), np.int64),
+        read_only(solved, np.float64),
+        ends[0],
+        ends[1],
+    )
+
+
+@dataclass(frozen=True)
+class IndependenceCheck:
+    """Whether the outcomes of different queries come independently, given the model.
+
+    Attributes
+    ----------
+    variance_ratio : float or None
+        Variance of the trials' totals over what independent queries would give (1); None
+        where no query varies.
+    mean_correlation : float or None
+        The mean correlation between two queries that this ratio amounts to.
+    p_value : float
+        Share of permutations whose ratio is as far above 1, the observed one counted too.
+    n_varying : int
+        Queries (of all models together) whose trials are not all equal.
+    permutations, seed : int
+        Of the permutation test.
+    """
+
+    variance_ratio: float | None
+    mean_correlation: float | None
+    p_value: float
+    n_varying: int
+    permutations: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return dict(vars(self))
+
+
+def query_independence(
+    R: npt.ArrayLike, *, permutations: int = 2000, seed: int = 0
+) -> IndependenceCheck:
+    """Check that queries come out independently of each other, given the model.
+
+    The likelihood of a model's outcomes is a product over queries [Xiao 2025]. Where trial i
+    of all queries shares something (a seed, a prompt, a moment of overload), totals of trials
+    vary more than the queries one by one allow. The check compares: Σ_l Var_i(Σ_j R_lji) over
+    Σ_l Σ_j Var_i(R_lji), each the unbiased variance over the N trials; and it shuffles the
+    trials of every query by themselves, which keeps each query's share and breaks every tie
+    between queries. That two queries go together *across* models is no fault: ability does
+    that.
+
+    Parameters
+    ----------
+    R : array, shape (M, N) or (L, M, N)
+        0/1 outcomes of one or several models; column i is what was sampled together.
+    permutations : int
+        100 to 10⁷.
+    seed : int
+        Of the permutations.
+
+    Returns
+    -------
+    IndependenceCheck
+
+    Raises
+    ------
+    InvalidInputError
+        If R is not such an array with M >= 2 and N >= 2, or another argument breaks its rule.
+
+    Examples
+    --------
+    Two queries that are always solved together:
+
+    >>> R = [[0, 1, 1, 0, 1, 0, 0, 1], [0, 1, 1, 0, 1, 0, 0, 1]]
+    >>> check = query_independence(R)
+    >>> round(check.variance_ratio, 6), round(check.mean_correlation, 6), check.p_value < 0.05
+    (2.0, 1.0, True)
+    """
+    array = numeric("R", R)
+    rule = "be 0/1 of shape (M, N) or (L, M, N) with M >= 2 and N >= 2"
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3 or min(array.shape[1:]) < 2:
+        raise InvalidInputError.of("R", rule, f"shape {np.shape(R)}")
+    if array.shape[0] == 0 or not np.isin(array, (0, 1)).all():
+        raise InvalidInputError.of("R", rule, "other entries or none")
+    permutations = check_size("permutations", permutations, 100)
+    seed = check_seed(seed)
+    trials = array.astype(np.float64)
+    single = trials.var(axis=2, ddof=1)
+    expected = float(single.sum())
+    n_varying = int((single > 0.0).sum())
+    if expected == 0.0:
+        return IndependenceCheck(None, None, 1.0, 0, permutations, seed)
+    observed = _total_variance(trials) / expected
+    # Σ_j≠k sd_j sd_k: what the covariances would add up to at correlation 1
+    root = np.sqrt(single)
+    cross = 2.0 * float((root[:, 1:] * root.cumsum(axis=1)[:, :-1]).sum())
+    rng = np.random.default_rng(seed)
+    # a query that never varies is the same under every permutation
+    moving = trials[:, (single > 0.0).any(axis=0)]
+    above = 0
+    for _ in range(permutations):
+        ratio = _total_variance(rng.permuted(moving, axis=2)) / expected
+        above += ratio >= observed - 1e-12
+    return IndependenceCheck(
+        variance_ratio=observed,
+        mean_correlation=(observed - 1.0) * expected / cross if cross > 0.0 else None,
+        p_value=(above + 1) / (permutations + 1),
+        n_varying=n_varying,
+        permutations=permutations,
+        seed=seed,
+    )
+
+
+def _total_variance(trials: FloatArray) -> float:
+    """Return the variance of the totals over queries, summed over models."""
+    return float(trials.sum(axis=1).var(axis=1, ddof=1).sum())

@@ -1,0 +1,313 @@
+"""AnchorMatrix: how often each of the known models solves each query."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.outcome_validation import as_ids, check_ids, numeric
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_option,
+    check_sequence,
+    read_only,
+)
+
+#: "ability": sorted by the mean of its row; "given": as it came, which has to be that order.
+Order: TypeAlias = Literal["ability", "given"]
+ORDERS: tuple[Order, ...] = ("ability", "given")
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorMatrix:
+    """Anchors in the order of their ability, weakest first [Xiao 2025].
+
+    Build it with :meth:`from_outcomes` or :meth:`from_probabilities`.
+
+    Attributes
+    ----------
+    probabilities : array, shape (L, M)
+        Π_ij, the probability that anchor i solves query j, in [0, 1], read-only; it is kept
+        away from 0 and 1 only where it is used.
+    names : tuple of str
+        The L anchors.
+    question_ids : tuple or None
+        One distinct name a query.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule, or the rows' means do not ascend.
+
+    Examples
+    --------
+    >>> large, small = Outcomes.from_matrix([[1, 1], [1, 0]]), Outcomes.from_matrix([[1], [0]])
+    >>> anchors = AnchorMatrix.from_outcomes({"large": large, "small": small})
+    >>> anchors.names, anchors.ability.tolist()
+    (('small', 'large'), [0.5, 0.75])
+    """
+
+    probabilities: FloatArray
+    names: tuple[str, ...]
+    question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        table = numeric("probabilities", self.probabilities)
+        if table.ndim != 2 or 0 in table.shape:
+            rule = "be 2-D, one row an anchor and one column a query, and not empty"
+            raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
+        table = table.astype(np.float64)
+        bad = ~((table >= 0.0) & (table <= 1.0))
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            got = f"{table[row, column].item()!r} (anchor {row}, query {column})"
+            raise InvalidInputError.of("probabilities", "lie in [0, 1]", got)
+        names = _check_names(self.names, table.shape[0])
+        ability = table.mean(axis=1)
+        falls = np.flatnonzero(np.diff(ability) < -1e-12)
+        if falls.size:
+            i = int(falls[0])
+            rule = (
+                'stand weakest first; AnchorMatrix.from_probabilities(..., order="ability") sorts'
+            )
+            got = (
+                f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
+            )
+            raise InvalidInputError.of("probabilities", rule, got)
+        ids = check_ids(self.question_ids, table.shape[1])
+        object.__setattr__(self, "probabilities", read_only(table, np.float64))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "question_ids", ids)
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        models: Mapping[str, Outcomes],
+        *,
+        pseudo_count: float = 0.0,
+        order: Order = "ability",
+    ) -> AnchorMatrix:
+        """Estimate Π_ij from the anchors' own trials.
+
+        Parameters
+        ----------
+        models : mapping of str to Outcomes
+            0/1 outcomes of each anchor on the same M queries, at least one trial each.
+        pseudo_count : float
+            Π_ij = (c_ij + pseudo)/(N_ij + 2·pseudo). 0 is the paper's plain share; 1 the
+            posterior mean under a uniform prior, kinder where anchors have few trials.
+        order : {"ability", "given"}
+            Sort the anchors, or check that they came weakest first.
+
+        Raises
+        ------
+        InvalidInputError
+            If the mapping is empty, an entry is no 0/1 outcomes, the queries differ, a query
+            has no trial, or the anchors are out of order.
+
+        Examples
+        --------
+        >>> one = Outcomes.from_counts([[0, 4], [3, 1]])
+        >>> AnchorMatrix.from_outcomes({"one": one}, pseudo_count=1.0).probabilities.tolist()
+        [[0.8333333333333334, 0.3333333333333333]]
+        """
+        pseudo = as_real(pseudo_count)
+        if pseudo is None or not 0.0 <= pseudo < np.inf:
+            rule = "be a finite number of at least 0"
+            raise InvalidInputError.of("pseudo_count", rule, pseudo_count)
+        if not isinstance(models, Mapping) or not models:
+            raise InvalidInputError.of("models", "map at least one name to Outcomes", models)
+        rows, ids = [], None
+        for name, outcomes in models.items():
+            if not isinstance(outcomes, Outcomes):
+                raise InvalidInputError.of(f"models[{name!r}]", "be Outcomes", outcomes)
+            rows.append(_share(name, outcomes, pseudo))
+            if rows[-1].size != rows[0].size:
+                rule = f"have as many queries as the first anchor ({rows[0].size})"
+                raise InvalidInputError.of(f"models[{name!r}]", rule, rows[-1].size)
+            if ids is None:
+                ids = outcomes.question_ids
+            elif outcomes.question_ids not in (None, ids):
+                rule = "have the question ids of the other anchors, in their order"
+                raise InvalidInputError.of(f"models[{name!r}]", rule, outcomes.question_ids)
+        return cls.from_probabilities(np.array(rows), list(models), ids, order=order)
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        probabilities: npt.ArrayLike,
+        names: Sequence[str] | None = None,
+        question_ids: Sequence[Hashable] | None = None,
+        *,
+        order: Order = "ability",
+    ) -> AnchorMatrix:
+        """Take the probabilities as they are.
+
+        Parameters
+        ----------
+        probabilities : array, shape (L, M)
+            In [0, 1].
+        names : sequence of str, optional
+            Left out, "anchor 0", "anchor 1", … in the order in which the rows come.
+        question_ids : sequence, optional
+            One distinct name a query.
+        order : {"ability", "given"}
+            Sort the anchors by their row's mean, or check that they came so.
+
+        Raises
+        ------
+        InvalidInputError
+            If an argument breaks its rule.
+
+        Examples
+        --------
+        >>> AnchorMatrix.from_probabilities([[0.9, 0.7], [0.2, 0.4]]).names
+        ('anchor 1', 'anchor 0')
+        """
+        order = check_option("order", order, ORDERS)
+        table = numeric("probabilities", probabilities)
+        if table.ndim != 2 or 0 in table.shape:
+            rule = "be 2-D, one row an anchor and one column a query, and not empty"
+            raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
+        if names is None:
+            names = [f"anchor {i}" for i in range(table.shape[0])]
+        checked = _check_names(names, table.shape[0])
+        ids = None if question_ids is None else as_ids(question_ids)
+        if order == "ability":
+            # a NaN is refused by the constructor, wherever it is sorted to
+            rows = np.argsort(table.mean(axis=1), kind="stable")
+            table, checked = table[rows], tuple(checked[row] for row in rows)
+        return cls(table, checked, ids)
+
+    @property
+    def n_anchors(self) -> int:
+        """L, the number of anchors."""
+        return int(self.probabilities.shape[0])
+
+    @property
+    def n_queries(self) -> int:
+        """M, the number of queries."""
+        return int(self.probabilities.shape[1])
+
+    @property
+    def ability(self) -> FloatArray:
+        """Each anchor's mean over the queries, shape (L,), ascending."""
+        return np.asarray(self.probabilities.mean(axis=1))
+
+    def take(self, queries: Iterable[int] | IntArray) -> AnchorMatrix:
+        """Return the anchors on some of the queries, sorted anew.
+
+        Raises
+        ------
+        InvalidInputError
+            If `queries` are not distinct positions of queries, at least one.
+
+        Examples
+        --------
+        >>> AnchorMatrix.from_probabilities([[0.2, 0.9], [0.8, 0.5]]).take([1]).names
+        ('anchor 1', 'anchor 0')
+        """
+        where = check_queries(queries, self.n_queries)
+        ids = None if self.question_ids is None else [self.question_ids[j] for j in where]
+        return AnchorMatrix.from_probabilities(self.probabilities[:, where], self.names, ids)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; question ids as text."""
+        ids = None if self.question_ids is None else [str(name) for name in self.question_ids]
+        return {
+            "names": list(self.names),
+            "ability": self.ability.tolist(),
+            "probabilities": self.probabilities.tolist(),
+            "question_ids": ids,
+        }
+
+
+def take_queries(outcomes: Outcomes, queries: Iterable[int] | IntArray) -> Outcomes:
+    """Return the outcomes of some of the queries, in the order asked for.
+
+    Raises
+    ------
+    InvalidInputError
+        If `queries` are not distinct positions of questions, at least one.
+
+    Examples
+    --------
+    >>> take_queries(Outcomes.from_matrix([[1, 1], [0, 0], [0, 1]]), [2]).counts.tolist()
+    [[1, 1]]
+    """
+    check_outcomes("outcomes", outcomes)
+    where = check_queries(queries, outcomes.n_questions)
+    ids = outcomes.question_ids
+    return Outcomes(
+        outcomes.counts[where],
+        outcomes.weights,
+        outcomes.prior_counts[where],
+        outcomes.prior_strength,
+        None if ids is None else tuple(ids[j] for j in where),
+    )
+
+
+def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray:
+    """Return distinct positions in 0..M−1, at least one.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are none.
+    """
+    rule = f"be distinct positions in 0..{n_queries - 1}, at least one"
+    where = numeric("queries", check_sequence("queries", queries, rule))
+    if where.ndim != 1 or where.size == 0 or where.dtype.kind not in "iu":
+        raise InvalidInputError.of("queries", rule, where.tolist())
+    if where.min() < 0 or where.max() >= n_queries or np.unique(where).size != where.size:
+        raise InvalidInputError.of("queries", rule, where.tolist())
+    return where.astype(np.int64)
+
+
+def check_anchors(name: str, value: object) -> None:
+    """Refuse anything but an `AnchorMatrix`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is a table, say, and not an `AnchorMatrix` made of it.
+    """
+    if not isinstance(value, AnchorMatrix):
+        rule = "be an AnchorMatrix, as from AnchorMatrix.from_outcomes or .from_probabilities"
+        raise InvalidInputError.of(name, rule, type(value).__name__)
+
+
+def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
+    """Return the share of an anchor's trials that solved each query."""
+    weights = outcomes.weights
+    at_top = weights == weights.max()
+    if at_top.all() or not np.all(at_top | (weights == weights.min())):
+        rule = "have two distinct weights, a wrong and a right one"
+        raise InvalidInputError.of(f"models[{name!r}]", rule, weights.tolist())
+    n_trials = outcomes.n_trials
+    if n_trials.min() < 1 and pseudo == 0.0:
+        rule = "have at least one trial on every query"
+        got = f"none on query {int(n_trials.argmin())}"
+        raise InvalidInputError.of(f"models[{name!r}]", rule, got)
+    solved = outcomes.counts[:, at_top].sum(axis=1)
+    return np.asarray((solved + pseudo) / (n_trials + 2.0 * pseudo))
+
+
+def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
+    """Return L distinct names."""
+    rule = f"be {n_anchors} distinct names, one an anchor"
+    given = check_sequence("names", names, rule)
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidInputError.of("names", rule, names)
+    checked = tuple(str(name) for name in given)
+    if len(checked) != n_anchors or len(set(checked)) != n_anchors:
+        raise InvalidInputError.of("names", rule, list(checked))
+    return checked

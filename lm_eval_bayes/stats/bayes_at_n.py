@@ -1,0 +1,174 @@
+"""Bayes@N, the posterior of a benchmark's score, and avg@N, its plain mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.distributions import BetaLaw, DirichletLaw, Law
+from lm_eval_bayes.stats.distributions.success_curves import Identity
+from lm_eval_bayes.stats.hierarchical.prior_advice import check_prior_weight
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
+from lm_eval_bayes.stats.validation import FloatArray, check_prior, read_only
+
+
+def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
+    """Return the posterior of the benchmark's score [Hariri 2026, Alg. 1, eq. 15].
+
+    Each question's category probabilities get a Dirichlet prior of their own. With
+    ν_αk = n_αk + pseudo + λ n0_αk and T_α = Σ_k ν_αk, question α has posterior mean
+    m_α = Σ_k w_k ν_αk / T_α and variance v_α = (Σ_k w_k² ν_αk / T_α − m_α²) / (T_α + 1);
+    μ is the mean of the m_α and σ = sqrt(Σ v_α) / M.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Counts of M questions; N_α may differ and may be 0.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of every category: 1 (the paper), ½, or a finite number above 0.
+
+    Returns
+    -------
+    Posterior
+        Its `mu`, `sigma` and `per_question` are on the scale of the weights. It has a `note`
+        where prior trials outweigh the trials, see `check_prior_weight`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `prior` is none of these.
+
+    Examples
+    --------
+    The check values of the paper's code, without and with two prior trials a question:
+
+    >>> R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
+    >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0.5, 1]))
+    >>> round(posterior.mu, 6), round(posterior.sigma, 6)
+    (0.5625, 0.091998)
+    >>> with_prior = Outcomes.from_matrix(R, weights=[0, 0.5, 1], R0=[[0, 2], [1, 2]])
+    >>> round(bayes_at_n(with_prior).mu, 6), round(bayes_at_n(with_prior).sigma, 6)
+    (0.575, 0.084275)
+    """
+    check_outcomes("outcomes", outcomes)
+    pseudo = check_prior(prior)
+    nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
+    weights = outcomes.weights
+    bounds = (float(weights.min()), float(weights.max()))
+    mu, sigma = _dirichlet_moments(nu, weights)
+    return Posterior(
+        quantity="bayes@N",
+        mu=float(np.clip(mu.mean(), *bounds)),
+        sigma=_root_sum_square(sigma) / mu.size,
+        per_question=PerQuestion(read_only(mu, np.float64), read_only(sigma, np.float64)),
+        bounds=bounds,
+        prior=pseudo,
+        law=_law(nu, weights),
+        n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
+        note=check_prior_weight(outcomes),
+    )
+
+
+def avg_at_n(outcomes: Outcomes) -> Estimate:
+    """Return the mean score with the standard deviation that Bayes@N gives it.
+
+    a_α is question α's mean score over its N_α trials and a the mean of the a_α. For equal
+    N the standard deviation is σ_avg = (T/N) σ_Bayes at D = 0 and the uniform prior, with
+    T = 1 + C + N [Hariri 2026, eq. 20]. Where N_α differ the same holds question by
+    question, σ_α = (T_α/N_α) sqrt(v_α) with T_α = 1 + C + N_α, and σ_avg = sqrt(Σ σ_α²)/M.
+    Prior trials do not enter.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Counts of M questions, at least one trial each.
+
+    Returns
+    -------
+    Estimate
+        With `value` a, `per_question` the a_α and `sigma` σ_avg, on the scale of the weights.
+
+    Raises
+    ------
+    InvalidInputError
+        If a question has no trial.
+
+    Examples
+    --------
+    >>> R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
+    >>> estimate = avg_at_n(Outcomes.from_matrix(R, weights=[0, 0.5, 1]))
+    >>> round(estimate.value, 6), round(estimate.sigma, 6)
+    (0.6, 0.147196)
+    """
+    check_outcomes("outcomes", outcomes)
+    n_trials = require_trials(outcomes)
+    weights = outcomes.weights
+    low, span = weights.min(), np.ptp(weights)
+    unit = (weights - low) / span if span > 0 else np.zeros_like(weights)
+    means = low + span * (outcomes.counts @ unit) / n_trials
+    means = np.clip(means, low, weights.max())
+    _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), weights)
+    sigma = sigma * (n_trials + outcomes.n_categories) / n_trials
+    return Estimate(
+        quantity="avg@N",
+        value=float(np.clip(means.mean(), low, weights.max())),
+        per_question=read_only(means, np.float64),
+        sigma=_root_sum_square(sigma) / means.size,
+    )
+
+
+def require_trials(outcomes: Outcomes) -> FloatArray:
+    """Return N_α as floats, refusing a question without trials.
+
+    Raises
+    ------
+    InvalidInputError
+        If some N_α is 0.
+    """
+    n_trials = outcomes.n_trials
+    if n_trials.min() < 1:
+        rule = "have at least one trial for every question"
+        got = f"none for question {int(n_trials.argmin())}"
+        raise InvalidInputError.of("outcomes", rule, got)
+    return n_trials.astype(np.float64)
+
+
+def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return each question's posterior mean and sd on the scale of the weights.
+
+    Worked on weights shifted and scaled to [0, 1] and about the mean: nothing cancels,
+    equal weights give σ = 0 exactly, and no weight's square overflows.
+    """
+    low, span = weights.min(), np.ptp(weights)
+    if span == 0.0:
+        return np.full(nu.shape[0], low), np.zeros(nu.shape[0])
+    unit = (weights - low) / span
+    total = nu.sum(axis=1)
+    mean = nu @ unit / total
+    spread = (nu * (unit - mean[:, None]) ** 2).sum(axis=1) / total
+    mu = np.clip(low + span * mean, low, weights.max())
+    return mu, span * np.sqrt(spread / (total + 1.0))
+
+
+def _law(nu: FloatArray, weights: FloatArray) -> Law:
+    """Return the exact law: Beta where only two distinct weights occur, else Dirichlet."""
+    low, high = float(weights.min()), float(weights.max())
+    at_top = weights == high
+    if np.all(at_top | (weights == low)):
+        if low == high:
+            # every trial scores the same: any Beta will do, its span is nought
+            at_top = np.arange(weights.size) > 0
+        # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
+        a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
+        return BetaLaw(a, b, Identity(), low, high)
+    return DirichletLaw(nu, weights)
+
+
+def _root_sum_square(values: FloatArray) -> float:
+    """Return sqrt(Σ x²) without leaving the range of a float."""
+    largest = float(values.max())
+    if largest == 0.0:
+        return 0.0
+    return largest * float(np.sqrt(((values / largest) ** 2).sum()))

@@ -1,0 +1,358 @@
+"""Which of two models is better: the posterior of their difference, and two rules for a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.alignment import Align, align_questions
+from lm_eval_bayes.stats.comparison.difference import (
+    DrawnLaw,
+    difference_posterior,
+    draw_variance,
+    p_above,
+    paired_posterior,
+)
+from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import METHODS, credible_interval
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    as_real,
+    check_level,
+    check_option,
+    check_seed,
+    check_size,
+)
+
+Verdict: TypeAlias = Literal["a", "b", "undecided"]
+Estimator: TypeAlias = Literal["hbayes", "bayes"]
+ESTIMATORS: tuple[Estimator, ...] = ("hbayes", "bayes")
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What the trials say about A − B.
+
+    Attributes
+    ----------
+    a, b : Posterior
+        Each model's own score, in the scope of the comparison.
+    interval_a, interval_b : Interval
+        Their credible intervals.
+    posterior : Posterior
+        That of the difference A − B; ask it for other intervals.
+    interval : Interval
+        Of the difference, within [low_A − high_B, high_A − low_B].
+    z : float
+        |difference| / sd; inf where the sd is 0 and the difference is not.
+    rho : float
+        ½(1 + erf(z/√2)), the normal approximation to the probability that the model with the
+        larger mean is the better one [Hariri 2026, §2.9]; one-sided, z = 1.645 gives .95.
+    p_a_greater : float
+        P(A > B) + ½ P(A = B) under the posterior of the difference, no approximation.
+    mc_error : float or None
+        Standard error of `p_a_greater` where it was drawn, None where computed. For rubrics it
+        covers the particles that stand for the learned priors as well as the draws: with
+        their effective sample sizes it is sqrt(P(1 − P)(1/draws + 1/ess)), an upper bound.
+    rope : tuple of float or None
+        The region of practical equivalence, in units of A − B.
+    p_rope : float or None
+        Probability that the difference lies in it.
+    confidence : float
+        The ρ that `rule_z` asks for.
+    rule_intervals : "a", "b" or "undecided"
+        The better model where the two intervals do not overlap [Hariri 2026, §2.5].
+    rule_z : "a", "b" or "undecided"
+        The better model where ρ reaches `confidence` [Hariri 2026, §2.9].
+    n_questions : int
+        Questions compared.
+    left_out_a, left_out_b : int
+        Questions of each that the other lacks.
+    seed : int or None
+        Seed of the draws; None where nothing was drawn.
+    """
+
+    a: Posterior
+    b: Posterior
+    interval_a: Interval
+    interval_b: Interval
+    posterior: Posterior
+    interval: Interval
+    z: float
+    rho: float
+    p_a_greater: float
+    mc_error: float | None
+    rope: tuple[float, float] | None
+    p_rope: float | None
+    confidence: float
+    rule_intervals: Verdict
+    rule_z: Verdict
+    n_questions: int
+    left_out_a: int = 0
+    left_out_b: int = 0
+    seed: int | None = None
+
+    @property
+    def difference(self) -> float:
+        """Posterior mean of A − B."""
+        return self.posterior.mu
+
+    @property
+    def sd(self) -> float:
+        """Posterior standard deviation of A − B."""
+        return self.posterior.sigma
+
+    @property
+    def scope(self) -> Scope:
+        """Whether this is about these questions or about questions like these."""
+        return self.posterior.scope
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; an infinite z becomes None."""
+        return {
+            "scope": self.scope,
+            "difference": self.difference,
+            "sd": self.sd,
+            "interval": self.interval.to_dict(),
+            "z": self.z if np.isfinite(self.z) else None,
+            "rho": self.rho,
+            "p_a_greater": self.p_a_greater,
+            "mc_error": self.mc_error,
+            "rope": None if self.rope is None else list(self.rope),
+            "p_rope": self.p_rope,
+            "confidence": self.confidence,
+            "rule_intervals": self.rule_intervals,
+            "rule_z": self.rule_z,
+            "n_questions": self.n_questions,
+            "left_out_a": self.left_out_a,
+            "left_out_b": self.left_out_b,
+            "seed": self.seed,
+            "note": self.posterior.note,
+            "a": self.a.to_dict(self.interval_a),
+            "b": self.b.to_dict(self.interval_b),
+        }
+
+
+def compare(
+    a: Outcomes,
+    b: Outcomes,
+    scope: Scope = "benchmark",
+    level: float = 0.95,
+    *,
+    estimator: Estimator = "hbayes",
+    align: Align = "strict",
+    interval: IntervalMethod = "exact",
+    rope: float | tuple[float, float] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    draws: int | None = None,
+) -> Comparison:
+    """Compare two models on the same questions [Hariri 2026, §2.5, 2.9; Bowyer 2025, §3.3–3.4].
+
+    Scope "benchmark" asks which is better on these questions: the estimand is
+    Δ = (1/M) Σ_α (s_α − s'_α), with s_α the expected score of a trial on question α. Given the
+    data the two posteriors are independent, so Δ has mean μ − μ' and variance σ² + σ'²; its
+    law, and P(A > B) with it, is computed for two categories and drawn for more. The paper's
+    z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) stand beside it. Scope "population"
+    asks about questions like these: the estimand is the mean of s − s' over them, and its
+    posterior Σ_α g_α d_α with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½), a Bayesian
+    bootstrap over the observed differences d_α of the questions' averages (Rubin 1981, c = 1;
+    this c gives the variance of Student's t), so that what a question does to both models
+    cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then those of this
+    difference. Of its variance the part that the trials' chance explains is drawn as a normal and
+    the rest from the bootstrap, and it is never less than that part. With no more than ten
+    questions whose differences are skewed the interval is a little narrow (simulated: 93% for
+    95%). For N = 1 see also `compare_paired`.
+
+    Parameters
+    ----------
+    a, b : Outcomes
+        With the same weights. Paired by their question ids, by position without ids.
+    scope : {"benchmark", "population"}
+        About these M questions, or about questions like these (M >= 2).
+    level : float
+        Credible level of the intervals, strictly between 0 and 1.
+    estimator : {"hbayes", "bayes"}
+        The learned prior, or the paper's uniform one (scope "benchmark" only).
+    align : {"strict", "intersection"}
+        Whether a question that one side lacks is an error, or left out and counted.
+    interval : {"exact", "hdi", "normal", "beta"}
+        The kind of all three intervals.
+    rope : float or (float, float), optional
+        Differences that do not matter: ±rope, or from low to high.
+    confidence : float
+        The ρ that the z rule asks for, in [½, 1): .95 is z = 1.645, .975 is z = 1.96.
+    seed : int
+        Seed of the draws, where there are any.
+    draws : int, optional
+        Their number, 1,000 to 10⁷; left out, between 4,000 and 20,000 by the size of the
+        problem.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InvalidInputError
+        If the questions or the weights do not match, or an argument breaks its rule.
+
+    Examples
+    --------
+    >>> a = Outcomes.from_matrix([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0]])
+    >>> b = Outcomes.from_matrix([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]])
+    >>> result = compare(a, b, estimator="bayes")
+    >>> round(result.difference, 4), round(result.p_a_greater, 4), result.rule_z
+    (0.3333, 0.9891, 'a')
+    """
+    scope = check_option("scope", scope, SCOPES)
+    level = check_level(level)
+    estimator = check_option("estimator", estimator, ESTIMATORS)
+    method = check_option("interval", interval, METHODS)
+    region = _check_rope(rope)
+    threshold = z_threshold(confidence)
+    seed = check_seed(seed)
+    if scope == "population" and estimator == "bayes":
+        rule = 'be "hbayes" for scope "population"; Bayes@N speaks of these questions only'
+        raise InvalidInputError.of("estimator", rule, estimator)
+    pair = align_questions(a, b, align)
+    if draws is None:
+        draws = int(np.clip(1_000_000 // pair.a.n_questions, 4_000, 20_000))
+    draws = check_size("draws", draws, 1000)
+    if scope == "benchmark":
+        first, second = (_fit(side, estimator, seed) for side in (pair.a, pair.b))
+        posterior = difference_posterior(first, second)
+    else:
+        first, second = (hbayes_at_n(side, scope, seed=seed) for side in (pair.a, pair.b))
+        # each carries the posterior of its questions, by which the two are paired
+        posterior = paired_posterior(first.benchmark or first, second.benchmark or second)
+    interval_a = credible_interval(first, level, method, seed=seed, draws=draws)
+    interval_b = credible_interval(second, level, method, seed=seed, draws=draws)
+    sample: FloatArray | None = None
+    shown = posterior
+    if posterior.sigma > 0.0 and not isinstance(posterior.law, TabulatedLaw):
+        # one set of draws for the interval and the probabilities
+        sample = posterior.law.draw(draws, np.random.default_rng(seed))
+        shown = replace(posterior, law=DrawnLaw(sample))
+    between = credible_interval(shown, level, method, seed=seed, draws=draws)
+    p_a_greater = p_above(posterior, 0.0, sample)
+    z = _ratio(posterior.mu, posterior.sigma)
+    drawn = sample is not None or first.seed is not None or interval_a.mc_error is not None
+    return Comparison(
+        a=first,
+        b=second,
+        interval_a=interval_a,
+        interval_b=interval_b,
+        posterior=posterior,
+        interval=between,
+        z=z,
+        rho=float(special.ndtr(z)),
+        p_a_greater=p_a_greater,
+        mc_error=None if sample is None else share_error(p_a_greater, draws, first, second),
+        rope=region,
+        p_rope=None if region is None else _inside(posterior, region, sample),
+        confidence=float(confidence),
+        rule_intervals=_apart(interval_a, interval_b),
+        rule_z=_sign(posterior.mu) if z >= threshold else "undecided",
+        n_questions=pair.a.n_questions,
+        left_out_a=pair.left_out_a,
+        left_out_b=pair.left_out_b,
+        seed=seed if drawn else None,
+    )
+
+
+def z_threshold(confidence: object) -> float:
+    """Return the z at which ρ = ½(1 + erf(z/√2)) reaches `confidence` [Hariri 2026, §2.9].
+
+    Raises
+    ------
+    InvalidInputError
+        If `confidence` is not a number in [½, 1).
+
+    Examples
+    --------
+    >>> round(z_threshold(0.95), 3), round(z_threshold(0.975), 2)
+    (1.645, 1.96)
+    """
+    number = as_real(confidence)
+    if number is None or not 0.5 <= number < 1.0:
+        raise InvalidInputError.of("confidence", "be a number in [0.5, 1)", confidence)
+    return float(special.ndtri(number))
+
+
+def share_error(share: float, n_draws: int, *posteriors: Posterior) -> float:
+    """Return the standard error of a share of draws, above 0 also for none and all.
+
+    Parameters
+    ----------
+    share : float
+        In [0, 1].
+    n_draws : int
+        The draws that it is a share of.
+    *posteriors : Posterior
+        What they were drawn from; see `draw_variance`.
+    """
+    smoothed = (share * n_draws + 1.0) / (n_draws + 2.0)
+    return float(np.sqrt(smoothed * (1.0 - smoothed) * draw_variance(n_draws, posteriors)))
+
+
+def _fit(outcomes: Outcomes, estimator: Estimator, seed: int) -> Posterior:
+    """Return the posterior of scope "benchmark"."""
+    return bayes_at_n(outcomes) if estimator == "bayes" else hbayes_at_n(outcomes, seed=seed)
+
+
+def _check_rope(rope: object) -> tuple[float, float] | None:
+    """Return the region of practical equivalence as (low, high)."""
+    if rope is None:
+        return None
+    rule = "be a number of at least 0, or a pair (low, high) of numbers with low <= high"
+    half = as_real(rope)
+    if half is not None:
+        if not 0.0 <= half < np.inf:
+            raise InvalidInputError.of("rope", rule, rope)
+        return -half, half
+    if not isinstance(rope, (tuple, list)) or len(rope) != 2:
+        raise InvalidInputError.of("rope", rule, rope)
+    low, high = as_real(rope[0]), as_real(rope[1])
+    if low is None or high is None or not -np.inf < low <= high < np.inf:
+        raise InvalidInputError.of("rope", rule, rope)
+    return low, high
+
+
+def _inside(posterior: Posterior, region: tuple[float, float], sample: FloatArray | None) -> float:
+    """Return the probability of the closed region."""
+    low, high = region
+    if sample is not None:
+        return float(((sample >= low) & (sample <= high)).mean())
+    if posterior.sigma == 0.0:
+        return float(low <= posterior.mu <= high)
+    return p_above(posterior, low) - p_above(posterior, high)
+
+
+def _ratio(difference: float, sd: float) -> float:
+    """Return |difference| / sd; 0 for no difference, also a certain one."""
+    if difference == 0.0:
+        return 0.0
+    return abs(difference) / sd if sd > 0.0 else float("inf")
+
+
+def _apart(a: Interval, b: Interval) -> Verdict:
+    """Return the better model where the intervals do not overlap."""
+    if a.low > b.high:
+        return "a"
+    return "b" if b.low > a.high else "undecided"
+
+
+def _sign(difference: float) -> Verdict:
+    """Return the model that a difference favours."""
+    if difference == 0.0:
+        return "undecided"
+    return "a" if difference > 0.0 else "b"

@@ -1,0 +1,374 @@
+"""Whole Pass@k curves of two models, compared at all k at once.
+
+At small k one model can be ahead and at large k the other. A band that holds for all k
+together says for which budgets either is certain, and where the sign turns first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
+from lm_eval_bayes.stats.comparison.alignment import Align, Aligned, align_questions
+from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
+from lm_eval_bayes.stats.comparison.difference import joined_notes
+from lm_eval_bayes.stats.comparison.sign_changes import Turn, first_turn
+from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
+from lm_eval_bayes.stats.distributions.distributions import BLOCK
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.results import SCOPES, Scope
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    check_count,
+    check_level,
+    check_option,
+    check_seed,
+    check_sequence,
+    check_size,
+    read_only,
+)
+
+#: A spread below this counts as none.
+_NO_SPREAD = 1e-12
+#: Numbers worked on at a time where speed wants them in the processor's cache.
+_CACHED = 1 << 16
+_MOST_BUDGETS = 10_000
+#: What latent curves say beyond the trials at hand.
+BEYOND_TRIALS = (
+    "Budgets above {} look beyond the trials of some question: what the curves say there rests on "
+    "the prior as well, the more so the larger the budget."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PassCurveComparison:
+    """Pass@k of A minus Pass@k of B for many k, with a band that holds for all of them.
+
+    Attributes
+    ----------
+    ks : array of int, shape (K,)
+        The budgets compared.
+    a, b : array, shape (K,)
+        The two curves.
+    difference, sd : array, shape (K,)
+        Mean of A − B and its standard deviation: that of the posterior in scope "benchmark",
+        the standard error over questions in scope "population".
+    low, high : array, shape (K,)
+        The simultaneous band, difference ± critical·sd within [−1, 1]; all of [−1, 1] where
+        the sd is 0, since nothing varied there that could tell about what was not seen.
+    level : float
+        Probability with which the band holds at all `ks` together.
+    scope : str
+        "benchmark": a credible band of the latent curves of these questions. "population":
+        an asymptotic confidence band for questions like these.
+    critical : float
+        The band's half width in standard deviations.
+    better, worse, undecided : tuple of int
+        Budgets at which A is certainly ahead, certainly behind, neither.
+    turn : Turn or None
+        Where the sign first turns; None where it never is certain, or where it is certain
+        and the same from its first budget to the last.
+    no_spread : tuple of int
+        Budgets with an sd of 0.
+    n_questions, left_out_a, left_out_b : int
+        Questions compared, and those of each model that the other lacks.
+    draws, seed : int
+        Of the posterior draws or the bootstrap.
+    note : str or None
+        What a reader must know before using the curves: in scope "benchmark" what the two
+        models' posteriors say, and that budgets exceed the trials.
+    """
+
+    ks: IntArray
+    a: FloatArray
+    b: FloatArray
+    difference: FloatArray
+    sd: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+    scope: Scope
+    critical: float
+    better: tuple[int, ...]
+    worse: tuple[int, ...]
+    undecided: tuple[int, ...]
+    turn: Turn | None
+    no_spread: tuple[int, ...]
+    n_questions: int
+    left_out_a: int
+    left_out_b: int
+    draws: int
+    seed: int
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        plain: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                value = value.tolist()
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif isinstance(value, Turn):
+                value = value.to_dict()
+            plain[name] = value
+        return plain
+
+
+def compare_pass_curves(
+    a: Outcomes,
+    b: Outcomes,
+    ks: Iterable[int] | None = None,
+    k_max: int | None = None,
+    scope: Scope = "benchmark",
+    level: float = 0.95,
+    *,
+    estimator: Estimator | None = None,
+    align: Align = "strict",
+    seed: int = 0,
+    draws: int = 4000,
+) -> PassCurveComparison:
+    """Compare two models' Pass@k at many k together.
+
+    Scope "population": per question the finite-bank estimators [Chen 2021], their difference
+    averaged over questions, and a Gaussian prompt-multiplier sup-t band over the budgets,
+    the method of [Yang 2026] and its package ``passk-inference``. Scope "benchmark":
+    posterior draws of the mean of 1 − (1 − p_α)^k for both models, and a sup-t band over the
+    draws.
+
+    Parameters
+    ----------
+    a, b : Outcomes
+        Binary, at least one trial a question; paired by their ids, by position without ids.
+    ks : iterable of int, optional
+        Budgets k >= 1, rising. At most the smallest N_α in scope "population", any in scope
+        "benchmark". Left out, 1..k_max.
+    k_max : int, optional
+        The largest budget where `ks` is left out; left out too, the smallest N_α of both.
+    scope : {"benchmark", "population"}
+        About these M questions, or about questions like these (M >= 2).
+    level : float
+        Probability with which the band holds everywhere, strictly between 0 and 1.
+    estimator : {"hbayes", "bayes"}, optional
+        The prior in scope "benchmark": learned (left out), or the paper's uniform one. The
+        estimators of scope "population" have none.
+    align : {"strict", "intersection"}
+        Whether a question that one side lacks is an error, or left out and counted.
+    seed : int
+        Seed of the draws.
+    draws : int
+        Posterior draws or bootstrap replicates, 100 to 10⁷ (fewer for many budgets).
+
+    Returns
+    -------
+    PassCurveComparison
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, the questions or weights do not match, or an argument
+        breaks its rule.
+
+    Examples
+    --------
+    A solves half of the questions nearly always and half never; B solves all of them, rarely.
+
+    >>> a = Outcomes.from_counts([[2, 30], [1, 31]] * 10 + [[32, 0]] * 20)
+    >>> b = Outcomes.from_counts([[26, 6], [27, 5]] * 20)
+    >>> result = compare_pass_curves(a, b, ks=[1, 2, 4, 8, 16, 32])
+    >>> result.better, result.undecided, result.worse
+    ((1, 2), (4,), (8, 16, 32))
+    >>> result.turn
+    Turn(direction='gain to loss', low=4, high=8)
+    """
+    scope = check_option("scope", scope, SCOPES)
+    level = check_level(level)
+    seed = check_seed(seed)
+    pair = align_questions(a, b, align)
+    for side in (pair.a, pair.b):
+        require_binary(side)
+        require_trials(side)
+    smallest = int(min(pair.a.n_trials.min(), pair.b.n_trials.min()))
+    budgets = _budgets(ks, k_max, smallest)
+    draws = check_size("draws", draws, 100, budgets.size)
+    rng = np.random.default_rng(seed)
+    # scope "population" refuses such budgets
+    beyond = BEYOND_TRIALS.format(smallest) if budgets[-1] > smallest else None
+    if scope == "population":
+        if estimator is not None:
+            rule = 'be left out in scope "population", whose estimators have no prior'
+            raise InvalidInputError.of("estimator", rule, estimator)
+        if budgets[-1] > smallest:
+            rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
+            raise InvalidInputError.of("k_max" if ks is None else "ks", rule, int(budgets[-1]))
+        if pair.a.n_questions < 2:
+            rule = 'have at least two questions for scope "population"'
+            raise InvalidInputError.of("a", rule, "one question")
+        curves = _estimated(pair, budgets, draws, rng)
+    else:
+        chosen = "hbayes" if estimator is None else estimator
+        prior = check_option("estimator", chosen, ESTIMATORS)
+        curves = _latent(pair, budgets, prior, draws, rng)
+    difference, sd = curves.difference, curves.sd
+    critical = float(np.quantile(curves.farthest, level))
+    none = sd < _NO_SPREAD
+    low = np.where(none, -1.0, np.clip(difference - critical * sd, -1.0, 1.0))
+    high = np.where(none, 1.0, np.clip(difference + critical * sd, -1.0, 1.0))
+    sign = np.where(low > 0.0, 1, np.where(high < 0.0, -1, 0))
+    return PassCurveComparison(
+        ks=read_only(budgets, np.int64),
+        a=read_only(curves.a, np.float64),
+        b=read_only(curves.b, np.float64),
+        difference=read_only(difference, np.float64),
+        sd=read_only(sd, np.float64),
+        low=read_only(low, np.float64),
+        high=read_only(high, np.float64),
+        level=level,
+        scope=scope,
+        critical=critical,
+        better=tuple(budgets[sign > 0].tolist()),
+        worse=tuple(budgets[sign < 0].tolist()),
+        undecided=tuple(budgets[sign == 0].tolist()),
+        turn=first_turn(budgets, sign),
+        no_spread=tuple(budgets[none].tolist()),
+        n_questions=pair.a.n_questions,
+        left_out_a=pair.left_out_a,
+        left_out_b=pair.left_out_b,
+        draws=draws,
+        seed=seed,
+        note=joined_notes([*curves.notes, beyond]),
+    )
+
+
+def finite_bank_curves(outcomes: Outcomes, ks: IntArray) -> FloatArray:
+    """Return every question's Pass@k estimate at every k, shape (M, K).
+
+    1 − C(N−c, k)/C(N, k) = 1 − Π_{i<k} (1 − c/(N − i)) [Chen 2021, eq. 1], in running sums
+    of logarithms.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary.
+    ks : array of int, shape (K,)
+        Rising, at most the smallest N_α.
+    """
+    pairs = distinct_pairs(outcomes.n_trials, outcomes.counts[:, 1])
+    top = int(ks[-1])
+    drawn = np.arange(top, dtype=np.float64)
+    values = np.empty((pairs.times.size, ks.size))
+    block = max(1, BLOCK // top)
+    for start in range(0, pairs.times.size, block):
+        n, c = (side[start : start + block, None] for side in (pairs.first, pairs.second))
+        share = np.minimum(c / (n - drawn), 1.0)
+        with np.errstate(divide="ignore"):
+            log_failure = np.cumsum(np.log1p(-share), axis=1)
+        values[start : start + block] = -np.expm1(log_failure[:, ks - 1])
+    return np.asarray(values[pairs.where])
+
+
+class _Curves(NamedTuple):
+    """Both curves, their difference with its sd, and how far in sds each draw strays, (draws,).
+
+    `notes` are those of the posteriors that the draws come from.
+    """
+
+    a: FloatArray
+    b: FloatArray
+    difference: FloatArray
+    sd: FloatArray
+    farthest: FloatArray
+    notes: tuple[str | None, ...] = ()
+
+
+def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
+    """Estimate the curves of questions like these."""
+    rows_a, rows_b = (finite_bank_curves(side, ks) for side in (pair.a, pair.b))
+    rows = rows_a - rows_b
+    difference = rows.mean(axis=0)
+    sd = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    farthest = _multiplier_maxima(rows - difference, sd, draws, rng)
+    return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), difference, sd, farthest)
+
+
+def _latent(
+    pair: Aligned, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
+) -> _Curves:
+    """Draw the latent curves of these questions."""
+    (a, note_a), (b, note_b) = (
+        _latent_curves(side, ks, estimator, draws, rng) for side in (pair.a, pair.b)
+    )
+    mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
+    strayed = np.subtract(a, b, out=a)
+    difference, sd = strayed.mean(axis=0), strayed.std(axis=0, ddof=1)
+    strayed -= difference
+    farthest = (np.abs(strayed, out=strayed) / np.maximum(sd, _NO_SPREAD)).max(axis=1)
+    return _Curves(mean_a, mean_b, difference, sd, farthest, (note_a, note_b))
+
+
+def _multiplier_maxima(
+    centred: FloatArray, sd: FloatArray, draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return max_k |Σ_α e_α x_αk / M| / sd_k for standard normal e, shape (draws,)."""
+    n_questions = len(centred)
+    scaled = centred / (n_questions * np.maximum(sd, _NO_SPREAD))
+    farthest = np.empty(draws)
+    block = max(1, BLOCK // max(centred.shape))
+    for start in range(0, draws, block):
+        stop = min(draws, start + block)
+        multipliers = rng.standard_normal((stop - start, n_questions))
+        farthest[start:stop] = np.abs(multipliers @ scaled).max(axis=1)
+    return farthest
+
+
+def _latent_curves(
+    outcomes: Outcomes, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, str | None]:
+    """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K), with its note."""
+    failures = Outcomes(
+        outcomes.counts[:, ::-1],
+        np.array([0.0, 1.0]),
+        outcomes.prior_counts[:, ::-1],
+        outcomes.prior_strength,
+    )
+    # with the categories turned round the score is q = 1 − p, with digits where it is small
+    posterior = (bayes_at_n if estimator == "bayes" else hbayes_at_n)(failures)
+    n_questions = outcomes.n_questions
+    steps = np.diff(ks, prepend=0)
+    curves = np.empty((draws, ks.size))
+    block = max(1, _CACHED // n_questions)
+    for start in range(0, draws, block):
+        stop = min(draws, start + block)
+        q = posterior.law.draw_questions(stop - start, rng)
+        power = np.ones_like(q)
+        for column, step in enumerate(steps):
+            power *= q if step == 1 else q**step
+            curves[start:stop, column] = 1.0 - power.mean(axis=1)
+    return curves, posterior.note
+
+
+def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntArray:
+    """Return the budgets, checked."""
+    if ks is None:
+        top = smallest if k_max is None else check_count("k_max", k_max, 1)
+        if top > _MOST_BUDGETS:
+            rule = f"be at most {_MOST_BUDGETS:,}; for more, give some budgets as `ks`"
+            raise InvalidInputError.of("k_max", rule, top)
+        return np.arange(1, top + 1)
+    if k_max is not None:
+        raise InvalidInputError.of("k_max", "be left out where `ks` is given", k_max)
+    rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
+    budgets = [check_count("ks", k, 1) for k in check_sequence("ks", ks, rule, _MOST_BUDGETS)]
+    rising = all(k < after for k, after in pairwise(budgets))
+    if not rising or not 1 <= len(budgets) <= _MOST_BUDGETS:
+        raise InvalidInputError.of("ks", rule, budgets)
+    return np.array(budgets, dtype=np.int64)

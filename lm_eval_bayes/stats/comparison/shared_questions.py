@@ -1,0 +1,208 @@
+"""Models that answered the same questions, when it is about all questions like these.
+
+A sample of hard questions lowers every model's score at once. What is said of two models'
+difference in scope "population" therefore starts from the questions' differences, as in
+:func:`lm_eval_bayes.stats.comparison.difference.paired_posterior`; here it is done for any
+number of posteriors at hand, each of which carries its posterior of scope "benchmark".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_bayes.stats.comparison.difference import (
+    bootstrap_weight,
+    notes_on_pairs,
+    paired_spread,
+)
+from lm_eval_bayes.stats.comparison.question_means import observed
+from lm_eval_bayes.stats.distributions.distributions import BLOCK
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+#: What must be said of populations whose questions could not be paired.
+UNPAIRED = (
+    "The models are taken as if each had answered questions of its own, since their posteriors "
+    "do not show them to be the same. If they are, the models differ more surely than this says: "
+    '`compare` with scope "population" pairs the questions.'
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedQuestions:
+    """The posteriors of scope "benchmark" of L models that answered the same M questions.
+
+    Parameters
+    ----------
+    posteriors : tuple of Posterior
+        One a model.
+    columns : tuple of array of int, shape (M,)
+        Where each model keeps the first model's questions, in the first one's order.
+    """
+
+    posteriors: tuple[Posterior, ...]
+    columns: tuple[IntArray, ...]
+
+    @classmethod
+    def of(cls, posteriors: Sequence[Posterior]) -> SharedQuestions | None:
+        """Pair the questions behind posteriors of scope "population", None where that fails.
+
+        As in `compare`: by their ids, whatever their order, where all have some; by position
+        where none has. There have to be at least two, and the same ones everywhere.
+
+        Examples
+        --------
+        >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+        >>> from lm_eval_bayes.stats.outcomes import Outcomes
+        >>> a, b = (
+        ...     hbayes_at_n(Outcomes.from_counts([[1, 3], [0, 4]], question_ids=ids), "population")
+        ...     for ids in (["p", "q"], ["q", "p"])
+        ... )
+        >>> [columns.tolist() for columns in SharedQuestions.of([a, b]).columns]
+        [[0, 1], [1, 0]]
+        """
+        behind = tuple(each.benchmark for each in posteriors if each.benchmark is not None)
+        if len(behind) < len(posteriors):
+            return None
+        n_questions = behind[0].per_question.mu.size
+        if n_questions < 2 or any(each.per_question.mu.size != n_questions for each in behind):
+            return None
+        ids = [each.question_ids for each in behind if each.question_ids is not None]
+        if not ids:
+            return cls(behind, (np.arange(n_questions),) * len(behind))
+        if len(ids) < len(behind) or any(set(names) != set(ids[0]) for names in ids):
+            return None
+        places = ({name: column for column, name in enumerate(names)} for names in ids)
+        return cls(behind, tuple(np.array([at[name] for name in ids[0]]) for at in places))
+
+    @property
+    def note(self) -> str | None:
+        """What a reader must know of the pairing."""
+        return notes_on_pairs(self.posteriors)
+
+    def differences(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of the paired difference of every two models, each (L, L).
+
+        ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
+        """
+        average, noise = self._observed()
+        sd = np.stack(
+            [
+                paired_spread(own - average, own_noise + noise).sd
+                for own, own_noise in zip(average, noise, strict=True)
+            ]
+        )
+        score = average.mean(axis=1)
+        return score[:, None] - score, sd
+
+    def _observed(self) -> tuple[FloatArray, FloatArray]:
+        """Return what was observed of every question in the first model's order, both (L, M)."""
+        seen = [observed(each) for each in self.posteriors]
+        pairs = list(zip(seen, self.columns, strict=True))
+        average = np.stack([each.average[columns] for each, columns in pairs])
+        return average, np.stack([each.noise[columns] for each, columns in pairs])
+
+    def separations(self, mu: FloatArray) -> FloatArray:
+        """Return z = |mean| / sd of the paired difference of every two models, (L, L).
+
+        Parameters
+        ----------
+        mu : array, shape (L,)
+            The scores by which the models are ordered. Where these are equal, or the
+            questions' differences favour the other one, z is 0.
+        """
+        difference, sd = self.differences()
+        same_side = difference * np.sign(mu[:, None] - mu)
+        distance = np.maximum(same_side, 0.0)
+        certain = np.where(distance > 0.0, np.inf, 0.0)
+        return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
+
+    def draw(self, draws: int, seed: int) -> FloatArray:
+        """Draw all models' scores over questions like these, sharing the questions' weights.
+
+        As in `paired_posterior`, for each model's averages in place of their differences. With
+        more than two models the bootstrap's part is that of the pair with the largest.
+
+        Parameters
+        ----------
+        draws : int
+            How many joint draws.
+        seed : int
+            The seed of all streams: one a model, and one for the weights.
+
+        Returns
+        -------
+        array, shape (L, draws)
+        """
+        *streams, shared = map(
+            np.random.default_rng, np.random.SeedSequence(seed).spawn(len(self.posteriors) + 1)
+        )
+        average, noise = self._observed()
+        mean = average.mean(axis=1, keepdims=True)
+        n_questions = average.shape[1]
+        kappa = max(
+            float(paired_spread(average[row] - average, noise[row] + noise).kappa.max())
+            for row in range(len(streams))
+        )
+        scores = np.empty((len(streams), draws))
+        for row, rng in enumerate(streams):
+            own = np.sqrt(noise[row].mean() / n_questions)
+            scores[row] = mean[row] + own * rng.standard_normal(draws)
+        block = max(1, BLOCK // (2 * n_questions))
+        for start in range(0, draws, block):
+            part = slice(start, min(draws, start + block))
+            size = scores[0, part].size
+            share = shared.standard_gamma(bootstrap_weight(n_questions), (size, n_questions))
+            share /= share.sum(axis=1, keepdims=True)
+            scores[:, part] += kappa * ((average - mean) @ share.T)
+        return scores
+
+
+class Separation(NamedTuple):
+    """How far two models are apart.
+
+    `difference` is the mean of A − B and `sd` its standard deviation. `shared` holds the
+    paired questions in scope "population", and `note` says what has to be known.
+    """
+
+    difference: float
+    sd: float
+    shared: SharedQuestions | None
+    note: str | None
+
+    @property
+    def z(self) -> float:
+        """|difference| / sd [Hariri 2026, §2.5]; 0 for equal means, else up to ∞."""
+        if self.difference == 0.0:
+            return 0.0
+        return abs(self.difference) / self.sd if self.sd > 0.0 else float("inf")
+
+
+def separation(a: Posterior, b: Posterior) -> Separation:
+    """Return how far two posteriors of one scope are apart, as `compare` would say.
+
+    In scope "benchmark" they are independent, μ − μ' with sd sqrt(σ² + σ'²). In scope
+    "population" the questions are paired; where they cannot be, the posteriors are taken as
+    independent, and the note says so.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> counts = ([[4, 60], [30, 34], [60, 4]], [[8, 56], [33, 31], [63, 1]])
+    >>> a, b = (hbayes_at_n(Outcomes.from_counts(each), "population") for each in counts)
+    >>> paired = separation(a, b)
+    >>> bool(paired.sd < 0.3 * np.hypot(a.sigma, b.sigma)), paired.note
+    (True, None)
+    """
+    if a.scope == "population":
+        shared = SharedQuestions.of([a, b])
+        if shared is not None:
+            difference, sd = shared.differences()
+            return Separation(float(difference[0, 1]), float(sd[0, 1]), shared, shared.note)
+    note = UNPAIRED if a.scope == "population" else None
+    return Separation(a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), None, note)

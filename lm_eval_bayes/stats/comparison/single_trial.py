@@ -1,0 +1,323 @@
+"""Two models with one trial a question: the models of [Bowyer 2025, §3.2-3.4, App. A].
+
+θ_A and θ_B are the models' chances of being right on questions like these, each uniform
+beforehand. The unpaired model takes the two sets of answers as independent. The paired one
+lets the same questions be easy or hard for both: each question gives the two models a pair of
+normal variables with correlation ρ, and an answer is right where its variable is above 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.alignment import Align, align_questions, check_same_weights
+from lm_eval_bayes.stats.comparison.bivariate import paired_posterior_draws
+from lm_eval_bayes.stats.comparison.difference import difference_table
+from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.results import Interval
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_level,
+    check_seed,
+    check_size,
+)
+
+_BATCHES = 20
+
+
+@dataclass(frozen=True)
+class SingleTrialComparison:
+    """The posterior of θ_A − θ_B and of the odds ratio; scope "population".
+
+    Attributes
+    ----------
+    model : str
+        "paired" or "unpaired".
+    theta_a, theta_b : float
+        Posterior means of the chances of being right.
+    difference, sd : float
+        Posterior mean and standard deviation of θ_A − θ_B.
+    interval : Interval
+        Equal-tailed, of the difference.
+    odds_ratio : float
+        Posterior median of (θ_A/(1 − θ_A)) / (θ_B/(1 − θ_B)). The mean is infinite as soon
+        as A has no wrong or B no right answer, so the median stands here.
+    odds_ratio_interval : Interval
+        Equal-tailed, of the odds ratio.
+    p_a_greater : float
+        P(θ_A > θ_B).
+    n_questions_a, n_questions_b : int
+        Questions of each model that were used.
+    table : tuple of int or None
+        Paired only: both right, only A, only B, neither.
+    correlation : float or None
+        Paired only: posterior mean of ρ.
+    ess : float or None
+        Effective sample size of the draws; None where computed.
+    mc_error : float or None
+        Standard error of `p_a_greater`, likewise.
+    draws, seed : int or None
+        Of the importance sampling, likewise.
+    left_out_a, left_out_b : int
+        Questions of each that the other lacks (paired, align="intersection").
+    """
+
+    model: Literal["paired", "unpaired"]
+    theta_a: float
+    theta_b: float
+    difference: float
+    sd: float
+    interval: Interval
+    odds_ratio: float
+    odds_ratio_interval: Interval
+    p_a_greater: float
+    n_questions_a: int
+    n_questions_b: int
+    table: tuple[int, int, int, int] | None = None
+    correlation: float | None = None
+    ess: float | None = None
+    mc_error: float | None = None
+    draws: int | None = None
+    seed: int | None = None
+    left_out_a: int = 0
+    left_out_b: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "table": None if self.table is None else list(self.table)}
+
+
+def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTrialComparison:
+    """Compare two models with one trial a question as if the questions were different ones.
+
+    θ_A ~ Beta(1 + S, 1 + M − S) with S of M right, θ_B likewise and independently
+    [Bowyer 2025, §3.3]. Computed, not drawn. The questions are not paired and their
+    numbers may differ.
+
+    Parameters
+    ----------
+    a, b : Outcomes
+        Binary, one trial a question.
+    level : float
+        Credible level, strictly between 0 and 1.
+
+    Returns
+    -------
+    SingleTrialComparison
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary with one trial a question, or the level is no such.
+
+    Examples
+    --------
+    Two of three right against one of three: Beta(3, 2) and Beta(2, 3), P = 53/70.
+
+    >>> a = Outcomes.from_matrix([[1], [1], [0]])
+    >>> b = Outcomes.from_matrix([[0], [1], [0]])
+    >>> result = compare_unpaired(a, b)
+    >>> round(result.difference, 6), round(result.p_a_greater, 5), round(result.odds_ratio, 2)
+    (0.2, 0.75714, 2.62)
+    """
+    check_same_weights(a, b)
+    level = check_level(level)
+    beta_a, beta_b = (_beta(name, side) for name, side in (("a", a), ("b", b)))
+    means, variances, logit_means, logit_variances = zip(
+        *((x / (x + y), x * y / (x + y) ** 2 / (x + y + 1.0),
+           special.digamma(x) - special.digamma(y),
+           special.polygamma(1, x) + special.polygamma(1, y))
+          for x, y in (beta_a, beta_b)), strict=True
+    )  # fmt: skip
+    sd = float(np.sqrt(sum(variances)))
+    table = difference_table(
+        lambda u: beta_quantile(*beta_a, u),
+        lambda u: beta_quantile(*beta_b, u),
+        float(means[0] - means[1]),
+        sd,
+    )
+    log_odds = difference_table(
+        lambda u: _logit_quantile(*beta_a, u),
+        lambda u: _logit_quantile(*beta_b, u),
+        float(logit_means[0] - logit_means[1]),
+        float(np.sqrt(sum(logit_variances))),
+    )
+    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
+    low, _, high = np.clip(table.quantile(tails), -1.0, 1.0)
+    odds = np.exp(log_odds.quantile(tails))
+    return SingleTrialComparison(
+        model="unpaired",
+        theta_a=float(means[0]),
+        theta_b=float(means[1]),
+        difference=float(means[0] - means[1]),
+        sd=sd,
+        interval=_interval(low, high, level),
+        odds_ratio=float(odds[1]),
+        odds_ratio_interval=_interval(odds[0], odds[2], level),
+        p_a_greater=float(1.0 - table.cdf(np.zeros(1))[0]),
+        n_questions_a=a.n_questions,
+        n_questions_b=b.n_questions,
+    )
+
+
+def compare_paired(
+    a: Outcomes,
+    b: Outcomes,
+    level: float = 0.95,
+    *,
+    align: Align = "strict",
+    correlation_prior: tuple[float, float] = (4.0, 2.0),
+    seed: int = 0,
+    draws: int = 100_000,
+) -> SingleTrialComparison:
+    """Compare two models that answered the same questions once each.
+
+    θ_A, θ_B ~ U(0, 1) and ρ = 2ρ̂ − 1 with ρ̂ ~ Beta(4, 2); the 2×2 table of right and wrong
+    is multinomial with the four quadrant probabilities of a bivariate normal distribution
+    [Bowyer 2025, §3.4, App. A]. Importance sampling; the proposal adapts to the data, so
+    that few draws are lost, and `ess` says how many count.
+
+    Parameters
+    ----------
+    a, b : Outcomes
+        Binary, one trial a question; paired by their ids, by position without ids.
+    level : float
+        Credible level, strictly between 0 and 1.
+    align : {"strict", "intersection"}
+        Whether a question that one side lacks is an error, or left out and counted.
+    correlation_prior : (float, float)
+        Beta parameters of ρ̂, above 0. (4, 2) is the paper's; the paper's library
+        ``bayes_evals`` has ρ uniform, which is (1, 1).
+    seed : int
+        Seed of the draws.
+    draws : int
+        Their number, 1,000 to 10⁷.
+
+    Returns
+    -------
+    SingleTrialComparison
+        Both intervals carry the Monte-Carlo error of their worse end.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary with one trial a question, the questions or weights
+        do not match, or an argument breaks its rule.
+
+    Examples
+    --------
+    >>> a = Outcomes.from_matrix([[1]] * 12 + [[0]] * 8)
+    >>> b = Outcomes.from_matrix([[1]] * 6 + [[0]] * 14)
+    >>> paired, unpaired = compare_paired(a, b), compare_unpaired(a, b)
+    >>> paired.table, paired.sd < unpaired.sd, paired.p_a_greater > unpaired.p_a_greater
+    ((6, 6, 0, 8), True, True)
+    """
+    level = check_level(level)
+    alpha, beta = _check_correlation_prior(correlation_prior)
+    seed, draws = check_seed(seed), check_size("draws", draws, 1000)
+    pair = align_questions(a, b, align)
+    right_a, right_b = _answers("a", pair.a), _answers("b", pair.b)
+    only_a, only_b = int((right_a & ~right_b).sum()), int((~right_a & right_b).sum())
+    both = int((right_a & right_b).sum())
+    counts = (both, only_a, only_b, pair.a.n_questions - both - only_a - only_b)
+    logits, weight = paired_posterior_draws(counts, (alpha, beta), draws, seed)
+    theta_a, theta_b, rho_hat = special.expit(logits)
+    difference, log_odds = theta_a - theta_b, logits[0] - logits[1]
+    mean = float(weight @ difference)
+    above = theta_a > theta_b
+    p_a_greater = float(weight @ above)
+    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
+    ends, error = _weighted_quantiles(difference, weight, tails)
+    odds_ends, odds_error = _weighted_quantiles(log_odds, weight, tails)
+    odds = np.exp(odds_ends)
+    return SingleTrialComparison(
+        model="paired",
+        theta_a=float(weight @ theta_a),
+        theta_b=float(weight @ theta_b),
+        difference=mean,
+        sd=float(np.sqrt(weight @ (difference - mean) ** 2)),
+        interval=_interval(ends[0], ends[2], level, float(error[[0, 2]].max()), seed),
+        odds_ratio=float(odds[1]),
+        odds_ratio_interval=_interval(
+            odds[0], odds[2], level, float((odds * odds_error)[[0, 2]].max()), seed
+        ),
+        p_a_greater=p_a_greater,
+        n_questions_a=pair.a.n_questions,
+        n_questions_b=pair.b.n_questions,
+        table=counts,
+        correlation=float(weight @ (2.0 * rho_hat - 1.0)),
+        ess=float(1.0 / (weight**2).sum()),
+        mc_error=float(np.sqrt((weight**2 * (above - p_a_greater) ** 2).sum())),
+        draws=draws,
+        seed=seed,
+        left_out_a=pair.left_out_a,
+        left_out_b=pair.left_out_b,
+    )
+
+
+def _answers(name: str, outcomes: Outcomes) -> Any:
+    """Return whether each question's only trial was right, shape (M,)."""
+    require_binary(outcomes)
+    trials: IntArray = outcomes.n_trials
+    if (trials != 1).any() or outcomes.prior_counts.any():
+        rule = (
+            "have one trial a question and no prior trials; "
+            'for more, compare(..., scope="population")'
+        )
+        got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
+        raise InvalidInputError.of(name, rule, got)
+    return outcomes.counts[:, 1] == 1
+
+
+def _beta(name: str, outcomes: Outcomes) -> tuple[float, float]:
+    """Return the Beta parameters of θ under a uniform prior."""
+    right = _answers(name, outcomes)
+    return 1.0 + float(right.sum()), 1.0 + float((~right).sum())
+
+
+def _logit_quantile(a: float, b: float, u: FloatArray) -> FloatArray:
+    """Return the quantiles of log(θ/(1 − θ)), θ ~ Beta(a, b), each tail from its own side."""
+    return np.asarray(np.log(beta_quantile(a, b, u)) - np.log(beta_quantile(b, a, 1.0 - u)))
+
+
+def _weighted_quantiles(
+    values: FloatArray, weight: FloatArray, at: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return weighted quantiles, and their errors from the scatter between 20 batches."""
+
+    def quantiles(x: FloatArray, w: FloatArray) -> FloatArray:
+        order = np.argsort(x)
+        mass = np.cumsum(w[order])
+        return np.interp(at, (mass - 0.5 * w[order]) / mass[-1], x[order])
+
+    batches = np.array(
+        [quantiles(values[i::_BATCHES], weight[i::_BATCHES]) for i in range(_BATCHES)]
+    )
+    return quantiles(values, weight), batches.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
+
+
+def _interval(
+    low: float, high: float, level: float, mc_error: float | None = None, seed: int | None = None
+) -> Interval:
+    """Return an equal-tailed interval of scope "population"."""
+    return Interval(float(low), float(high), level, "exact", "population", mc_error, seed)
+
+
+def _check_correlation_prior(value: object) -> tuple[float, float]:
+    """Return the two Beta parameters of ρ̂."""
+    rule = "be a pair of finite numbers above 0"
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise InvalidInputError.of("correlation_prior", rule, value)
+    alpha, beta = as_real(value[0]), as_real(value[1])
+    if alpha is None or beta is None or not (0.0 < alpha < np.inf and 0.0 < beta < np.inf):
+        raise InvalidInputError.of("correlation_prior", rule, value)
+    return alpha, beta

@@ -1,0 +1,241 @@
+"""Posteriors of scores that are no averages: F_β, precision, recall, MCC, G and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.confusion.scores import (
+    ConfusionScore,
+    apply_score,
+    as_matrix,
+    named_score,
+)
+from lm_eval_bayes.stats.results import Interval
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    as_real,
+    check_level,
+    check_option,
+    check_prior,
+    check_seed,
+    check_size,
+    read_only,
+)
+
+_METHODS: tuple[Literal["exact", "hdi"], ...] = ("exact", "hdi")
+_BATCHES = 20
+_BLOCK = 500_000
+
+
+@dataclass(frozen=True, eq=False)
+class ConfusionPosterior:
+    """The posterior of a score of a confusion matrix, as draws.
+
+    Attributes
+    ----------
+    quantity : str
+        The name of the score.
+    mu, sigma : float
+        Posterior mean and standard deviation.
+    mc_error : float
+        Monte-Carlo standard error of `mu`.
+    estimate : float or None
+        The score of the counts themselves; None where that is 0/0.
+    draws : array, shape (n,)
+        Draws of the score in ascending order, read-only, those where it was 0/0 left out.
+    n_undefined : int
+        How many were left out, or had `zero_division` put in their place.
+    prior : float
+        The pseudo-count of every cell.
+    seed : int
+        The seed of the draws.
+    note : str or None
+        What a reader must know before using the numbers.
+    """
+
+    quantity: str
+    mu: float
+    sigma: float
+    mc_error: float
+    estimate: float | None
+    draws: FloatArray = field(repr=False)
+    n_undefined: int
+    prior: float
+    seed: int
+    note: str | None = None
+
+    def interval(self, level: float = 0.95, method: Literal["exact", "hdi"] = "exact") -> Interval:
+        """Return a credible interval from the draws, of scope "population".
+
+        Parameters
+        ----------
+        level : float
+            Posterior mass, strictly between 0 and 1.
+        method : {"exact", "hdi"}
+            Equal tails, or the shortest interval.
+
+        Returns
+        -------
+        Interval
+            With the Monte-Carlo error of its worse end, from 20 parts of the draws.
+
+        Raises
+        ------
+        InvalidInputError
+            If `level` or `method` breaks its rule.
+
+        Examples
+        --------
+        >>> posterior = confusion_posterior((12, 3, 2, 13), "f1")
+        >>> shortest = posterior.interval(method="hdi")
+        >>> shortest.width < posterior.interval().width
+        True
+        """
+        level = check_level(level)
+        method = check_option("method", method, _METHODS)
+        find = _tails if method == "exact" else _shortest
+        low, high = find(self.draws, level)
+        # the draws stand in order: shuffled, with the seed that made them, each part is a sample
+        order = np.random.default_rng(self.seed).permutation(self.draws.size)
+        parts = np.array_split(self.draws[order], _BATCHES)
+        ends = np.array([find(np.sort(part), level) for part in parts])
+        error = float(ends.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES))
+        return Interval(low, high, level, method, "population", error, self.seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, without the draws."""
+        return {
+            "quantity": self.quantity,
+            "mu": self.mu,
+            "sigma": self.sigma,
+            "mc_error": self.mc_error,
+            "estimate": self.estimate,
+            "n_draws": int(self.draws.size),
+            "n_undefined": self.n_undefined,
+            "prior": self.prior,
+            "seed": self.seed,
+            "note": self.note,
+        }
+
+
+def confusion_posterior(
+    counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike,
+    score: str | ConfusionScore = "f1",
+    *,
+    prior: str | float = "uniform",
+    zero_division: float | None = None,
+    draws: int = 100_000,
+    seed: int = 0,
+) -> ConfusionPosterior:
+    """Return the posterior of a score of a confusion matrix [Bowyer 2025, §3.5].
+
+    The shares of the K² cells get the prior Dirichlet(1, …, 1), so given the counts they are
+    Dirichlet(1 + counts); the score is worked out for every draw of them. The CLT says
+    nothing about such a score, as it is no mean.
+
+    Parameters
+    ----------
+    counts : mapping, 4 numbers or array of shape (K, K)
+        (tp, fp, fn, tn), a mapping of these names, or a matrix with the truth as rows and
+        the answers as columns; of two classes the second is the positive one.
+    score : str or callable
+        For two classes "f1", "precision", "recall", "specificity" or "g_score"
+        (sqrt(precision·recall), the Fowlkes–Mallows index); for any number "accuracy",
+        "balanced_accuracy", "macro_f1", "g_mean" (the geometric mean of the recalls), "mcc"
+        or "kappa"; or a function that takes matrices of shape (n, K, K) and gives (n,), such
+        as `f_score(2)`.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of every cell: 1 (the paper), ½, or a finite number above 0.
+    zero_division : float, optional
+        What the score is worth where it is 0/0. Left out, those draws are left out too, and
+        counted: the posterior is then that of the score given that it is defined. A Dirichlet
+        draw has no zero, so this bites only for tiny pseudo-counts or one's own functions.
+    draws : int
+        1,000 to 10⁷.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    ConfusionPosterior
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule, or no draw has a defined score.
+
+    Examples
+    --------
+    >>> posterior = confusion_posterior((12, 3, 2, 13), "f1")
+    >>> interval = posterior.interval()
+    >>> round(posterior.estimate, 3), round(interval.low, 2), round(interval.high, 2)
+    (0.828, 0.6, 0.91)
+    """
+    matrix = as_matrix(counts)
+    name, function = named_score(score, matrix.shape[0])
+    pseudo, seed = check_prior(prior), check_seed(seed)
+    draws = check_size("draws", draws, 1000)
+    instead = None if zero_division is None else as_real(zero_division)
+    if zero_division is not None and (instead is None or not np.isfinite(instead)):
+        raise InvalidInputError.of("zero_division", "be a finite number or None", zero_division)
+    values = _draw(matrix + pseudo, function, draws, np.random.default_rng(seed))
+    bad = ~np.isfinite(values)
+    n_undefined = int(bad.sum())
+    if instead is None:
+        values = values[~bad]
+    else:
+        values[bad] = instead
+    if values.size < _BATCHES:
+        rule = "be defined (not 0/0) for nearly all draws, or `zero_division` be given"
+        raise InvalidInputError.of("score", rule, f"undefined in {n_undefined} of {draws} draws")
+    plain = float(apply_score(function, matrix[None])[0])
+    note = None
+    if not np.isfinite(plain):
+        note = "the counts themselves give 0/0, so the posterior rests on the prior"
+    sd = float(values.std())
+    return ConfusionPosterior(
+        quantity=name,
+        mu=float(values.mean()),
+        sigma=sd,
+        mc_error=sd / float(np.sqrt(values.size)),
+        estimate=plain if np.isfinite(plain) else instead,
+        draws=read_only(np.sort(values), np.float64),
+        n_undefined=n_undefined,
+        prior=pseudo,
+        seed=seed,
+        note=note,
+    )
+
+
+def _draw(
+    nu: FloatArray, score: ConfusionScore, draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw Dirichlet(ν) matrices and score them, a block at a time."""
+    values = np.empty(draws)
+    block = max(1, _BLOCK // nu.size)
+    for start in range(0, draws, block):
+        stop = min(draws, start + block)
+        cells = rng.standard_gamma(nu, size=(stop - start, *nu.shape))
+        total = cells.sum(axis=(1, 2), keepdims=True)
+        with np.errstate(invalid="ignore"):
+            values[start:stop] = apply_score(score, cells / total)
+    return values
+
+
+def _tails(ordered: FloatArray, level: float) -> tuple[float, float]:
+    """Return the equal-tailed quantiles of an ordered sample."""
+    low, high = np.quantile(ordered, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
+    return float(low), float(high)
+
+
+def _shortest(ordered: FloatArray, level: float) -> tuple[float, float]:
+    """Return the shortest interval that holds `level` of an ordered sample."""
+    held = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
+    best = int(np.argmin(ordered[held:] - ordered[: ordered.size - held]))
+    return float(ordered[best]), float(ordered[best + held])

@@ -1,0 +1,346 @@
+"""Convergence@n: how many trials until a ranking of models no longer changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.convergence.prefix_scores import Prefixes, Step, check_prefixes, scores_of
+from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric, signs
+from lm_eval_bayes.stats.convergence.resampling import Scheme, check_scheme, draw_blocks
+from lm_eval_bayes.stats.ranking.rank import check_confidence
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    Tau,
+    check_option,
+    check_seed,
+    check_size,
+    read_only,
+)
+
+ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
+TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """One bootstrap replicate from its first trial to its last.
+
+    Attributes
+    ----------
+    replicate : int
+        Its number among the replicates.
+    converged_at : int
+        The prefix from which on its ranking no longer changes.
+    columns : array of int, shape (N,) or (M, N)
+        The trials it is made of, in order; one row a question for scheme "row".
+    scores : array, shape (L, N)
+        Every model's score after n trials; NaN where the metric is undefined (n < k).
+    ranks : array of int, shape (L, N)
+        Dense ranks, 1 the best; models that tie share one. 0 where undefined.
+    """
+
+    replicate: int
+    converged_at: int
+    columns: IntArray
+    scores: FloatArray
+    ranks: IntArray
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; an undefined score is None."""
+        rows = [[None if np.isnan(x) else x for x in row] for row in self.scores.tolist()]
+        return {
+            "replicate": self.replicate,
+            "converged_at": self.converged_at,
+            "columns": self.columns.tolist(),
+            "scores": rows,
+            "ranks": self.ranks.tolist(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """The bootstrap distribution of convergence@n.
+
+    Attributes
+    ----------
+    metric : str
+        Whose ranking it is about.
+    k : int or None
+        Trials that the metric looks at, where it has such a number.
+    tau : float or None
+        Threshold of G-Pass.
+    scheme : str
+        "column" or "row".
+    ties : str
+        "none": only equal scores share a rank; "adjacent": credible-interval ties.
+    confidence : float or None
+        Of those ties.
+    n_models, n_questions, n_max : int
+        L, M and N.
+    replicates, seed : int
+        Their number and the seed they come from.
+    counts : array of int, shape (N−1,)
+        ``counts[s-1]`` replicates converged at s trials.
+    worst : Trajectory or None
+        The replicate that converges last (the first of them); None where none converges.
+    """
+
+    metric: Metric
+    k: int | None
+    tau: float | None
+    scheme: Scheme
+    ties: ConvergenceTies
+    confidence: float | None
+    n_models: int
+    n_questions: int
+    n_max: int
+    replicates: int
+    seed: int
+    counts: IntArray
+    worst: Trajectory | None
+
+    @property
+    def pmf(self) -> FloatArray:
+        """Share of replicates that converge at s = 1..N−1; sums to 1 − `not_converged`."""
+        return np.asarray(self.counts / self.replicates)
+
+    @property
+    def cdf(self) -> FloatArray:
+        """Share of replicates that have converged by s = 1..N−1."""
+        return np.asarray(np.cumsum(self.counts) / self.replicates)
+
+    @property
+    def not_converged(self) -> float:
+        """Share of replicates whose ranking the last trial still changes."""
+        return (self.replicates - int(self.counts.sum())) / self.replicates
+
+    @property
+    def mean(self) -> float | None:
+        """Mean convergence@n over the replicates that converge; None where none does."""
+        converged = int(self.counts.sum())
+        if converged == 0:
+            return None
+        return float(self.counts @ np.arange(1, self.n_max)) / converged
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "metric": self.metric,
+            "k": self.k,
+            "tau": self.tau,
+            "scheme": self.scheme,
+            "ties": self.ties,
+            "confidence": self.confidence,
+            "n_models": self.n_models,
+            "n_questions": self.n_questions,
+            "n_max": self.n_max,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "pmf": self.pmf.tolist(),
+            "cdf": self.cdf.tolist(),
+            "mean": self.mean,
+            "not_converged": self.not_converged,
+            "worst": None if self.worst is None else self.worst.to_dict(),
+        }
+
+
+def convergence_at_n(
+    R: npt.ArrayLike,
+    metric: Metric = "bayes",
+    *,
+    k: int | None = None,
+    tau: Tau | None = None,
+    weights: npt.ArrayLike | None = None,
+    replicates: int = 100_000,
+    scheme: Scheme = "column",
+    ties: ConvergenceTies = "none",
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Convergence:
+    """Return the bootstrap distribution of convergence@n [Hariri 2026, §3.3, F.1].
+
+    Estimand: the smallest s <= N−1 at which the ranking of the L models by their first s
+    trials equals their ranking by all N trials, and so does every ranking between. It speaks
+    of these questions (scope benchmark) and of an order of trials as random as the bootstrap
+    makes it. Each replicate is compared with its own ranking by N trials; one whose ranking
+    the last trial still changes counts as not converged. Every prefix of every replicate is
+    evaluated. Prefixes shorter than k have no estimate of the pass family, hence no ranking:
+    nothing converges before s = k.
+
+    Rankings are compared with their ties: models of equal score share a rank, and a prefix
+    agrees only if it ties the same models. Scores are compared as whole numbers, so rounding
+    neither makes nor breaks a tie; where whole numbers do not fit (roughly where C(N, k)·M
+    exceeds 4·10¹⁸) scores within (M+1)·2⁻⁵² of each other count as equal.
+
+    Parameters
+    ----------
+    R : array, shape (L, M, N)
+        Outcomes of L >= 2 models on M questions in N >= 2 trials: categories 0..C, or 0 and 1.
+    metric : str
+        "bayes" and "avg" (which rank alike, by eq. 19), or of the pass family "pass@k",
+        "pass^k", "naive pass@k", "naive pass^k", "g-pass" or "mg-pass" (binary outcomes only).
+    k : int, optional
+        1 <= k <= N, for the pass family.
+    tau : float, Fraction or Decimal, optional
+        In [0, 1], for "g-pass".
+    weights : array, shape (C+1,), optional
+        The score of each category, for bayes and avg; left out, outcomes are binary.
+    replicates : int
+        How many bootstrap replicates, up to 10⁷.
+    scheme : {"column", "row"}
+        "column": a replicate draws N of the N trials with replacement, and all questions take
+        the same trials. "row": every question draws its own. In both, all models take the same
+        draw, as one tensor R is resampled.
+    ties : {"none", "adjacent"}
+        "adjacent": sorted by score, neighbours with z = |μ − μ'|/sqrt(σ² + σ'²) below the
+        threshold share a rank and the next rank is one more, as in Table 1; equal μ are sorted
+        by σ. For bayes and avg, whose z are the same (eq. 20).
+    confidence : float
+        Of those ties, in [0.5, 1): z is held against Φ⁻¹(confidence), 1.645 at 0.95.
+    seed : int
+        The seed of the replicates.
+
+    Returns
+    -------
+    Convergence
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(4)
+    >>> R = rng.random((3, 30, 40)) < np.array([0.3, 0.5, 0.6])[:, None, None]
+    >>> result = convergence_at_n(R, replicates=2000, seed=1)
+    >>> round(result.mean, 1), result.not_converged
+    (2.8, 0.0)
+    >>> round(convergence_at_n(R, "pass@k", k=4, replicates=2000, seed=1).mean, 1)
+    6.7
+    """
+    prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
+    replicates = check_size("replicates", replicates, 1)
+    scheme = check_scheme(scheme)
+    ties = check_option("ties", ties, TIES)
+    threshold = _check_ties(ties, confidence, prefixes.metric)
+    seed = check_seed(seed)
+    n_trials = prefixes.shape[2]
+    counts = np.zeros(n_trials + 1, dtype=np.int64)
+    latest, slowest, slowest_columns = 0, 0, None
+    done = 0
+    for columns in draw_blocks(scheme, prefixes.shape, replicates, seed):
+        when = _converged_at(prefixes, columns, threshold)
+        counts += np.bincount(when, minlength=n_trials + 1)
+        when[when == n_trials] = 0
+        row = int(when.argmax())
+        if when[row] > latest:
+            latest, slowest, slowest_columns = int(when[row]), done + row, columns[row].copy()
+        done += when.size
+    worst = None
+    if slowest_columns is not None:
+        worst = _trajectory(prefixes, slowest_columns, threshold, slowest, latest)
+    return Convergence(
+        metric=prefixes.metric,
+        k=None if k is None else prefixes.k,
+        tau=None if tau is None else float(tau),
+        scheme=scheme,
+        ties=ties,
+        confidence=None if threshold is None else float(confidence),
+        n_models=prefixes.shape[0],
+        n_questions=prefixes.shape[1],
+        n_max=n_trials,
+        replicates=replicates,
+        seed=seed,
+        counts=read_only(counts[1:n_trials], np.int64),
+        worst=worst,
+    )
+
+
+def _check_ties(ties: ConvergenceTies, confidence: object, metric: Metric) -> float | None:
+    """Return the threshold of z, or None where only equal scores tie."""
+    level = check_confidence(confidence)
+    if ties == "none":
+        return None
+    if metric not in LINEAR:
+        rule = 'be "none" for the pass family, whose estimators have no posterior'
+        raise InvalidInputError.of("ties", rule, ties)
+    return float(special.ndtri(level))
+
+
+def _converged_at(prefixes: Prefixes, columns: IntArray, threshold: float | None) -> IntArray:
+    """Return when each replicate converges, shape (B,); N where it does not."""
+    if threshold is not None:
+        ranks = np.stack(
+            [ranks_of(prefixes, step, threshold) for step in prefixes.walk(columns, spread=True)]
+        )
+        same = (ranks == ranks[-1]).all(axis=2)
+    else:
+        keys = np.stack([step.keys for step in prefixes.walk(columns)])
+        # In the final order, neighbours that stay strictly apart or level, as they end, say
+        # that the whole ranking is the final one: L − 1 comparisons instead of L(L−1)/2.
+        order = np.argsort(keys[-1], axis=1)
+        keys = np.take_along_axis(keys, order[None], axis=2)
+        apart = signs(keys[:, :, :-1], keys[:, :, 1:], prefixes.tolerance)
+        same = (apart == apart[-1]).all(axis=2)
+    # the last prefix that differs, counted from the end
+    trailing = np.where(same.all(axis=0), len(same), np.argmin(same[::-1], axis=0))
+    n_trials = prefixes.shape[2]
+    return np.asarray(n_trials + 1 - trailing, dtype=np.int64)
+
+
+def ranks_of(prefixes: Prefixes, step: Step, threshold: float | None) -> IntArray:
+    """Return dense ranks (B, L), 1 the best.
+
+    Parameters
+    ----------
+    prefixes : Prefixes
+        What `step` comes from.
+    step : Step
+        With its spread where there is a threshold.
+    threshold : float or None
+        Neighbours with z below it share a rank; None: only equal scores do.
+    """
+    if threshold is None or step.spread is None:
+        order = np.argsort(-step.keys, axis=1)
+        sorted_keys = np.take_along_axis(step.keys, order, axis=1)
+        apart = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance) != 0
+    else:
+        # complex numbers sort by their real part and then by the other: by μ, then by σ
+        order = np.argsort(-step.keys + 1j * step.spread, axis=1)
+        sorted_keys = np.take_along_axis(step.keys, order, axis=1)
+        spread = np.take_along_axis(step.spread, order, axis=1)
+        gap = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance)
+        # Keys are M·T·μ and spreads M²·σ², in units and squared units of the rubric.
+        total = step.n + len(prefixes.rubric.values)
+        distance = (sorted_keys[:, :-1] - sorted_keys[:, 1:]) / total
+        near = np.square(distance) < threshold**2 * (spread[:, :-1] + spread[:, 1:])
+        apart = (gap != 0) & ~near
+    ranks = np.ones(step.keys.shape, dtype=np.int64)
+    dense = 1 + np.cumsum(apart, axis=1)
+    np.put_along_axis(ranks, order[:, 1:], dense, axis=1)
+    return ranks
+
+
+def _trajectory(
+    prefixes: Prefixes, columns: IntArray, threshold: float | None, replicate: int, when: int
+) -> Trajectory:
+    """Walk one replicate again and keep all of it."""
+    n_models, _, n_trials = prefixes.shape
+    ranks = np.zeros((n_models, n_trials), dtype=np.int64)
+    for step in prefixes.walk(columns[None], spread=threshold is not None):
+        ranks[:, step.n - 1] = ranks_of(prefixes, step, threshold)[0]
+    return Trajectory(
+        replicate=replicate,
+        converged_at=when,
+        columns=read_only(columns[0] if len(columns) == 1 else columns, np.int64),
+        scores=read_only(scores_of(prefixes, columns[None]), np.float64),
+        ranks=read_only(ranks, np.int64),
+    )

@@ -1,0 +1,258 @@
+"""Kendall's τ_b, for many rankings at once, and its curve over the number of trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.convergence.prefix_scores import check_prefixes
+from lm_eval_bayes.stats.convergence.prefix_tables import Metric, signs
+from lm_eval_bayes.stats.convergence.resampling import Scheme, check_scheme, draw_blocks
+from lm_eval_bayes.stats.outcome_validation import numeric
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    Tau,
+    check_seed,
+    check_size,
+    read_only,
+)
+
+#: Comparisons held at a time by `kendall_tau_b`.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class KendallCurve:
+    """Agreement with a gold ranking after n = 1..N trials, over bootstrap replicates.
+
+    Attributes
+    ----------
+    metric : str
+        What ranks the models.
+    k : int or None
+        Trials that the metric looks at, where it has such a number.
+    tau : float or None
+        Threshold of G-Pass.
+    scheme : str
+        "column" or "row".
+    gold : array, shape (L,)
+        The scores that define the gold ranking.
+    n_prior : int
+        D, the prior trials of each question.
+    replicates, seed : int
+        Their number and the seed they come from.
+    mean, sd : array, shape (N,)
+        Of τ_b over the replicates where it is defined; NaN where it is nowhere.
+    undefined : array, shape (N,)
+        Share of replicates without a τ_b: all models tie, or n < k.
+    """
+
+    metric: Metric
+    k: int | None
+    tau: float | None
+    scheme: Scheme
+    gold: FloatArray
+    n_prior: int
+    replicates: int
+    seed: int
+    mean: FloatArray
+    sd: FloatArray
+    undefined: FloatArray
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; what is undefined is None."""
+        return {
+            "metric": self.metric,
+            "k": self.k,
+            "tau": self.tau,
+            "scheme": self.scheme,
+            "gold": self.gold.tolist(),
+            "n_prior": self.n_prior,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "mean": [None if np.isnan(x) else x for x in self.mean.tolist()],
+            "sd": [None if np.isnan(x) else x for x in self.sd.tolist()],
+            "undefined": self.undefined.tolist(),
+        }
+
+
+def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    """Return Kendall's τ_b of two sets of scores, ties counted [Hariri 2026, §2.7].
+
+    τ_b = Σ sign(x_i − x_j) sign(y_i − y_j) / sqrt(P_x P_y) over pairs i < j, with P the pairs
+    that are not tied. The same as `scipy.stats.kendalltau`, for many rankings at once.
+
+    Parameters
+    ----------
+    x, y : array, shape (..., L)
+        Scores (or ranks) of L >= 2 models; all but the last axis are broadcast.
+
+    Returns
+    -------
+    array, shape (...)
+        In [−1, 1]; NaN where all of x or all of y tie, or where a score is NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If the last axes differ, hold fewer than two models, or the others do not broadcast.
+
+    Examples
+    --------
+    >>> kendall_tau_b([[0.1, 0.2, 0.3], [0.1, 0.1, 0.3]], [1, 2, 3]).round(6).tolist()
+    [1.0, 0.816497]
+    """
+    first, second = (np.asarray(numeric(name, v)) for name, v in (("x", x), ("y", y)))
+    if first.ndim == 0 or first.shape[-1] < 2:
+        rule = "hold the scores of at least two models along the last axis"
+        raise InvalidInputError.of("x", rule, f"shape {first.shape}")
+    if second.ndim == 0 or second.shape[-1] != first.shape[-1]:
+        rule = f"have as many models as x ({first.shape[-1]}) along the last axis"
+        raise InvalidInputError.of("y", rule, f"shape {second.shape}")
+    try:
+        shape = np.broadcast_shapes(first.shape, second.shape)
+    except ValueError:
+        rule = f"broadcast with x of shape {first.shape}"
+        raise InvalidInputError.of("y", rule, f"shape {second.shape}") from None
+    rows_x = np.broadcast_to(first, shape).reshape(-1, shape[-1])
+    rows_y = np.broadcast_to(second, shape).reshape(-1, shape[-1])
+    pairs = _pairs(shape[-1])
+    tau = np.empty(len(rows_x))
+    step = max(1, _BLOCK // len(pairs[0]))
+    for start in range(0, len(tau), step):
+        block = slice(start, start + step)
+        a, b = (_compare(rows[block], pairs) for rows in (rows_x, rows_y))
+        tau[block] = _tau_b(a, b)
+    return tau.reshape(shape[:-1])
+
+
+def kendall_curve(
+    R: npt.ArrayLike,
+    gold: npt.ArrayLike,
+    metric: Metric = "bayes",
+    *,
+    k: int | None = None,
+    tau: Tau | None = None,
+    weights: npt.ArrayLike | None = None,
+    R0: npt.ArrayLike | None = None,
+    replicates: int = 10_000,
+    scheme: Scheme = "column",
+    seed: int = 0,
+) -> KendallCurve:
+    """Return the agreement of prefix rankings with a gold ranking [Hariri 2026, §2.7, 3.1].
+
+    Estimand: the mean of τ_b between the ranking of L models by the first n of N resampled
+    trials and the gold ranking, n = 1..N, for these questions (scope benchmark).
+
+    Parameters
+    ----------
+    R : array, shape (L, M, N)
+        Outcomes of L >= 2 models on M questions in N trials: categories 0..C, or 0 and 1.
+    gold : array, shape (L,)
+        Scores whose order is the truth: known success rates, or the scores of all N trials.
+    metric : str
+        "bayes", "avg" or, for binary outcomes, "pass@k", "pass^k", "naive pass@k",
+        "naive pass^k", "g-pass" or "mg-pass".
+    k : int, optional
+        1 <= k <= N, for the pass family; prefixes n < k are undefined.
+    tau : float, Fraction or Decimal, optional
+        In [0, 1], for "g-pass".
+    weights : array, shape (C+1,), optional
+        The score of each category, for bayes and avg; left out, outcomes are binary.
+    R0 : array, shape (L, M, D), optional
+        Prior outcomes, for bayes; they are not resampled.
+    replicates : int
+        How many bootstrap replicates, up to 10⁷.
+    scheme : {"column", "row"}
+        As in `convergence_at_n`.
+    seed : int
+        The seed of the replicates.
+
+    Returns
+    -------
+    KendallCurve
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> truth = np.array([0.3, 0.5, 0.6])
+    >>> R = np.random.default_rng(4).random((3, 30, 40)) < truth[:, None, None]
+    >>> curve = kendall_curve(R, truth, replicates=1000, seed=1)
+    >>> round(float(curve.mean[0]), 2), round(float(curve.mean[39]), 2)
+    (0.78, 1.0)
+    """
+    prefixes = check_prefixes(R, metric, k, tau, weights, R0, smallest=(2, 1))
+    n_models, _, n_trials = prefixes.shape
+    truth = np.asarray(numeric("gold", gold), dtype=np.float64)
+    if truth.shape != (n_models,) or not np.isfinite(truth).all():
+        rule = f"be {n_models} finite scores, one a model"
+        got = f"shape {truth.shape}" if truth.shape != (n_models,) else truth.tolist()
+        raise InvalidInputError.of("gold", rule, got)
+    if np.ptp(truth) == 0.0:
+        raise InvalidInputError.of("gold", "not be the same for all models", truth.tolist())
+    replicates = check_size("replicates", replicates, 1)
+    scheme = check_scheme(scheme)
+    seed = check_seed(seed)
+    pairs = _pairs(n_models)
+    right = _compare(truth, pairs)
+    n_defined, total, square = (np.zeros(n_trials) for _ in range(3))
+    for columns in draw_blocks(scheme, prefixes.shape, replicates, seed):
+        for step in prefixes.walk(columns):
+            values = _tau_b(_compare(step.keys, pairs, prefixes.tolerance), right)
+            values = values[~np.isnan(values)]
+            n_defined[step.n - 1] += values.size
+            total[step.n - 1] += values.sum()
+            square[step.n - 1] += np.square(values).sum()
+    with np.errstate(invalid="ignore"):
+        mean = total / n_defined
+        sd = np.sqrt(np.maximum(square / n_defined - np.square(mean), 0.0))
+    return KendallCurve(
+        metric=prefixes.metric,
+        k=None if k is None else prefixes.k,
+        tau=None if tau is None else float(tau),
+        scheme=scheme,
+        gold=read_only(truth, np.float64),
+        n_prior=prefixes.n_prior,
+        replicates=replicates,
+        seed=seed,
+        mean=read_only(mean, np.float64),
+        sd=read_only(sd, np.float64),
+        undefined=read_only(1.0 - n_defined / replicates, np.float64),
+    )
+
+
+def _pairs(n_models: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the L(L−1)/2 pairs i < j."""
+    return np.triu_indices(n_models, 1)
+
+
+def _compare(
+    scores: npt.NDArray[Any],
+    pairs: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+    tolerance: float = 0.0,
+) -> FloatArray:
+    """Return −1, 0 or 1 for every pair; NaN where a score is."""
+    lower, upper = scores[..., pairs[0]], scores[..., pairs[1]]
+    if tolerance > 0.0:
+        return np.asarray(signs(lower, upper, tolerance), dtype=np.float64)
+    # comparing, unlike subtracting, neither overflows nor stumbles over infinities
+    compared = (upper > lower).astype(np.float64) - (upper < lower)
+    if scores.dtype.kind == "f":
+        compared[np.isnan(lower) | np.isnan(upper)] = np.nan
+    return compared
+
+
+def _tau_b(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return τ_b from the comparisons of two rankings, (..., P)."""
+    # the root of a product, so that equal rankings give 1.0 and not a hair less
+    untied = np.sqrt(np.abs(a).sum(axis=-1) * np.abs(b).sum(axis=-1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.clip((a * b).sum(axis=-1) / untied, -1.0, 1.0))

@@ -1,0 +1,279 @@
+"""The score of every model after each of its first n trials, n = 1..N.
+
+All N prefixes are worked out, none is skipped: running counts are carried from one trial to
+the next, for a block of bootstrap replicates at a time. Scores travel as *keys*, whole numbers
+wherever possible (see :mod:`lm_eval_bayes.stats.convergence.prefix_tables`), which order
+models as their scores do; :meth:`Prefixes.scores` turns keys into scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.convergence.prefix_tables import (
+    LINEAR,
+    Metric,
+    PassTable,
+    Units,
+    check_metric,
+    pass_table,
+    rubric_units,
+    tie_tolerance,
+)
+from lm_eval_bayes.stats.outcome_validation import check_matrix, check_weights, numeric
+from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, Tau
+
+#: Whole numbers, or floats where those would not fit.
+Keys: TypeAlias = npt.NDArray[Any]
+
+
+class Step(NamedTuple):
+    """After n trials: keys (B, L) of B replicates and L models, and Σ_α v_α in squared units."""
+
+    n: int
+    keys: Keys
+    spread: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Prefixes:
+    """A checked tensor of outcomes, ready to be walked trial by trial.
+
+    Attributes
+    ----------
+    values : array, shape (N, M, L)
+        What each trial adds: 0 or 1 for the pass family, units of the rubric else.
+    start : array, shape (L,)
+        What prior trials add to the sum over questions.
+    rubric : Units or PassTable
+        What the keys are counted in; a table for the pass family.
+    n_prior : int
+        D, the prior trials of each question.
+    metric : str
+        Which score.
+    k : int
+        Prefixes shorter than k are undefined; 1 for bayes and avg.
+    tolerance : float
+        Relative difference of keys that counts as a tie.
+    """
+
+    values: Keys
+    start: Keys
+    rubric: Units | PassTable
+    n_prior: int
+    metric: Metric
+    k: int
+    tolerance: float
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """L, M, N."""
+        n_trials, n_questions, n_models = self.values.shape
+        return n_models, n_questions, n_trials
+
+    def walk(self, columns: IntArray, spread: bool = False) -> Iterator[Step]:
+        """Yield the keys after n = k..N trials.
+
+        Parameters
+        ----------
+        columns : array of int, shape (B, 1, N) or (B, M, N)
+            Which trial stands n-th, for all questions together or for each.
+        spread : bool
+            Whether to work out Σ_α v_α as well; bayes and avg only.
+        """
+        values, rubric = self.values, self.rubric
+        if isinstance(rubric, Units) and not spread and columns.shape[1] == 1:
+            # sums over questions are all that a linear score needs
+            values = values.sum(axis=1, keepdims=True)
+        running = np.zeros((columns.shape[0], *values.shape[1:]), dtype=values.dtype)
+        squares = np.zeros((columns.shape[0], values.shape[2]))
+        for n, added in enumerate(_gather(values, columns), 1):
+            running += added
+            if isinstance(rubric, PassTable):
+                if n >= self.k:
+                    # a count is in 0..n: clipping never bites, it only spares a check
+                    keys = rubric.values[n - 1].take(running, mode="clip").sum(axis=1)
+                    yield Step(n, keys, None)
+            elif spread:
+                squares += np.square(added, dtype=np.float64).sum(axis=1)
+                yield Step(n, running.sum(axis=1), _spread(rubric, n, running, squares))
+            else:
+                yield Step(n, running.sum(axis=1) + self.start, None)
+
+    def scores(self, n: int, keys: Keys) -> FloatArray:
+        """Return the scores that keys after n trials stand for."""
+        _, n_questions, _ = self.shape
+        if isinstance(self.rubric, PassTable):
+            share = keys / (self.rubric.parts[n - 1] * n_questions)
+            return np.asarray(np.clip(self.rubric.offset + share, 0.0, 1.0))
+        units = self.rubric
+        total, pseudo = n, 0
+        if self.metric == "bayes":
+            total = n + self.n_prior + units.values.size
+            pseudo = units.values.sum() * n_questions
+        mean = (keys + pseudo) / (units.per_span * n_questions * total)
+        return np.asarray(units.low + units.span * mean)
+
+
+def _gather(values: Keys, columns: IntArray) -> Iterator[Keys]:
+    """Yield what the n-th trial of every replicate adds, (B, rows, L), n = 1..N."""
+    n_trials, rows, n_models = values.shape
+    together = columns.shape[1] == 1
+    flat = values.reshape(n_trials if together else n_trials * rows, -1)
+    for n in range(n_trials):
+        at = columns[:, :, n]
+        if not together:
+            at = at * rows + np.arange(rows)
+        yield flat.take(at.ravel(), axis=0).reshape(-1, rows, n_models)
+
+
+def _spread(units: Units, n: int, running: Keys, squares: FloatArray) -> FloatArray:
+    """Return Σ_α v_α of Bayes@N, v_α = (Σ_k w_k² ν_αk/T − m_α²)/(T+1) [Hariri 2026, Alg. 1]."""
+    unit = units.values.astype(np.float64)
+    total = n + unit.size
+    second = squares + running.shape[1] * np.square(unit).sum()
+    first = running + unit.sum()
+    mean_squares = np.einsum("bml,bml->bl", first, first) / total**2
+    return np.asarray((second / total - mean_squares) / (total + 1.0))
+
+
+def check_prefixes(
+    R: npt.ArrayLike,
+    metric: object,
+    k: object,
+    tau: object,
+    weights: npt.ArrayLike | None,
+    R0: npt.ArrayLike | None,
+    smallest: tuple[int, int],
+) -> Prefixes:
+    """Check a tensor of outcomes and what is asked of it.
+
+    Parameters
+    ----------
+    R, metric, k, tau, weights, R0
+        As in :func:`prefix_scores`.
+    smallest : tuple of int
+        The fewest models and the fewest trials that make sense.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+    """
+    guessed = weights is None
+    checked = check_weights(BINARY_WEIGHTS if weights is None else weights)
+    trials = _check_tensor("R", R, checked.size, guessed, allow_no_trials=False)
+    n_models, n_questions, n_trials = trials.shape
+    if n_models < smallest[0] or n_trials < smallest[1]:
+        rule = f"hold at least {smallest[0]} models and {smallest[1]} trials, (L, M, N)"
+        raise InvalidInputError.of("R", rule, f"shape {trials.shape}")
+    name, number, needed = check_metric(metric, k, tau, n_trials)
+    # trials first, models last: what a trial adds lies together in memory
+    trials = trials.transpose(2, 1, 0)
+    if name not in LINEAR:
+        if not guessed:
+            raise InvalidInputError.of("weights", "be left out for the pass family", weights)
+        if R0 is not None:
+            raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
+        table = pass_table(name, number, needed, n_trials, n_questions)
+        counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
+        nothing = np.zeros(n_models, dtype=np.int64)
+        tolerance = tie_tolerance(table.exact, n_questions)
+        return Prefixes(counts, nothing, table, 0, name, number, tolerance)
+    n_prior, prior = 0, np.zeros((n_models, n_questions, 0), dtype=np.int64)
+    if R0 is not None:
+        if name != "bayes":
+            raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
+        prior = _check_tensor("R0", R0, checked.size, guessed, allow_no_trials=True)
+        if prior.shape[:2] != (n_models, n_questions):
+            rule = f"have the models and questions of R, ({n_models}, {n_questions}, D)"
+            raise InvalidInputError.of("R0", rule, f"shape {prior.shape}")
+        n_prior = prior.shape[2]
+    n_terms = n_questions * (n_trials + n_prior)
+    units = rubric_units(checked, n_terms)
+    values = np.ascontiguousarray(units.values[trials])
+    start = units.values[prior].sum(axis=(1, 2))
+    tolerance = tie_tolerance(units.exact, n_terms)
+    return Prefixes(values, start, units, n_prior, name, number, tolerance)
+
+
+def _check_tensor(
+    name: str, values: npt.ArrayLike, n_categories: int, guessed: bool, allow_no_trials: bool
+) -> IntArray:
+    """Return an (L, M, N) array of categories."""
+    array = numeric(name, values)
+    if array.ndim != 3 or 0 in array.shape[:2]:
+        rule = "be 3-D, (L, M, N): models, questions, trials"
+        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+    flat = array.reshape(-1, array.shape[2])
+    return check_matrix(name, flat, n_categories, guessed, allow_no_trials).reshape(array.shape)
+
+
+def prefix_scores(
+    R: npt.ArrayLike,
+    metric: Metric = "bayes",
+    *,
+    k: int | None = None,
+    tau: Tau | None = None,
+    weights: npt.ArrayLike | None = None,
+    R0: npt.ArrayLike | None = None,
+) -> FloatArray:
+    """Return the score of every model after its first n trials, for n = 1..N.
+
+    Estimand: what `bayes_at_n`, `avg_at_n`, `pass_at_k`, … say of the first n trials alone, so
+    the benchmark of these M questions [Hariri 2026, §3.3].
+
+    Parameters
+    ----------
+    R : array, shape (L, M, N)
+        Outcomes of L models on M questions in N trials: categories 0..C, or 0 and 1.
+    metric : str
+        "bayes", "avg"; or "pass@k", "pass^k", "naive pass@k", "naive pass^k", "g-pass" or
+        "mg-pass" (binary outcomes, k needed).
+    k : int, optional
+        1 <= k <= N, for the pass family. Prefixes n < k have no such estimate: NaN.
+    tau : float, Fraction or Decimal, optional
+        In [0, 1], for "g-pass".
+    weights : array, shape (C+1,), optional
+        The score of each category, for bayes and avg; left out, outcomes are binary.
+    R0 : array, shape (L, M, D), optional
+        Prior outcomes, for bayes; each counts as one trial.
+
+    Returns
+    -------
+    array, shape (L, N)
+        Read-only; on the scale of the weights, in [0, 1] for the pass family.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> R = [[[0, 1, 1, 0], [1, 1, 0, 1]], [[0, 0, 1, 1], [0, 1, 1, 1]]]
+    >>> prefix_scores(R, "avg").tolist()
+    [[0.5, 0.75, 0.6666666666666666, 0.625], [0.0, 0.25, 0.5, 0.625]]
+    >>> prefix_scores(R, "pass@k", k=2)[0].round(6).tolist()
+    [nan, 1.0, 1.0, 0.916667]
+    """
+    prefixes = check_prefixes(R, metric, k, tau, weights, R0, smallest=(1, 1))
+    scores = scores_of(prefixes, np.arange(prefixes.shape[2])[None, None, :])
+    scores.setflags(write=False)
+    return scores
+
+
+def scores_of(prefixes: Prefixes, columns: IntArray) -> FloatArray:
+    """Return the scores (L, N) of one replicate's prefixes, NaN where undefined."""
+    n_models, _, n_trials = prefixes.shape
+    scores = np.full((n_models, n_trials), np.nan)
+    for step in prefixes.walk(columns):
+        scores[:, step.n - 1] = prefixes.scores(step.n, step.keys[0])
+    return scores

@@ -1,0 +1,189 @@
+"""Success curves: what a question with success probability p scores in k new trials.
+
+Each member of the pass family is the expected credit of the number of successes J among
+k independent trials, J ~ Binomial(k, p). As a function of p that is a polynomial rising
+from 0, and everything a posterior needs of it is its value and its inverse. Both take and
+give p together with q = 1 − p, since near p = 1 one of them alone has no digits left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.stats.validation import FloatArray
+
+
+class Curve(Protocol):
+    """A non-decreasing function of p with curve(0) = 0."""
+
+    @property
+    def degree(self) -> int:
+        """Its degree as a polynomial in p."""
+
+    @property
+    def top(self) -> float:
+        """Its value at p = 1, the largest attainable."""
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the curve at success probability p (q = 1 − p)."""
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p and 1 − p at which the curve reaches s."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """p itself, the expected score of one trial: Bayes@N for two categories."""
+
+    degree: int = 1
+    top: float = 1.0
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return p."""
+        return p
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return s and 1 − s."""
+        return s, 1.0 - s
+
+
+@dataclass(frozen=True)
+class AtLeastOne:
+    """1 − (1 − p)^k, the latent Pass@k."""
+
+    k: int
+    top: float = 1.0
+
+    @property
+    def degree(self) -> int:
+        """k."""
+        return self.k
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return 1 − q^k without losing the digits of a small p."""
+        log_q = np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), _safe_log(q))
+        return np.asarray(-np.expm1(self.k * log_q))
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return 1 − (1 − s)^(1/k) and its complement."""
+        log_q = _safe_log(1.0 - s) / self.k
+        return np.asarray(-np.expm1(log_q)), np.asarray(np.exp(log_q))
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """p^k, the latent Pass^k."""
+
+    k: int
+    top: float = 1.0
+
+    @property
+    def degree(self) -> int:
+        """k."""
+        return self.k
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return p^k without losing the digits of a small q."""
+        log_p = np.where(q < 0.5, np.log1p(-np.minimum(q, 0.5)), _safe_log(p))
+        return np.asarray(np.exp(self.k * log_p))
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return s^(1/k) and its complement."""
+        log_p = _safe_log(s) / self.k
+        return np.asarray(np.exp(log_p)), np.asarray(-np.expm1(log_p))
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """P(J >= j), the latent G-Pass@k_τ with j = max(1, ⌈τk⌉)."""
+
+    j: int
+    k: int
+    top: float = 1.0
+
+    @property
+    def degree(self) -> int:
+        """k."""
+        return self.k
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the binomial tail as a regularised incomplete beta function."""
+        return binomial_tail(self.j, self.k, p)
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Invert both tails, each where it has digits."""
+        above = self.k - self.j + 1.0
+        return beta_quantile(self.j, above, s), beta_quantile(above, self.j, 1.0 - s)
+
+
+@dataclass(frozen=True)
+class MeanExcess:
+    """(2/k) E max(J − ⌈k/2⌉, 0), the latent mG-Pass@k; always 0 at k = 1."""
+
+    k: int
+
+    @property
+    def degree(self) -> int:
+        """k."""
+        return self.k
+
+    @property
+    def top(self) -> float:
+        """1 for an even k, (k − 1)/k for an odd one."""
+        return 2.0 * (self.k // 2) / self.k
+
+    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the credit through j·P(J=j; k) = kp·P(J=j−1; k−1), which sums the tail."""
+        half = (self.k + 1) // 2
+        if half >= self.k:
+            return np.zeros_like(p)
+        rising = self.k * p * binomial_tail(half, self.k - 1, p)
+        excess = rising - half * binomial_tail(half + 1, self.k, p)
+        return np.clip(2.0 * excess / self.k, 0.0, self.top)
+
+    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bisect in p; only rounding-level accuracy is asked of it."""
+        low, high = np.zeros_like(s), np.ones_like(s)
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            below = self.value(middle, 1.0 - middle) < s
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        p = np.where(s >= self.top, 1.0, np.where(s <= 0.0, 0.0, 0.5 * (low + high)))
+        return p, 1.0 - p
+
+
+def at_least(j: int, k: int) -> Curve:
+    """Return the curve P(J >= j), in closed form at both ends."""
+    if j == 1:
+        return AtLeastOne(k)
+    return AllOf(k) if j == k else AtLeast(j, k)
+
+
+def binomial_tail(j: int, k: int, p: FloatArray) -> FloatArray:
+    """Return P(J >= j) for J ~ Binomial(k, p), 1 <= j <= k."""
+    return np.asarray(special.betainc(float(j), k - j + 1.0, p))
+
+
+def beta_quantile(
+    a: FloatArray | float, b: FloatArray | float, u: FloatArray | float
+) -> FloatArray:
+    """Return the Beta(a, b) quantile at u, also where scipy's inverse gives up.
+
+    With b far below 1 a quantile can lie closer to 1 than a float can say, and the inverse
+    then returns NaN; the other tail knows the answer.
+    """
+    p = np.asarray(special.betaincinv(a, b, u), dtype=np.float64)
+    if np.isnan(p).any():
+        other = 1.0 - special.betaincinv(b, a, 1.0 - u)
+        p = np.where(np.isnan(p), other, p)
+    return p
+
+
+def _safe_log(x: FloatArray) -> FloatArray:
+    """Log with log(0) = −inf and no warning."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(x))

@@ -1,0 +1,180 @@
+"""What a confidence interval is here, and the scores that one is made from.
+
+A *confidence* interval is a statement about repeated experiments, never about the score
+itself; a credible one is :class:`lm_eval_bayes.stats.results.Interval`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import avg_at_n
+from lm_eval_bayes.stats.outcome_validation import numeric
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.results import Scope
+from lm_eval_bayes.stats.validation import FloatArray, as_real
+
+#: The smallest and the largest score that are possible; None where nothing bounds them.
+Bounds: TypeAlias = tuple[float, float] | None
+
+NO_SPREAD = "nothing varied in the data, so this method sees no uncertainty; that is its limit"
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """A confidence interval together with what it is an interval of.
+
+    Attributes
+    ----------
+    low, high : float
+        The ends, clipped to the scores that are possible.
+    level : float
+        How often the method means to hold the true value, in (0, 1).
+    method : str
+        E.g. "clt", "t", "wilson", "clopper-pearson", "clustered", "bootstrap", "delta".
+    estimand : str
+        What is estimated.
+    scope : str
+        "benchmark": about these questions; "population": about questions like these.
+    estimate : float
+        The point estimate.
+    standard_error : float or None
+        Of the estimate, where the method has one; on the log scale for an odds ratio.
+    raw_low, raw_high : float
+        The ends as the method gave them. A mean ± z·SE can leave the possible scores: then
+        these differ from `low` and `high`.
+    seed, replicates : int or None
+        Of the resampling, where there was any.
+    note : str or None
+        What a reader must know before using the numbers.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.frequentist.clt import clt_interval
+    >>> interval = clt_interval([1, 1, 1, 1, 0])
+    >>> interval.high, round(interval.raw_high, 3), interval.clipped
+    (1.0, 1.192, True)
+    """
+
+    low: float
+    high: float
+    level: float
+    method: str
+    estimand: str
+    scope: Scope
+    estimate: float
+    standard_error: float | None
+    raw_low: float
+    raw_high: float
+    seed: int | None = None
+    replicates: int | None = None
+    note: str | None = None
+
+    @property
+    def width(self) -> float:
+        """High minus low."""
+        return self.high - self.low
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the method left the possible scores."""
+        return self.low != self.raw_low or self.high != self.raw_high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; what is infinite or undefined becomes None."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+def mean_interval(
+    estimate: float,
+    error: float,
+    level: float,
+    quantile: float,
+    *,
+    method: str,
+    estimand: str,
+    scope: Scope,
+    bounds: Bounds,
+) -> ConfidenceInterval:
+    """Return estimate ± quantile·error, as it is and clipped to `bounds`."""
+    low, high = estimate - quantile * error, estimate + quantile * error
+    bottom, top = (-np.inf, np.inf) if bounds is None else bounds
+    return ConfidenceInterval(
+        low=min(max(low, bottom), top),
+        high=min(max(high, bottom), top),
+        level=level,
+        method=method,
+        estimand=estimand,
+        scope=scope,
+        estimate=estimate,
+        standard_error=error,
+        raw_low=low,
+        raw_high=high,
+        note=NO_SPREAD if error == 0.0 else None,
+    )
+
+
+def t_quantile(level: float, df: int) -> float:
+    """Return the quantile of Student's t that leaves (1 − level)/2 above it.
+
+    Examples
+    --------
+    >>> round(t_quantile(0.95, 9), 4)
+    2.2622
+    """
+    return float(special.stdtrit(df, 0.5 + 0.5 * level))
+
+
+def bounds_of(outcomes: Outcomes) -> tuple[float, float]:
+    """Return the smallest and the largest weight."""
+    return float(outcomes.weights.min()), float(outcomes.weights.max())
+
+
+def as_scores(
+    name: str, scores: Outcomes | npt.ArrayLike, bounds: Bounds, least: int
+) -> tuple[FloatArray, Bounds]:
+    """Return one score a question, and the scores that are possible.
+
+    Raises
+    ------
+    InvalidInputError
+        If the scores are fewer than `least`, not finite, or outside `bounds`.
+    """
+    if isinstance(scores, Outcomes):
+        values, bounds = avg_at_n(scores).per_question, bounds_of(scores)
+    else:
+        array = numeric(name, scores)
+        if array.ndim != 1:
+            raise InvalidInputError.of(name, "be 1-D, one score a question", f"shape {array.shape}")
+        values, bounds = array.astype(np.float64), _check_bounds(bounds)
+    if values.size < least:
+        raise InvalidInputError.of(name, f"hold at least {least} scores", f"{values.size}")
+    bad = ~np.isfinite(values)
+    rule = "be finite"
+    if bounds is not None and not bad.any():
+        bad = (values < bounds[0]) | (values > bounds[1])
+        rule = f"lie in [{bounds[0]:g}, {bounds[1]:g}]; give `bounds` where others are possible"
+    if bad.any():
+        where = int(bad.argmax())
+        raise InvalidInputError.of(name, rule, f"{values[where].item()!r} (score {where})")
+    return values, bounds
+
+
+def _check_bounds(bounds: Bounds) -> Bounds:
+    """Return the bounds as two floats in order, or None."""
+    if bounds is None:
+        return None
+    ends = [as_real(end) for end in bounds] if isinstance(bounds, (tuple, list)) else []
+    if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
+        raise InvalidInputError.of("bounds", "be two numbers, low < high, or None", bounds)
+    return ends[0], ends[1]

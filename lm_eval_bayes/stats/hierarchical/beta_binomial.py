@@ -1,0 +1,250 @@
+"""What the questions of a benchmark teach about their common prior, for two categories.
+
+p_α ~ Beta(s m, s (1 − m)) makes x_α successes and y_α failures of question α beta-binomial.
+With m uniform on (0, 1) and 1/(1 + s) uniform on (0, 1), the posterior of (m, s) is computed
+on a grid in y = log(m / (1 − m)) and l = log s. There it is smooth and its tails fall off
+like exponentials, so that the plain sum over an even grid is all but exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.stats.validation import FloatArray
+
+#: What lies this far below the peak of a log density is left out: e^-18 of it.
+_DEPTH = 18.0
+#: Nodes of a grid: at the least, at the most, and their distance where the tails are long.
+#: Moments take the fine grid; a table, whose every node costs, has enough of the rough one.
+_FINE = (36, 110, 0.45)
+_ROUGH = (24, 70, 0.7)
+#: Rising factorials of up to this many factors in all are written out.
+_MAX_FACTORS = 3000
+_BLOCK = 1_000_000
+#: Points of the axis of m, at the most.
+_MOST_POINTS = 60_000
+
+
+@dataclass(frozen=True, eq=False)
+class HyperGrid:
+    """The posterior of (m, s) on nodes that each stand for a cell around them.
+
+    Parameters
+    ----------
+    logit_mean, log_strength : array, shape (L, Y)
+        log(m / (1 − m)) and log s; the rows are even in l, and each row even in y.
+    steps : array, shape (2, L, Y)
+        The width of each cell in y and in l.
+    weight : array, shape (L, Y)
+        Posterior probability of each cell, sum 1.
+    """
+
+    logit_mean: FloatArray
+    log_strength: FloatArray
+    steps: FloatArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Factors:
+    """Σ_α log Γ(x_α + a) / Γ(a) as a function of a = exp(log_a).
+
+    For few whole numbers x_α this is Σ_j above[j] log(a + j) with above[j] the number of
+    questions whose x_α exceeds j: a matter of the largest x_α, however many questions.
+    """
+
+    above: FloatArray | None
+    values: FloatArray
+    times: FloatArray
+
+    @classmethod
+    def of(cls, x: FloatArray) -> _Factors:
+        """Count the distinct x_α above 0."""
+        values, times = np.unique(x[x > 0.0], return_counts=True)
+        above = None
+        if values.size and np.all(values == np.floor(values)) and values[-1] <= _MAX_FACTORS:
+            counted = np.bincount(values.astype(np.int64), weights=times)
+            above = counted[::-1].cumsum()[::-1][1:]
+        return cls(above, values, times.astype(np.float64))
+
+    def __call__(self, log_a: FloatArray) -> FloatArray:
+        """Evaluate at every log a, of any shape."""
+        if not self.values.size:
+            return np.zeros_like(log_a)
+        flat = log_a.ravel()
+        total = np.empty_like(flat)
+        width = self.values.size if self.above is None else self.above.size
+        block = max(1, _BLOCK // width)
+        for start in range(0, flat.size, block):
+            part = flat[start : start + block]
+            total[start : start + block] = self._some(part)
+        return total.reshape(log_a.shape)
+
+    def _some(self, log_a: FloatArray) -> FloatArray:
+        a = np.exp(log_a)
+        if self.above is None:
+            rising = log_rising(a[:, None], log_a[:, None], self.values)
+            return np.asarray(rising @ self.times)
+        first = self.above[0] * log_a  # log a itself, where a is below the smallest float
+        later = np.log(a[:, None] + np.arange(1.0, self.above.size))
+        return np.asarray(first + later @ self.above[1:])
+
+
+def log_rising(a: FloatArray, log_a: FloatArray, x: FloatArray) -> FloatArray:
+    """Return log Γ(a + x) / Γ(a) for a > 0 and x > 0, also where a is tiny or huge."""
+    small = np.minimum(a, 32.0)
+    direct = log_a + special.gammaln(small + x) - special.gammaln(small + 1.0)
+    # Stirling's series on both, subtracted before anything large can cancel
+    large = np.maximum(a, 32.0)
+    both = large + x
+    series = _stirling_tail(both) - _stirling_tail(large)
+    ratio = (large - 0.5) * np.log1p(x / large) + x * np.log(both) - x + series
+    return np.where(a < 32.0, direct, ratio)
+
+
+def _stirling_tail(a: FloatArray) -> FloatArray:
+    """Return log Γ(a) − (a − ½) log a + a − ½ log 2π for a >= 32."""
+    inverse = 1.0 / a
+    square = inverse * inverse
+    return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
+
+
+def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperGrid:
+    """Put the posterior of (m, s) on a grid that fits it.
+
+    Parameters
+    ----------
+    x, y : array, shape (M,)
+        Successes and failures of each question, at least 0, not necessarily whole.
+    rough : bool
+        Whether to take about half as many nodes in either direction.
+
+    Returns
+    -------
+    HyperGrid
+    """
+    density = _LogDensity(x, y)
+    nodes_like = _ROUGH if rough else _FINE
+    # The whole range of l, roughly; then again and again what of it matters.
+    log_s = np.linspace(-25.0, 60.0, 35)
+    low, high = density.first_bracket(log_s)
+    low, high = density.fitted(log_s, low, high)
+    settled = False
+    while not settled:
+        _, value = density.rows(log_s, low, high, 17)
+        marginal = special.logsumexp(value, axis=1) + np.log(high - low)
+        first, last = _reach(marginal)
+        settled = last - first > 8
+        n_rows = _n_nodes(log_s[last] - log_s[first], nodes_like) if settled else 17
+        # the brackets move steadily with l; a margin covers what lies between two rows
+        margin = 0.1 * (high - low)
+        closer = np.linspace(log_s[first], log_s[last], n_rows)
+        low = np.interp(closer, log_s, low - margin)
+        high = np.interp(closer, log_s, high + margin)
+        log_s = closer
+        low, high = density.fitted(log_s, low, high)
+    nodes, value = density.rows(log_s, low, high, _n_nodes(float((high - low).max()), nodes_like))
+    step_y = np.broadcast_to(((high - low) / (nodes.shape[1] - 1))[:, None], nodes.shape)
+    step_l = np.full(nodes.shape, log_s[1] - log_s[0])
+    mass = np.exp(value - value.max()) * step_y
+    return HyperGrid(
+        logit_mean=nodes,
+        log_strength=np.broadcast_to(log_s[:, None], nodes.shape),
+        steps=np.stack([step_y, step_l]),
+        weight=mass / mass.sum(),
+    )
+
+
+def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatArray, FloatArray]:
+    """Return the posterior density of log(m / (1 − m)), s summed out, on an even axis.
+
+    Parameters
+    ----------
+    x, y : array, shape (M,)
+        Successes and failures of each question.
+    grid : HyperGrid
+        From `hyper_posterior` on the same questions.
+
+    Returns
+    -------
+    axis, density : array, shape (Y,)
+    """
+    nodes = grid.logit_mean
+    row = grid.weight.sum(axis=1)
+    matters = row > np.exp(-_DEPTH) * row.max()
+    low, high = nodes[matters, 0].min(), nodes[matters, -1].max()
+    narrowest = float(grid.steps[0, matters, 0].min())
+    n_points = int(np.clip(2.0 * (high - low) / narrowest, 200, _MOST_POINTS))
+    axis = np.linspace(low, high, n_points)
+    log_s = grid.log_strength[matters, 0]
+    value = _LogDensity(x, y)(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
+    density = np.exp(value - value.max()).sum(axis=0)
+    return axis, density / (density.sum() * (axis[1] - axis[0]))
+
+
+def _n_nodes(reach: float, like: tuple[int, int, float]) -> int:
+    """Return how many nodes an interval takes: enough for its tails, and for its peak."""
+    least, most, spacing = like
+    return int(np.clip(np.ceil(reach / spacing), least, most)) + 1
+
+
+class _LogDensity:
+    """The log posterior density of (y, l), up to a constant."""
+
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        self.right, self.wrong, self.all = _Factors.of(x), _Factors.of(y), _Factors.of(x + y)
+        self.n_trials = x + y
+        self.centre = special.logit((x.sum() + 0.5) / (self.n_trials.sum() + 1.0))
+
+    def __call__(self, y: FloatArray, log_s: FloatArray) -> FloatArray:
+        """Evaluate for y of shape (L, Y) and log_s of shape (L,)."""
+        log_m, log_rest = -np.logaddexp(0.0, -y), -np.logaddexp(0.0, y)
+        column = log_s[:, None]
+        likelihood = self.right(column + log_m) + self.wrong(column + log_rest)
+        # m uniform and 1/(1 + s) uniform, in terms of y and l
+        prior = log_m + log_rest + column - 2.0 * np.logaddexp(0.0, column)
+        return np.asarray(likelihood - self.all(log_s)[:, None] + prior)
+
+    def first_bracket(self, log_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return y between which, for each l, all that matters surely lies."""
+        m = special.expit(self.centre)
+        # a question's trials are worth n (s + 1) / (n + s) independent ones
+        s = np.exp(log_s)[:, None]
+        n = self.n_trials
+        worth = (n * (s + 1.0) / (n + s)).sum(axis=1)
+        reach = 12.0 / np.sqrt(m * (1.0 - m) * worth + 0.05)
+        low = np.minimum(self.centre - reach - 4.0, -40.0)
+        high = np.maximum(self.centre + reach + 4.0, 40.0)
+        return low, high
+
+    def rows(
+        self, log_s: FloatArray, low: FloatArray, high: FloatArray, n: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return n even values of y between low and high for each l, and the density there."""
+        y = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, n)
+        return y, self(y, log_s)
+
+    def fitted(
+        self, log_s: FloatArray, low: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Widen or narrow each bracket to what matters, with a margin of one of 16 steps."""
+        rows, fits = np.arange(log_s.size), False
+        while not fits:
+            y, value = self.rows(log_s, low, high, 17)
+            matters = value > value.max(axis=1, keepdims=True) - _DEPTH
+            first, last = matters.argmax(axis=1), 16 - matters[:, ::-1].argmax(axis=1)
+            beyond = (first == 0, last == 16)
+            fits = not (beyond[0].any() or beyond[1].any() or (last - first).min() < 6)
+            width = high - low
+            low = np.where(beyond[0], low - width, y[rows, np.maximum(first - 1, 0)])
+            high = np.where(beyond[1], high + width, y[rows, np.minimum(last + 1, 16)])
+        return low, high
+
+
+def _reach(marginal: FloatArray) -> tuple[int, int]:
+    """Return the first and last index that matter, with a margin of one."""
+    matters = np.flatnonzero(marginal > marginal.max() - _DEPTH)
+    return max(int(matters[0]) - 1, 0), min(int(matters[-1]) + 1, marginal.size - 1)

@@ -1,0 +1,327 @@
+"""The prior that questions share, learned from rubric categories: its weighted particles.
+
+θ_α ~ Dirichlet(s·m) for every question α, m uniform on the simplex, 1/(1+s) uniform on
+(0, 1). The posterior of (m, s) given all counts is sampled by importance: log s from a
+Laplace approximation of its posterior on a grid, and then the shares m given s from a
+Dirichlet distribution, stretched until its mode and its curvature are those of the
+posterior. What the approximations miss, the weights put right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, read_only
+
+#: How many particles stand for the posterior.
+PARTICLES = 16_384
+
+# s runs over e^±: the prior leaves a mass of 2e-9 below and less than 1e-15 above.
+_LOG_STRENGTH = (-20.0, 35.0)
+# The share of particles whose proposal has tails no lighter than the posterior's.
+_DEFENSIVE = 0.1
+# Factors of a rising factorial that the proposal takes one by one; above, in bins of 5%.
+_SINGLE = 64
+# Numbers held at a time.
+_BLOCK = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """Weighted draws of the hyperparameters, in random order.
+
+    Attributes
+    ----------
+    share : array, shape (P, C+1)
+        m, the share of each category among questions like these.
+    strength : array, shape (P,)
+        s, the trials that the common prior is worth.
+    weight : array, shape (P,)
+        Posterior probability of each particle, sum 1.
+    """
+
+    share: FloatArray
+    strength: FloatArray
+    weight: FloatArray
+
+    @property
+    def ess(self) -> float:
+        """Effective sample size, (Σ w)² / Σ w²."""
+        return float(1.0 / np.square(self.weight).sum())
+
+    def quantile(self, values: FloatArray, masses: FloatArray) -> FloatArray:
+        """Return weighted quantiles of `values`, shape (P,), at `masses`."""
+        order = np.argsort(values)
+        weight = self.weight[order]
+        return np.interp(masses, np.cumsum(weight) - 0.5 * weight, values[order])
+
+
+def learn_particles(counts: FloatArray, seed: int) -> Particles:
+    """Sample the posterior of (m, s) given the counts of all questions.
+
+    With counts x_αk of N_α trials the likelihood is
+    Π_α [Γ(s)/Γ(s+N_α)] Π_k Γ(s m_k + x_αk)/Γ(s m_k).
+
+    Parameters
+    ----------
+    counts : array, shape (M, C+1)
+        Trials per question and category; fractions where prior trials are worth less than
+        one, rows of zeros where a question was never asked.
+    seed : int
+        Seed of the particles; the order of the questions does not matter.
+
+    Returns
+    -------
+    Particles
+        16,384 of them, in an order that means nothing.
+
+    Examples
+    --------
+    With one trial a question m is Dirichlet(1 + column sums) and s keeps its prior,
+    whose median is 1:
+
+    >>> particles = learn_particles(np.eye(3)[[0, 0, 1, 2, 0]], seed=0)
+    >>> (particles.weight @ particles.share).round(2).tolist()  # 4/8, 2/8, 2/8
+    [0.5, 0.25, 0.25]
+    >>> bool(abs(particles.quantile(particles.strength, np.array(0.5)) - 1) < 0.05)
+    True
+    """
+    rng = np.random.default_rng(seed)
+    likelihood = Likelihood(counts)
+    proposal = Proposal.fit(counts, likelihood)
+    share, log_strength, log_density = proposal.draw(PARTICLES, rng)
+    log_weight = log_posterior(likelihood, share, log_strength) - log_density
+    weight = np.exp(log_weight - log_weight.max())
+    return Particles(
+        read_only(share, np.float64),
+        read_only(np.exp(log_strength), np.float64),
+        read_only(weight / weight.sum(), np.float64),
+    )
+
+
+def log_posterior(
+    likelihood: Likelihood, share: FloatArray, log_strength: FloatArray
+) -> FloatArray:
+    """Return the log posterior density of (m, log s) up to a constant, shape (P,).
+
+    m is uniform on the simplex; 1/(1+s) uniform makes log s logistic.
+    """
+    prior = log_strength - 2.0 * np.logaddexp(0.0, log_strength)
+    return prior + likelihood.log(share, np.exp(log_strength))
+
+
+class Likelihood:
+    """The Dirichlet-multinomial likelihood of all questions at once.
+
+    log Γ(a+x)/Γ(a) = Σ_{j<x} log(a + j), so for whole counts only the number of questions
+    with x > j matters: a table as long as the largest count, however many questions. Where
+    there are fewer distinct counts than that by far, or fractions, each is taken by itself.
+    """
+
+    def __init__(self, counts: FloatArray) -> None:
+        self._categories = [_Rising(column) for column in counts.T]
+        self._totals = _Rising(counts.sum(axis=1))
+        self._longest = max(1, len(self._totals), *map(len, self._categories))
+
+    def log(self, share: FloatArray, strength: FloatArray) -> FloatArray:
+        """Return the log likelihood at shares (P, C+1) and strengths (P,), shape (P,)."""
+        value = np.empty(strength.size)
+        block = _BLOCK // self._longest + 1
+        for start in range(0, strength.size, block):
+            part = slice(start, start + block)
+            s = strength[part]
+            value[part] = -self._totals.log(s)
+            for category, m in zip(self._categories, share[part].T, strict=True):
+                value[part] += category.log(s * m)
+        return value
+
+
+class _Rising:
+    """Σ_α log Γ(a + x_α)/Γ(a) for the counts x_α of one category."""
+
+    def __init__(self, counts: FloatArray) -> None:
+        values, repeats = np.unique(counts[counts > 0.0], return_counts=True)
+        whole = bool(np.all(values == np.floor(values)))
+        self._tabulated = values.size == 0 or (whole and values[-1] <= 10 * values.size)
+        if self._tabulated:
+            reached = np.bincount(values.astype(np.int64), weights=repeats, minlength=1)
+            repeats = reached[::-1].cumsum()[::-1][1:]  # questions with more than j
+            values = np.arange(repeats.size, dtype=np.float64)
+        self._values, self._times = values, repeats.astype(np.float64)
+
+    def __len__(self) -> int:
+        return self._values.size
+
+    def log(self, a: FloatArray) -> FloatArray:
+        """Return the sum at each `a`, shape (P,)."""
+        if self._tabulated:
+            return np.asarray(np.log(a[:, None] + self._values) @ self._times)
+        ratio = special.gammaln(self._values) - special.betaln(a[:, None], self._values)
+        return np.asarray(ratio @ self._times)
+
+
+def _pooled(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the factors a + j of a category, pooled: near enough for a proposal.
+
+    The first 64 stand for themselves, later ones in bins of 5%. Of a fractional count's
+    last factor its part is there.
+
+    Returns
+    -------
+    j, times : array, shape (B,)
+        Where the factors are, and in how many questions.
+    """
+    values, repeats = np.unique(counts[counts > 0.0], return_counts=True)
+    top = float(np.ceil(values[-1])) if values.size else 0.0
+    edges = np.arange(min(top, _SINGLE) + 1.0)
+    if top > _SINGLE:
+        n_bins = int(np.log(top / _SINGLE) / 0.05) + 2
+        edges = np.unique(np.concatenate((edges, np.ceil(np.geomspace(_SINGLE, top, n_bins)))))
+    starts, widths = edges[:-1], np.diff(edges)
+    inside = np.clip(values - starts[:, None], 0.0, widths[:, None])
+    return starts + 0.5 * (widths - 1.0), np.asarray(inside @ repeats.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Where to look for (m, log s): a density on a grid of log s, and shares given log s.
+
+    Given log s, m is g / Σ g with g_k ~ Gamma(ν_k) · centre_k / ν_k: a Dirichlet whose axes
+    are stretched so that its mode (in log m) is `centre`. ν is `shape` for most particles
+    and `tail`, one more than the number of questions that show the category, for some: the
+    posterior falls off like m_k^ν at m_k = 0 with exactly that exponent.
+
+    Attributes
+    ----------
+    log_strength, height : array, shape (G,)
+        Nodes of log s, and the density there, linear in between.
+    log_centre, log_shape : array, shape (G, C+1)
+        log of the conditional mode of m and of ν at each node, linear in between.
+    tail : array, shape (C+1,)
+        The safe ν.
+    """
+
+    log_strength: FloatArray
+    height: FloatArray
+    log_centre: FloatArray
+    log_shape: FloatArray
+    tail: FloatArray
+
+    @classmethod
+    def fit(cls, counts: FloatArray, likelihood: Likelihood) -> Proposal:
+        """Lay the grid: coarse over all of log s, then ever finer where the mass is."""
+        tail = 1.0 + (counts > 0.0).sum(axis=0)
+        steps = [_pooled(column) for column in counts.T]
+        nodes = np.linspace(*_LOG_STRENGTH, 111)
+        level, centre, shape = _laplace(nodes, steps, tail, likelihood)
+        for _ in range(12):
+            near = np.flatnonzero(level > level.max() - 20.0)
+            if near.size > 60:
+                break
+            low, high = nodes[max(near[0] - 1, 0)], nodes[min(near[-1] + 1, nodes.size - 1)]
+            extra = np.setdiff1d(np.linspace(low, high, 81), nodes)
+            more = _laplace(extra, steps, tail, likelihood)
+            order = np.argsort(np.concatenate((nodes, extra)))
+            nodes, level, centre, shape = (
+                np.concatenate(pair)[order]
+                for pair in zip((nodes, level, centre, shape), (extra, *more), strict=True)
+            )
+        height = np.exp(level - level.max())
+        wider = _normed(nodes, np.sqrt(height))
+        height = (1.0 - _DEFENSIVE) * _normed(nodes, height) + _DEFENSIVE * wider
+        # never quite 0, so that no division in `draw` is by 0
+        return cls(nodes, np.maximum(height, 1e-200), np.log(centre), np.log(shape), tail)
+
+    def draw(
+        self, size: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Draw m (P, C+1) and log s (P,), with their log density (P,)."""
+        # one log s from each of `size` slices of equal mass, in random order
+        u = (rng.permutation(size) + rng.random(size)) / size
+        left, right = self.height[:-1], self.height[1:]
+        step = np.diff(self.log_strength)
+        mass = np.concatenate(([0.0], np.cumsum(0.5 * (left + right) * step)))
+        cell = np.clip(np.searchsorted(mass, u * mass[-1], side="right") - 1, 0, step.size - 1)
+        left, right, step = left[cell], right[cell], step[cell]
+        # left·f + (right − left)·f²/2 = what is left of the mass, in the cell's units
+        rest = np.maximum(u * mass[-1] - mass[cell], 0.0) / step
+        f = 2.0 * rest / (left + np.sqrt(np.maximum(left**2 + 2.0 * (right - left) * rest, 0.0)))
+        f = np.minimum(f, 1.0)
+        log_strength = self.log_strength[cell] + f * step
+        log_density = np.log(left + f * (right - left))
+        centre = np.exp(_between(self.log_centre, cell, f))
+        shape = np.exp(_between(self.log_shape, cell, f))
+        safe = (rng.random(size) < _DEFENSIVE)[:, None]
+        nu = np.where(safe, self.tail, shape)
+        gamma = rng.standard_gamma(nu) * (centre / nu)
+        share = gamma / gamma.sum(axis=1, keepdims=True)
+        ordinary = np.log1p(-_DEFENSIVE) + _log_stretched(share, centre, shape)
+        defensive = np.log(_DEFENSIVE) + _log_stretched(share, centre, self.tail)
+        return share, log_strength, log_density + np.logaddexp(ordinary, defensive)
+
+
+def _laplace(
+    log_strength: FloatArray,
+    steps: list[tuple[FloatArray, FloatArray]],
+    tail: FloatArray,
+    likelihood: Likelihood,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Approximate the posterior of m given each log s.
+
+    With r_kj = s m_k / (s m_k + j) over the factors j of all questions, the log posterior
+    has slope 1 + Σ_j r_kj − m_k·const in log m_k, and at its mode the curvature of a
+    Dirichlet distribution with ν_k = 1 + Σ_j r_kj², or slightly more.
+
+    Returns
+    -------
+    level, centre, shape : array, shape (G,), (G, C+1), (G, C+1)
+        log of the approximate marginal density of log s, the mode, and ν.
+    """
+    s = np.exp(log_strength)
+    log_m = np.broadcast_to(np.log(tail / tail.sum()), (s.size, tail.size)).copy()
+    slope, shape = np.empty_like(log_m), np.empty_like(log_m)
+    for _ in range(60):
+        for k, (j, times) in enumerate(steps):
+            ratio = 1.0 / (1.0 + j / (s * np.exp(log_m[:, k]))[:, None])
+            slope[:, k] = 1.0 + ratio @ times
+            shape[:, k] = 1.0 + (ratio * ratio) @ times
+        m = np.exp(log_m)
+        # Newton for log(slope_k / m_k) = the same number for every k, with Σ m_k = 1
+        gain = slope / shape
+        off = np.log(slope) - log_m
+        off -= ((m * gain * off).sum(axis=1) / (m * gain).sum(axis=1))[:, None]
+        move = np.clip(gain * off, -2.0, 2.0)
+        log_m += move
+        log_m -= special.logsumexp(log_m, axis=1, keepdims=True)
+        if np.abs(move).max() < 1e-6:
+            break
+    m = np.exp(log_m)
+    level = log_posterior(likelihood, m, log_strength) - _log_stretched(m, m, shape)
+    return level, m, shape
+
+
+def _log_stretched(share: FloatArray, centre: FloatArray, nu: FloatArray) -> FloatArray:
+    """Return the log density on the simplex of g/Σg, g_k ~ Gamma(ν_k) · centre_k/ν_k."""
+    total = nu.sum(axis=-1)
+    rate = nu / centre
+    log_share = np.log(share)
+    return np.asarray(
+        special.gammaln(total)
+        - special.gammaln(nu).sum(axis=-1)
+        + (nu * (log_share + np.log(rate)) - log_share).sum(axis=-1)
+        - total * np.log((rate * share).sum(axis=-1))
+    )
+
+
+def _normed(nodes: FloatArray, height: FloatArray) -> FloatArray:
+    """Scale a piecewise linear density to mass 1."""
+    return np.asarray(height / (0.5 * (height[1:] + height[:-1]) @ np.diff(nodes)))
+
+
+def _between(table: FloatArray, cell: IntArray, f: FloatArray) -> FloatArray:
+    """Interpolate rows of a table, `f` of the way from row `cell` to the next."""
+    low = table[cell]
+    return np.asarray(low + f[:, None] * (table[cell + 1] - low))

@@ -1,0 +1,244 @@
+"""Outcomes: the one validated, read-only input of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.outcome_validation import (
+    as_ids,
+    check_counts,
+    check_ids,
+    check_matrix,
+    check_weights,
+    numeric,
+)
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_real, protect, read_only
+
+BINARY_WEIGHTS = (0.0, 1.0)
+#: A prior trial is worth no more than so many trials.
+MOST_STRENGTH = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What came of every trial, counted per question and category.
+
+    Build it with :meth:`from_matrix` or :meth:`from_counts`. Everything is checked
+    here, once, and copied into arrays that nobody can write to; the kernels trust it.
+
+    Parameters
+    ----------
+    counts : array of int, shape (M, C+1)
+        ``counts[a, k]``: how many of question a's trials ended in category k. Rows may
+        have different sums N_α, also 0.
+    weights : array of float, shape (C+1,)
+        The score of each category.
+    prior_counts : array of int, shape (M, C+1)
+        The same for earlier trials R0; all zeros when there were none.
+    prior_strength : float
+        λ in [0, 1e6], the worth of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
+    question_ids : tuple or None
+        One distinct name a question.
+
+    Raises
+    ------
+    InvalidInputError
+        If any of the above does not hold.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1], [1, 1, 1]])
+    >>> outcomes.counts.tolist()
+    [[1, 2], [0, 3]]
+    >>> outcomes.n_questions, outcomes.n_categories, outcomes.n_trials.tolist()
+    (2, 2, [3, 3])
+    """
+
+    counts: IntArray
+    weights: FloatArray
+    prior_counts: IntArray
+    prior_strength: float = 1.0
+    question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        weights = check_weights(self.weights)
+        counts = check_counts("counts", self.counts, weights.size)
+        prior_counts = check_counts("prior_counts", self.prior_counts, weights.size)
+        if prior_counts.shape[0] != counts.shape[0]:
+            rule = f"have one row per question ({counts.shape[0]})"
+            raise InvalidInputError.of("prior_counts", rule, f"{prior_counts.shape[0]} rows")
+        strength = as_real(self.prior_strength)
+        if strength is None or not 0.0 <= strength <= MOST_STRENGTH:
+            rule = f"be a number from 0 to {MOST_STRENGTH:g}"
+            raise InvalidInputError.of("prior_strength", rule, self.prior_strength)
+        ids = check_ids(self.question_ids, counts.shape[0])
+        object.__setattr__(self, "counts", read_only(counts, np.int64))
+        object.__setattr__(self, "weights", read_only(weights, np.float64))
+        object.__setattr__(self, "prior_counts", read_only(prior_counts, np.int64))
+        object.__setattr__(self, "prior_strength", strength)
+        object.__setattr__(self, "question_ids", ids)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # arrays forget in a pickle that nobody can write to them
+        self.__dict__.update(state)
+        protect(self)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        R: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+        R0: npt.ArrayLike | None = None,
+        prior_strength: float = 1.0,
+        question_ids: Sequence[Hashable] | None = None,
+    ) -> Outcomes:
+        """Count an outcome matrix.
+
+        Parameters
+        ----------
+        R : array, shape (M, N)
+            Entries in 0..C: category of trial i on question α. Integers, whole floats,
+            or (for two categories) booleans.
+        weights : array, shape (C+1,), optional
+            The score of each category. Left out, the outcomes are binary with weights
+            (0, 1); the number of categories is never guessed from what happened to occur.
+        R0 : array, shape (M, D), optional
+            Earlier trials on the same questions, same categories.
+        prior_strength : float
+            λ >= 0, the worth of one prior trial.
+        question_ids : sequence, optional
+            One distinct name a question.
+
+        Raises
+        ------
+        InvalidInputError
+            If R or R0 is not a matrix of categories, or another argument breaks its rule.
+
+        Examples
+        --------
+        >>> R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
+        >>> Outcomes.from_matrix(R, weights=[0, 0.5, 1], R0=[[2], [1]]).prior_counts.tolist()
+        [[0, 0, 1], [0, 1, 0]]
+        """
+        guessed = weights is None
+        checked = check_weights(BINARY_WEIGHTS if weights is None else weights)
+        matrix = check_matrix("R", R, checked.size, guessed, allow_no_trials=False)
+        counts = _count(matrix, checked.size)
+        prior_counts = np.zeros_like(counts)
+        if R0 is not None:
+            prior = check_matrix("R0", R0, checked.size, guessed, allow_no_trials=True)
+            if prior.shape[0] != matrix.shape[0]:
+                rule = f"have one row per question ({matrix.shape[0]}, as in R)"
+                raise InvalidInputError.of("R0", rule, f"{prior.shape[0]} rows")
+            prior_counts = _count(prior, checked.size)
+        ids = None if question_ids is None else as_ids(question_ids)
+        return cls(counts, checked, prior_counts, prior_strength, ids)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+        prior_counts: npt.ArrayLike | None = None,
+        prior_strength: float = 1.0,
+        question_ids: Sequence[Hashable] | None = None,
+    ) -> Outcomes:
+        """Take counts as they are; questions may have different numbers of trials.
+
+        Parameters
+        ----------
+        counts : array of int, shape (M, C+1)
+            For binary outcomes the two columns are (wrong, correct).
+        weights : array, shape (C+1,), optional
+            Left out, k/C: evenly spaced from 0 to 1.
+        prior_counts : array of int, shape (M, C+1), optional
+            Counts of earlier trials.
+        prior_strength : float
+            λ >= 0, the worth of one prior trial.
+        question_ids : sequence, optional
+            One distinct name a question.
+
+        Raises
+        ------
+        InvalidInputError
+            If an argument breaks its rule.
+
+        Examples
+        --------
+        >>> outcomes = Outcomes.from_counts([[1, 3], [0, 8]])
+        >>> outcomes.n_trials.tolist(), outcomes.weights.tolist()
+        ([4, 8], [0.0, 1.0])
+        """
+        array = numeric("counts", counts)
+        if array.ndim != 2:
+            raise InvalidInputError.of("counts", "be 2-D, (M, C+1)", f"shape {array.shape}")
+        if weights is None:
+            if array.shape[1] < 2:
+                rule = "have at least two columns (categories)"
+                raise InvalidInputError.of("counts", rule, f"shape {array.shape}")
+            weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
+        if prior_counts is None:
+            prior_counts = np.zeros(array.shape, dtype=np.int64)
+        ids = None if question_ids is None else as_ids(question_ids)
+        # The constructor checks the rest and converts the arrays.
+        return cls(
+            array,
+            numeric("weights", weights),
+            numeric("prior_counts", prior_counts),
+            prior_strength,
+            ids,
+        )
+
+    @property
+    def n_questions(self) -> int:
+        """M, the number of questions."""
+        return int(self.counts.shape[0])
+
+    @property
+    def n_categories(self) -> int:
+        """C + 1, the number of categories."""
+        return int(self.counts.shape[1])
+
+    @property
+    def n_trials(self) -> IntArray:
+        """N_α, shape (M,): the trials of each question, without the prior ones."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def trials_range(self) -> tuple[int, int]:
+        """The smallest and the largest N_α."""
+        n_trials = self.n_trials
+        return int(n_trials.min()), int(n_trials.max())
+
+    @property
+    def mean_trials(self) -> float:
+        """Trials a question on average, each prior one worth λ."""
+        total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
+        return float(total / self.n_questions)
+
+
+def check_outcomes(name: str, value: object) -> None:
+    """Refuse anything but an `Outcomes`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is a matrix, say, and not an `Outcomes` made of it.
+    """
+    if not isinstance(value, Outcomes):
+        rule = "be an Outcomes, as from Outcomes.from_matrix or Outcomes.from_counts"
+        raise InvalidInputError.of(name, rule, type(value).__name__)
+
+
+def _count(matrix: IntArray, n_categories: int) -> IntArray:
+    """Count the categories of each row."""
+    n_questions = matrix.shape[0]
+    flat = matrix + n_categories * np.arange(n_questions)[:, None]
+    counted = np.bincount(flat.ravel(), minlength=n_questions * n_categories)
+    return counted.reshape(n_questions, n_categories).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Pass@k, Pass^k, G-Pass@k, mG-Pass@k: estimators and posteriors."""

@@ -1,0 +1,312 @@
+"""The pass family's estimators: what a random k-subset of the trials at hand scores.
+
+All are about the finite bank of N trials, so k <= N. For the latent quantities, at any k,
+see :mod:`lm_eval_bayes.stats.pass_family.posteriors`; they have other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import require_trials
+from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.pass_family.hypergeometric import success_counts
+from lm_eval_bayes.stats.results import Estimate
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    Tau,
+    check_k,
+    read_only,
+    successes_needed,
+)
+
+
+def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return Pass@k, the chance that at least one of k trials is correct.
+
+    Per question 1 − C(N−c, k)/C(N, k) with c correct of N trials [Chen 2021, eq. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(pass_at_k(outcomes, 2).value, 6)
+    0.95
+    """
+    check_outcomes("outcomes", outcomes)
+    return _estimate("pass@k", outcomes, k, lambda j: j >= 1)
+
+
+def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return Pass^k, the chance that all of k trials are correct.
+
+    Per question C(c, k)/C(N, k) with c correct of N trials [Yao 2024].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(pass_hat_k(outcomes, 2).value, 6)
+    0.45
+    """
+    check_outcomes("outcomes", outcomes)
+    return _estimate("pass^k", outcomes, k, lambda j: j >= k)
+
+
+def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
+    """Return G-Pass@k_τ, the chance that at least max(1, ⌈τk⌉) of k trials are correct.
+
+    [Liu 2025]; τ = 0 is Pass@k and τ = 1 is Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+    tau : float, Fraction or Decimal
+        In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or k or tau is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(g_pass_at_k(outcomes, 3, 0.5).value, 6)
+    0.85
+    """
+    check_outcomes("outcomes", outcomes)
+    k = _check(outcomes, k)
+    needed = successes_needed(tau, k)
+    return _estimate("g-pass@k", outcomes, k, lambda j: j >= needed, tau=float(tau))
+
+
+def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return mG-Pass@k, G-Pass averaged over the thresholds above one half.
+
+    (2/k) Σ_{i=⌈k/2⌉+1..k} G-Pass@k_{i/k} [Liu 2025], which is the mean of
+    (2/k) max(J − ⌈k/2⌉, 0) for J correct of k. At most (k − 1)/k when k is odd, and an empty
+    sum, 0, at k = 1.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(mg_pass_at_k(outcomes, 3).value, 6)
+    0.166667
+    """
+    check_outcomes("outcomes", outcomes)
+    k = _check(outcomes, k)
+    half = (k + 1) // 2
+    return _estimate("mg-pass@k", outcomes, k, lambda j: np.maximum(j - half, 0) * (2.0 / k))
+
+
+def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return the chance that more than half of k trials are correct.
+
+    It looks at correctness only. For a vote over the answers themselves see `maj_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(strict_majority_at_k(outcomes, 3).value, 6)
+    0.85
+    """
+    check_outcomes("outcomes", outcomes)
+    return _estimate("strict-maj@k", outcomes, k, lambda j: 2 * j > k)
+
+
+def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return 1 − (1 − p̂)^k with p̂ = c/N, which is biased downwards.
+
+    [Chen 2021, App. A] shows the bias; it is here for comparison with numbers reported so.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(naive_pass_at_k(outcomes, 2).value, 6)
+    0.9
+    """
+    check_outcomes("outcomes", outcomes)
+    k = _check(outcomes, k)
+    wrong = outcomes.counts[:, 0] / require_trials(outcomes)
+    return _from_rows("naive-pass@k", 1.0 - wrong**k, k)
+
+
+def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
+    """Return p̂^k with p̂ = c/N, which is biased upwards as an estimate of Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary or k is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(naive_pass_hat_k(outcomes, 2).value, 6)
+    0.5
+    """
+    check_outcomes("outcomes", outcomes)
+    k = _check(outcomes, k)
+    correct = outcomes.counts[:, 1] / require_trials(outcomes)
+    return _from_rows("naive-pass^k", correct**k, k)
+
+
+def require_binary(outcomes: Outcomes) -> None:
+    """Refuse outcomes that are not wrong/correct.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more than two categories, or category 1 does not score more than 0.
+    """
+    if outcomes.n_categories != 2:
+        rule = (
+            "be binary for the pass family; decide which categories count as correct, "
+            "for example Outcomes.from_matrix(R >= 2)"
+        )
+        raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_categories} categories")
+    if not outcomes.weights[0] < outcomes.weights[1]:
+        rule = "score category 1 (correct) above category 0 (wrong) for the pass family"
+        raise InvalidInputError.of("outcomes", rule, f"weights {outcomes.weights.tolist()}")
+
+
+def _check(outcomes: Outcomes, k: int) -> int:
+    """Check an estimator's input and return k as an int."""
+    require_binary(outcomes)
+    require_trials(outcomes)
+    return check_k(k, outcomes.n_trials)
+
+
+def _estimate(
+    quantity: str,
+    outcomes: Outcomes,
+    k: int,
+    credit: Callable[[IntArray], npt.NDArray[Any]],
+    tau: float | None = None,
+) -> Estimate:
+    """Return the mean credit of the successes in a random k-subset."""
+    k = _check(outcomes, k)
+    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
+    scores = np.empty(pairs.times.size)
+    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        j, probability = success_counts(int(wrong + correct), int(correct), k)
+        scores[index] = probability @ np.asarray(credit(j), dtype=np.float64)
+    return _from_rows(quantity, scores[pairs.where], k, tau)
+
+
+def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None) -> Estimate:
+    """Wrap per-question scores, whose rounding must not leave [0, 1]."""
+    rows = np.clip(rows, 0.0, 1.0)
+    value = float(min(rows.mean(), 1.0))
+    return Estimate(quantity, value, read_only(rows, np.float64), k=k, tau=tau)

@@ -1,0 +1,230 @@
+"""The pass family's posteriors: what k new trials of each question would score.
+
+With a Beta posterior for each question's success probability p, the latent quantity is a
+polynomial of p, at any k >= 1, also beyond the trials at hand. It is not what the
+estimators of :mod:`lm_eval_bayes.stats.pass_family.estimators` estimate from a finite bank,
+hence other names.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
+from lm_eval_bayes.stats.distributions.beta_moments import beta_moments
+from lm_eval_bayes.stats.distributions.distributions import BetaLaw
+from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.results import PerQuestion, Posterior
+from lm_eval_bayes.stats.validation import Tau, check_k, check_prior, read_only, successes_needed
+
+
+def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
+    """Return the posterior of the mean of 1 − (1 − p_α)^k.
+
+    The chance that one of k new trials is correct, with p_α ~ Beta(ν_α1, ν_α0) as in
+    [Hariri 2026, Alg. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of both categories.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1], scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior is unknown.
+
+    Examples
+    --------
+    One of two correct, so p ~ Beta(2, 2) and E(1 − p)² = 3/10:
+
+    >>> round(pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
+    0.7
+    """
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    return _posterior("pass@k posterior", outcomes, at_least(1, k), k, prior)
+
+
+def pass_hat_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
+    """Return the posterior of the mean of p_α^k.
+
+    The chance that all of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of both categories.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1], scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior is unknown.
+
+    Examples
+    --------
+    >>> round(pass_hat_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
+    0.3
+    """
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    return _posterior("pass^k posterior", outcomes, at_least(k, k), k, prior)
+
+
+def g_pass_at_k_posterior(
+    outcomes: Outcomes, k: int, tau: Tau, prior: str | float = "uniform"
+) -> Posterior:
+    """Return the posterior of the mean chance that max(1, ⌈τk⌉) of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    tau : float, Fraction or Decimal
+        In [0, 1], with an exact ceiling, see `successes_needed`.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of both categories.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1], scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, tau is outside [0, 1], or the prior is unknown.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1]])
+    >>> round(g_pass_at_k_posterior(outcomes, 3, 0.5).mu, 12)
+    0.5
+    """
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    curve = at_least(successes_needed(tau, k), k)
+    return _posterior("g-pass@k posterior", outcomes, curve, k, prior, float(tau))
+
+
+def mg_pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
+    """Return the posterior of the mean latent mG-Pass@k.
+
+    (2/k) E max(J − ⌈k/2⌉, 0) for J correct of k new trials; see `mg_pass_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        At least 1; at k = 1 the quantity is 0 by its definition.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of both categories.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1] for an even k, [0, (k − 1)/k] for an odd one; scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior is unknown.
+
+    Examples
+    --------
+    At k = 2 it is p²:
+
+    >>> round(mg_pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
+    0.3
+    """
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    return _posterior("mg-pass@k posterior", outcomes, MeanExcess(k), k, prior)
+
+
+def strict_majority_at_k_posterior(
+    outcomes: Outcomes, k: int, prior: str | float = "uniform"
+) -> Posterior:
+    """Return the posterior of the mean chance that more than half of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "uniform", "jeffreys" or float
+        The pseudo-count of both categories.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1], scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior is unknown.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1]])
+    >>> round(strict_majority_at_k_posterior(outcomes, 3).mu, 12)
+    0.5
+    """
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    return _posterior("strict-maj@k posterior", outcomes, at_least(k // 2 + 1, k), k, prior)
+
+
+def _posterior(
+    quantity: str,
+    outcomes: Outcomes,
+    curve: Curve,
+    k: int,
+    prior: str | float,
+    tau: float | None = None,
+) -> Posterior:
+    """Return the posterior of the mean of curve(p_α)."""
+    require_binary(outcomes)
+    pseudo = check_prior(prior)
+    nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
+    pairs = distinct_pairs(nu[:, 1], nu[:, 0])
+    mean, variance = beta_moments(pairs.first, pairs.second, curve)
+    mu = np.clip(mean, 0.0, curve.top)[pairs.where]
+    sigma = np.sqrt(variance)[pairs.where]
+    return Posterior(
+        quantity=quantity,
+        mu=float(min(mu.mean(), curve.top)),
+        sigma=float(np.sqrt((sigma**2).sum()) / sigma.size),
+        per_question=PerQuestion(read_only(mu, np.float64), read_only(sigma, np.float64)),
+        bounds=(0.0, curve.top),
+        prior=pseudo,
+        law=BetaLaw(nu[:, 1], nu[:, 0], curve, 0.0, 1.0),
+        k=k,
+        tau=tau,
+        trials_range=outcomes.trials_range,
+    )

@@ -1,0 +1,337 @@
+"""Rankings: a leaderboard whose ties, and whose doubts, are stated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
+from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
+from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores, rank_interval
+from lm_eval_bayes.stats.ranking.tie_rules import (
+    NUMBERINGS,
+    TIE_RULES,
+    Numbering,
+    TieRule,
+    best_first,
+    numbered,
+    separations,
+    tie_groups,
+)
+from lm_eval_bayes.stats.results import Posterior, Scope
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    as_real,
+    check_option,
+    check_seed,
+    check_size,
+    read_only,
+)
+
+#: Draws of single questions' scores where questions are paired, models times questions times
+#: draws; and how many draws there are at the least and at the most.
+_QUESTIONS_DRAWN, _FEWEST, _DRAWS = 20_000_000, 4_000, 20_000
+#: Two means nearer than this share of the range of scores differ by rounding only.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """A ranking of L models, best first; every array follows `models`.
+
+    Attributes
+    ----------
+    models : tuple of str
+        The names, best first.
+    ranks : array, shape (L,)
+        Ranks from 1, halves only with fractional numbering.
+    mu, sigma : array, shape (L,)
+        Posterior mean and sd of each model's score.
+    z : array, shape (L, L)
+        |μ − μ'| / sqrt(σ² + σ'²) of every two models [Hariri 2026, §2.5]; where `paired`, the
+        z of `compare`, 0 where it favours the model that stands lower by its own μ.
+    p_best : array, shape (L,)
+        Posterior probability of being the best.
+    expected_rank : array, shape (L,)
+        Posterior mean of the rank.
+    rank_low, rank_high : array, shape (L,)
+        Central ranks that hold at least `confidence` of the posterior mass.
+    rank_distribution : array, shape (L, L)
+        ``[i, r]``: probability that model i has rank r + 1; rows and columns sum to 1.
+    p_greater : array, shape (L, L)
+        ``[i, j]``: probability that model i scores more than model j; ½ on the diagonal.
+    ties, numbering : str
+        The rules by which `ranks` came about.
+    confidence, threshold : float
+        Two models tie where z < threshold = Φ⁻¹(confidence), one-sided.
+    quantity, scope : str
+        What was ranked, and of which questions it speaks.
+    draws, seed : int
+        The joint draws behind the probabilities.
+    mc_error : float
+        The largest Monte-Carlo standard error among them; for rubrics an upper bound that
+        covers the particles which stand for the learned priors as well.
+    paired : bool
+        Whether the models' questions were paired, which scope "population" asks for.
+    note : str or None
+        What a reader must know before using the ranking.
+    """
+
+    models: tuple[str, ...]
+    ranks: FloatArray
+    mu: FloatArray
+    sigma: FloatArray
+    z: FloatArray = field(repr=False)
+    p_best: FloatArray
+    expected_rank: FloatArray
+    rank_low: FloatArray
+    rank_high: FloatArray
+    rank_distribution: FloatArray = field(repr=False)
+    p_greater: FloatArray = field(repr=False)
+    ties: TieRule
+    numbering: Numbering
+    confidence: float
+    threshold: float
+    quantity: str
+    scope: Scope
+    draws: int
+    seed: int
+    mc_error: float
+    paired: bool = False
+    note: str | None = None
+
+    def rank_of(self, model: str) -> float:
+        """Return the rank of one model.
+
+        Raises
+        ------
+        InvalidInputError
+            If no such model was ranked.
+        """
+        if not isinstance(model, str) or model not in self.models:
+            raise InvalidInputError.of("model", f"be one of {', '.join(self.models)}", model)
+        return float(self.ranks[self.models.index(model)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; a z of two certain, different scores is None."""
+        columns = ("ranks", "mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
+        rows = zip(*(getattr(self, column).tolist() for column in columns), strict=True)
+        names = ("rank", *columns[1:])
+        return {
+            "quantity": self.quantity,
+            "scope": self.scope,
+            "ties": self.ties,
+            "numbering": self.numbering,
+            "confidence": self.confidence,
+            "threshold": self.threshold,
+            "models": [
+                {"model": model, **dict(zip(names, row, strict=True))}
+                for model, row in zip(self.models, rows, strict=True)
+            ],
+            "z": [
+                [value if np.isfinite(value) else None for value in row] for row in self.z.tolist()
+            ],
+            "rank_distribution": self.rank_distribution.tolist(),
+            "p_greater": self.p_greater.tolist(),
+            "draws": self.draws,
+            "seed": self.seed,
+            "mc_error": self.mc_error,
+            "paired": self.paired,
+            "note": self.note,
+        }
+
+
+def rank(
+    posteriors: Mapping[str, Posterior],
+    ties: TieRule = "adjacent",
+    confidence: float = 0.95,
+    *,
+    numbering: Numbering = "dense",
+    seed: int = 0,
+    draws: int | None = None,
+) -> Ranking:
+    """Rank models by posterior mean, with ties [Hariri 2026, §2.9, Table 1].
+
+    Models are sorted by μ. Two of them tie where z = |μ − μ'| / sqrt(σ² + σ'²) is below
+    Φ⁻¹(confidence). The paper's rule ("adjacent") compares neighbours, which chains: ten
+    models, each barely below the last, can all share a first rank though the tenth is
+    certainly worse than the first. So two stricter rules stand beside it, and no rule
+    hides the posterior itself: the probability of every rank and of every A > B comes along,
+    from joint draws.
+
+    In scope "benchmark" the models' scores are independent given their trials. In scope
+    "population" they are not where all models answered the same questions: a sample of hard
+    questions lowers them all. There z and the draws are those of `compare`: a Bayesian
+    bootstrap over the questions whose weights all models share. Questions are paired by
+    their ids, by position where no model has ids; μ and σ stay each model's own. Where the
+    posteriors do not have the same questions the models are taken as independent, which
+    keeps more ties than it must: `paired` is then False and the `note` says why.
+
+    Parameters
+    ----------
+    posteriors : mapping of str to Posterior
+        One a model, at least one: the same quantity, scope and range of scores, and in scope
+        "benchmark" the same number of questions.
+    ties : {"adjacent", "leader", "pairwise", "none"}
+        Whom a model is compared with to share a rank: its upper neighbour, the best of the
+        group, all of the group, or nobody (only equal means tie).
+    confidence : float
+        In [0.5, 1), one-sided: 0.95 asks for z >= 1.645. Also the level of the rank
+        intervals.
+    numbering : {"competition", "dense", "fractional"}
+        Ranks after a tie: 1, 2, 2, 4; or 1, 2, 2, 3 (the paper); or 1, 2.5, 2.5, 4.
+    seed : int
+        Seed of the draws.
+    draws : int, optional
+        Their number, 1,000 to 10⁷; left out 20,000, and where questions are paired down to
+        4,000 by the size of the problem.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no model, a mean or sd is not a finite number or an sd is negative (the
+        model is named), the posteriors differ in what they speak of, or another argument
+        breaks its rule.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> counts = {"a": [[1, 15], [3, 13]], "b": [[2, 14], [4, 12]], "c": [[9, 7], [12, 4]]}
+    >>> ranking = rank({m: bayes_at_n(Outcomes.from_counts(c)) for m, c in counts.items()})
+    >>> ranking.models, ranking.ranks.tolist()
+    (('a', 'b', 'c'), [1.0, 1.0, 2.0])
+    >>> ranking.p_best.round(2).tolist()
+    [0.73, 0.27, 0.0]
+    """
+    ties = check_option("ties", ties, TIE_RULES)
+    numbering = check_option("numbering", numbering, NUMBERINGS)
+    confidence = check_confidence(confidence)
+    seed = check_seed(seed)
+    names = check_leaderboard(posteriors)
+    if draws is not None:
+        draws = check_size("draws", draws, 1000, len(names))
+    first = posteriors[names[0]]
+    mu = np.array([posteriors[name].mu for name in names])
+    sigma = np.array([posteriors[name].sigma for name in names])
+    tolerance = _ROUNDING * (first.bounds[1] - first.bounds[0])
+    order, levelled = best_first(mu, sigma, tolerance)
+    models = tuple(names[i] for i in order)
+    mu, sigma = mu[order], sigma[order]
+    best = [posteriors[model] for model in models]
+    shared = SharedQuestions.of(best) if first.scope == "population" else None
+    z = separations(levelled, sigma) if shared is None else shared.separations(levelled)
+    threshold = float(special.ndtri(confidence))
+    ranks = numbered(tie_groups(z, ties, threshold), numbering)
+    if draws is None:
+        draws = _DRAWS if shared is None else _paired_draws(shared)
+    scores = draw_scores(best, draws, seed) if shared is None else shared.draw(draws, seed)
+    counted = count_ranks(scores)
+    low, high = rank_interval(counted.distribution, confidence)
+    places = np.arange(1.0, len(models) + 1.0)
+    return Ranking(
+        models=models,
+        ranks=read_only(ranks, np.float64),
+        mu=read_only(mu, np.float64),
+        sigma=read_only(sigma, np.float64),
+        z=read_only(z, np.float64),
+        p_best=read_only(counted.distribution[:, 0], np.float64),
+        expected_rank=read_only((counted.distribution * places).sum(axis=1), np.float64),
+        rank_low=read_only(low, np.float64),
+        rank_high=read_only(high, np.float64),
+        rank_distribution=read_only(counted.distribution, np.float64),
+        p_greater=read_only(counted.greater, np.float64),
+        ties=ties,
+        numbering=numbering,
+        confidence=confidence,
+        note=_note(best, shared),
+        threshold=threshold,
+        quantity=first.quantity,
+        scope=first.scope,
+        draws=draws,
+        seed=seed,
+        mc_error=float(np.sqrt(counted.worst_variance * draw_variance(draws, best))),
+        paired=shared is not None,
+    )
+
+
+def _paired_draws(shared: SharedQuestions) -> int:
+    """Return how many draws models on the same questions get."""
+    numbers = len(shared.columns) * shared.columns[0].size
+    return int(np.clip(_QUESTIONS_DRAWN // numbers, _FEWEST, _DRAWS))
+
+
+def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | None:
+    """Return what a reader of the ranking must know."""
+    if shared is not None:
+        return shared.note
+    notes = [posterior.note for posterior in posteriors]
+    alone = posteriors[0].scope == "population" and len(posteriors) > 1
+    return joined_notes([*notes, UNPAIRED if alone else None])
+
+
+def check_confidence(confidence: object) -> float:
+    """Return a one-sided confidence as a float in [0.5, 1).
+
+    Raises
+    ------
+    InvalidInputError
+        If `confidence` is no such number.
+    """
+    number = as_real(confidence)
+    if number is None or not 0.5 <= number < 1.0:
+        raise InvalidInputError.of("confidence", "be a number in [0.5, 1)", confidence)
+    return number
+
+
+def check_leaderboard(posteriors: object) -> list[str]:
+    """Return the models' names, once all posteriors can stand on one leaderboard.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, one has no finite mean and sd, or two speak of different things.
+    """
+    rule = "be a mapping from at least one model's name to its posterior"
+    if not isinstance(posteriors, Mapping) or not posteriors:
+        raise InvalidInputError.of("posteriors", rule, posteriors)
+    for name, posterior in posteriors.items():
+        if not isinstance(name, str) or not isinstance(posterior, Posterior):
+            raise InvalidInputError.of("posteriors", rule, {name: posterior})
+        if not np.isfinite(posterior.mu):
+            rule = f'have a finite mean for every model ("{name}")'
+            raise InvalidInputError.of("posteriors", rule, posterior.mu)
+        if not (np.isfinite(posterior.sigma) and posterior.sigma >= 0.0):
+            rule = f'have a finite sd of at least 0 for every model ("{name}")'
+            raise InvalidInputError.of("posteriors", rule, posterior.sigma)
+    names = list(posteriors)
+    expected = _subject(posteriors[names[0]])
+    for name in names[1:]:
+        for what, value in _subject(posteriors[name]).items():
+            if value != expected[what]:
+                rule = f'have the same {what} ("{names[0]}" has {expected[what]})'
+                raise InvalidInputError.of("posteriors", rule, f'{value} for "{name}"')
+    return names
+
+
+def _subject(posterior: Posterior) -> dict[str, object]:
+    """Return what a posterior speaks of, which all on one leaderboard must share."""
+    subject: dict[str, object] = {
+        "quantity": posterior.quantity,
+        "scope": posterior.scope,
+        "bounds": posterior.bounds,
+        "k": posterior.k,
+        "tau": posterior.tau,
+    }
+    if posterior.scope == "benchmark":
+        subject["number of questions"] = int(posterior.per_question.mu.size)
+    return subject

@@ -1,0 +1,158 @@
+"""When two neighbours on a leaderboard tie, and how the ranks are then counted."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
+Numbering: TypeAlias = Literal["competition", "dense", "fractional"]
+
+TIE_RULES: tuple[TieRule, ...] = ("adjacent", "leader", "pairwise", "none")
+NUMBERINGS: tuple[Numbering, ...] = ("competition", "dense", "fractional")
+
+
+def best_first(mu: FloatArray, sigma: FloatArray, tolerance: float) -> tuple[IntArray, FloatArray]:
+    """Order models by falling μ, the surer one first where two are equal.
+
+    Two sums of the same numbers in another order differ by rounding. So means that lie
+    within `tolerance` of the next better one are made equal to it, and the order of the
+    models in the input decides nothing but the places of identical ones.
+
+    Parameters
+    ----------
+    mu, sigma : array, shape (L,)
+        Posterior means and standard deviations.
+    tolerance : float
+        The largest difference of two means that is taken for rounding.
+
+    Returns
+    -------
+    order : array of int, shape (L,)
+        The models, best first.
+    levelled : array, shape (L,)
+        The means in that order, with rounding taken out.
+
+    Examples
+    --------
+    >>> order, levelled = best_first(np.array([.3, .1 + .2, .5]), np.array([.2, .1, .1]), 1e-12)
+    >>> order.tolist(), levelled.tolist()
+    ([2, 1, 0], [0.5, 0.30000000000000004, 0.30000000000000004])
+    """
+    falling = np.argsort(-mu, kind="stable")
+    levelled = mu[falling]
+    for i in range(1, levelled.size):
+        if levelled[i - 1] - levelled[i] <= tolerance:
+            levelled[i] = levelled[i - 1]
+    within = np.lexsort((sigma[falling], -levelled))
+    return falling[within], levelled[within]
+
+
+def separations(mu: FloatArray, sigma: FloatArray) -> FloatArray:
+    """Return z = |μ − μ'| / sqrt(σ² + σ'²) of every two models [Hariri 2026, §2.5].
+
+    Equal means have z = 0, whatever their standard deviations; different means that are
+    known for certain (σ = σ' = 0) have z = ∞.
+
+    Parameters
+    ----------
+    mu, sigma : array, shape (L,)
+        Posterior means and standard deviations, sigma >= 0.
+
+    Returns
+    -------
+    array, shape (L, L)
+
+    Examples
+    --------
+    >>> separations(np.array([0.7, 0.5, 0.5]), np.array([0.03, 0.04, 0.0])).round(3).tolist()
+    [[0.0, 4.0, 6.667], [4.0, 0.0, 0.0], [6.667, 0.0, 0.0]]
+    """
+    distance = np.abs(mu[:, None] - mu)
+    spread = np.hypot(sigma[:, None], sigma)
+    certain = np.where(distance > 0.0, np.inf, 0.0)
+    return np.divide(distance, spread, out=certain, where=(spread > 0.0) & (distance > 0.0))
+
+
+def tie_groups(z: FloatArray, ties: TieRule, threshold: float) -> IntArray:
+    """Cut a leaderboard into groups that share a rank.
+
+    A pair ties where its z is below the threshold, or 0. Going down from the best:
+
+    - "adjacent": a model joins if it ties with its upper neighbour [Hariri 2026, Table 1].
+      This chains: the ends of a long group may be far apart.
+    - "leader": it joins if it ties with the best of the group.
+    - "pairwise": it joins if it ties with every one of the group.
+    - "none": it joins only if its mean equals its neighbour's.
+
+    Parameters
+    ----------
+    z : array, shape (L, L)
+        Separations of the models, best first.
+    ties : {"adjacent", "leader", "pairwise", "none"}
+        The rule.
+    threshold : float
+        At least 0; 1.645 for a one-sided confidence of 0.95.
+
+    Returns
+    -------
+    array of int, shape (L,)
+        The number of each model's group, counted from 0, non-decreasing.
+
+    Examples
+    --------
+    Three neighbours, each 1.2 from the next, and a distant fourth:
+
+    >>> z = np.array([[0, 1.2, 2.4, 9], [1.2, 0, 1.2, 8], [2.4, 1.2, 0, 7], [9, 8, 7, 0]])
+    >>> [tie_groups(z, rule, 1.645).tolist() for rule in TIE_RULES]
+    [[0, 0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 3]]
+    """
+    tied = z == 0.0 if ties == "none" else (z < threshold) | (z == 0.0)
+    groups = np.zeros(z.shape[0], dtype=np.int64)
+    start = 0
+    for i in range(1, groups.size):
+        if ties in ("adjacent", "none"):
+            joins = tied[i - 1, i]
+        elif ties == "leader":
+            joins = tied[start, i]
+        else:
+            joins = tied[start:i, i].all()
+        groups[i] = groups[i - 1] + (not joins)
+        start = start if joins else i
+    return groups
+
+
+def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
+    """Turn groups into ranks.
+
+    "dense" goes on with the next number after a tie (1, 2, 2, 3: the paper's), "competition"
+    leaves the places of the tied ones out (1, 2, 2, 4), "fractional" gives each the mean of
+    the group's places (1, 2.5, 2.5, 4).
+
+    Parameters
+    ----------
+    groups : array of int, shape (L,)
+        From :func:`tie_groups`.
+    numbering : {"competition", "dense", "fractional"}
+        How to count.
+
+    Returns
+    -------
+    array, shape (L,)
+
+    Examples
+    --------
+    >>> groups = np.array([0, 1, 1, 2])
+    >>> [numbered(groups, way).tolist() for way in NUMBERINGS]
+    [[1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 3.0], [1.0, 2.5, 2.5, 4.0]]
+    """
+    if numbering == "dense":
+        return np.asarray(groups + 1.0)
+    first = np.searchsorted(groups, groups, side="left") + 1.0
+    if numbering == "competition":
+        return np.asarray(first)
+    last = np.searchsorted(groups, groups, side="right")
+    return np.asarray(0.5 * (first + last))

@@ -1,0 +1,264 @@
+"""What the kernels hand back: frozen records that know how to become plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from lm_eval_bayes.stats.distributions.distributions import Law
+from lm_eval_bayes.stats.validation import FloatArray
+
+IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
+Scope: TypeAlias = Literal["benchmark", "population"]
+SCOPES: tuple[Scope, ...] = ("benchmark", "population")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A credible interval together with what it is an interval of.
+
+    Attributes
+    ----------
+    low, high : float
+        The ends, on the scale of the score.
+    level : float
+        The posterior mass meant to lie between them, in (0, 1).
+    method : str
+        "normal", "beta", "exact" or "hdi".
+    scope : str
+        "benchmark": about these questions; "population": about questions like these.
+    mc_error : float or None
+        Standard error of the worse end where it was drawn, None where it was computed.
+    seed : int or None
+        The seed of those draws.
+
+    Examples
+    --------
+    >>> Interval(0.2, 0.6, level=0.95, method="normal", scope="benchmark").to_dict()["high"]
+    0.6
+    """
+
+    low: float
+    high: float
+    level: float
+    method: IntervalMethod
+    scope: Scope
+    mc_error: float | None = None
+    seed: int | None = None
+
+    @property
+    def width(self) -> float:
+        """High minus low."""
+        return self.high - self.low
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class PerQuestion:
+    """Posterior mean and sd of every question's score, each read-only of shape (M,)."""
+
+    mu: FloatArray
+    sigma: FloatArray
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {"mu": self.mu.tolist(), "sigma": self.sigma.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPrior:
+    """The posterior of a prior's hyperparameters, θ_α ~ Dirichlet(s·m).
+
+    Attributes
+    ----------
+    mean : array, shape (C+1,)
+        Posterior mean of m, the share of each category among questions like these.
+    strength : float
+        Posterior median of s, the trials that the learned prior is worth.
+    strength_low, strength_high : float
+        Its central 95%.
+    """
+
+    mean: FloatArray
+    strength: float
+    strength_low: float
+    strength_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "mean": self.mean.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of a benchmark's score, the mean of its questions' scores.
+
+    Attributes
+    ----------
+    quantity : str
+        What is estimated, e.g. "bayes@N" or "pass@k posterior".
+    mu, sigma : float
+        Posterior mean and standard deviation of the benchmark's score.
+    per_question : PerQuestion
+        The same for each question of the benchmark, in either scope.
+    bounds : tuple of float
+        The smallest and the largest score that are possible.
+    prior : float or None
+        The pseudo-count that the prior added to each category; None where it was learned.
+    scope : str
+        "benchmark": about these questions; "population": about questions like these.
+    k : int or None
+        Trials that the quantity looks at, where it has such a number.
+    tau : float or None
+        Threshold of G-Pass.
+    law : Law
+        The distribution itself, from which :meth:`interval` works.
+    level : float
+        The level of :meth:`interval` where none is asked for.
+    method : str
+        Its method, likewise.
+    n_trials : float or None
+        Trials a question behind it, on average, prior ones at their worth; None where it
+        does not rest on trials of questions.
+    trials_range : tuple of int or None
+        The fewest and the most trials that a question had, prior ones left out; None where it
+        does not rest on trials of questions.
+    learned : LearnedPrior or None
+        What the questions taught about their common prior, where it was learned.
+    ess : float or None
+        Effective sample size of the draws behind `mu` and `sigma`; None where computed.
+    seed : int or None
+        The seed of those draws.
+    note : str or None
+        What a reader must know before using the numbers.
+    benchmark : Posterior or None
+        In scope "population" the posterior of scope "benchmark" from the same trials, by which
+        models that answered the same questions are paired; None where there is none.
+    question_ids : tuple or None
+        The names of the questions, where they are known.
+    """
+
+    quantity: str
+    mu: float
+    sigma: float
+    per_question: PerQuestion
+    bounds: tuple[float, float]
+    prior: float | None
+    law: Law = field(repr=False)
+    scope: Scope = "benchmark"
+    k: int | None = None
+    tau: float | None = None
+    level: float = 0.95
+    method: IntervalMethod = "exact"
+    n_trials: float | None = None
+    learned: LearnedPrior | None = None
+    ess: float | None = None
+    seed: int | None = None
+    note: str | None = None
+    benchmark: Posterior | None = field(default=None, repr=False)
+    question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+    trials_range: tuple[int, int] | None = field(default=None, repr=False)
+
+    def interval(
+        self,
+        level: float | None = None,
+        method: IntervalMethod | None = None,
+        *,
+        seed: int = 0,
+        draws: int | None = None,
+    ) -> Interval:
+        """Return a credible interval; see :func:`lm_eval_bayes.stats.intervals.credible_interval`.
+
+        Examples
+        --------
+        >>> from lm_eval_bayes.stats.outcomes import Outcomes
+        >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+        >>> posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
+        >>> exact = posterior.interval()
+        >>> round(exact.low, 3), round(exact.high, 3)
+        (0.478, 0.995)
+        """
+        # intervals.py speaks of this class, so it can only be fetched here
+        from lm_eval_bayes.stats.intervals import credible_interval
+
+        return credible_interval(self, level, method, seed=seed, draws=draws)
+
+    def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
+        """Return plain JSON types, without the law.
+
+        Parameters
+        ----------
+        interval : Interval, optional
+            The credible interval to go with it; left out, :meth:`interval` with the posterior's
+            own level and method, and seed 0 where it is drawn.
+
+        Examples
+        --------
+        >>> from lm_eval_bayes.stats.outcomes import Outcomes
+        >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+        >>> plain = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]])).to_dict()
+        >>> {end: round(plain["interval"][end], 3) for end in ("low", "high", "level")}
+        {'low': 0.478, 'high': 0.995, 'level': 0.95}
+        """
+        interval = self.interval() if interval is None else interval
+        return {
+            "quantity": self.quantity,
+            "mu": self.mu,
+            "sigma": self.sigma,
+            "interval": interval.to_dict(),
+            "scope": self.scope,
+            "prior": self.prior,
+            "bounds": list(self.bounds),
+            "k": self.k,
+            "tau": self.tau,
+            "n_trials": self.n_trials,
+            "trials_range": None if self.trials_range is None else list(self.trials_range),
+            "learned": None if self.learned is None else self.learned.to_dict(),
+            "ess": self.ess,
+            "seed": self.seed,
+            "note": self.note,
+            "n_questions": int(self.per_question.mu.size),
+            "per_question": self.per_question.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A point estimate from the trials at hand.
+
+    Attributes
+    ----------
+    quantity : str
+        What is estimated, e.g. "avg@N" or "pass@k".
+    value : float
+        The benchmark's estimate, the mean of `per_question`.
+    per_question : array, shape (M,)
+        Each question's estimate, read-only.
+    k : int or None
+        Trials that the quantity looks at, where it has such a number.
+    tau : float or None
+        Threshold of G-Pass.
+    sigma : float or None
+        Standard deviation of `value`, where the estimate has one (avg@N).
+    mc_error : float or None
+        Monte-Carlo standard error of `value`, where any of it was drawn.
+    seed : int or None
+        The seed of those draws.
+    """
+
+    quantity: str
+    value: float
+    per_question: FloatArray
+    k: int | None = None
+    tau: float | None = None
+    sigma: float | None = None
+    mc_error: float | None = None
+    seed: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "per_question": self.per_question.tolist()}

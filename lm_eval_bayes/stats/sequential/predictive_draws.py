@@ -1,0 +1,253 @@
+"""What further trials would show: futures drawn from a posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.distributions import BetaLaw, DirichletLaw
+from lm_eval_bayes.stats.distributions.mixtures import (
+    BetaMixtureLaw,
+    DirichletMixtureLaw,
+    draw_particles,
+)
+from lm_eval_bayes.stats.distributions.success_curves import Identity
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.validation import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class FutureTrials:
+    """Joint draws of all questions' true category probabilities, and what is known so far.
+
+    Parameters
+    ----------
+    known : array, shape (M, K)
+        What counts for each category so far: the trials, and under a fixed prior its
+        pseudo-counts.
+    strength : array, shape (D,), or None
+        The strength s of the learned prior in each draw; None where the prior is fixed.
+    truth : array, shape (D, M, K)
+        The category probabilities of each question in each draw.
+    unit : array, shape (K,)
+        The score of each category, scaled to [0, 1].
+    low, span : float
+        What 0 stands for, and how far 1 is from it.
+    """
+
+    known: FloatArray
+    strength: FloatArray | None
+    truth: FloatArray
+    unit: FloatArray
+    low: float
+    span: float
+
+    @classmethod
+    def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> FutureTrials:
+        """Draw the truth `draws` times from a posterior of bayes@N or hbayes@N.
+
+        Raises
+        ------
+        InvalidInputError
+            If the posterior is of another quantity, whose law does not say how a further
+            trial would change it.
+        """
+        law = posterior.law
+        strength: FloatArray | None = None
+        if isinstance(law, BetaLaw) and isinstance(law.curve, Identity):
+            known = np.stack([law.b, law.a], axis=1)
+            weights = np.array([law.low, law.high])
+            prior = np.zeros((draws, 2))
+        elif isinstance(law, DirichletLaw):
+            known, weights = law.nu, law.weights
+            prior = np.zeros((draws, weights.size))
+        elif isinstance(law, BetaMixtureLaw):
+            known = np.stack([law.failures, law.successes], axis=1)
+            weights = np.array([law.low, law.high])
+            node = draw_particles(law.mixture.weight, draws, rng)
+            strength = law.mixture.s[node]
+            shares = np.stack([law.mixture.rest[node], law.mixture.m[node]], axis=1)
+            prior = strength[:, None] * shares
+        elif isinstance(law, DirichletMixtureLaw):
+            known, weights = law.counts, law.weights
+            prior = law.alpha[draw_particles(law.weight, draws, rng)]
+            strength = prior.sum(axis=1)
+        else:
+            rule = "be one of bayes@N or hbayes@N"
+            raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
+        gammas = rng.standard_gamma(known + prior[:, None, :])
+        # with parameters near 0 all gammas of a question can underflow
+        gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
+        truth = gammas / gammas.sum(axis=2, keepdims=True)
+        low, span = float(weights.min()), float(np.ptp(weights))
+        unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+        return cls(known, strength, truth, unit, low, span)
+
+    @property
+    def draws(self) -> int:
+        """D, the number of futures."""
+        return int(self.truth.shape[0])
+
+    def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior mean and sd that each future holds after `extra` more trials.
+
+        `extra` trials of every question are drawn from each draw's truth and added to what
+        is known. Under a fixed prior the moments are exact (Alg. 1 of [Hariri 2026]). Under
+        a learned one s is held at the draw's, m is learned anew from all questions, each
+        weighing n/(n + s), and the doubt about it is added.
+
+        Parameters
+        ----------
+        extra : int
+            Further trials a question, at least 0.
+        rng : Generator
+            The source of the trials.
+
+        Returns
+        -------
+        mu, sigma : array, shape (D,)
+            On the scale of the score.
+        """
+        counts = self.known + self._drawn(extra, rng)
+        n_categories = self.known.shape[1]
+        doubt = np.zeros(counts.shape[:2])
+        if self.strength is not None:
+            s = self.strength[:, None]
+            trials = counts.sum(axis=2)
+            share = (s + 1.0) / (trials + s)
+            # so many independent trials would teach as much of m
+            worth = (share * trials).sum(axis=1)
+            learned = (share[:, :, None] * counts).sum(axis=1) + 1.0
+            learned /= (worth + n_categories)[:, None]
+            mean = learned @ self.unit
+            spread = np.maximum(learned @ self.unit**2 - mean**2, 0.0)
+            doubt = s / (trials + s) * np.sqrt(spread / (worth + n_categories + 1.0))[:, None]
+            counts = counts + s[:, :, None] * learned[:, None, :]
+        total = counts.sum(axis=2)
+        score = counts @ self.unit / total
+        spread = counts @ self.unit**2 / total - score**2
+        within = np.maximum(spread, 0.0) / (total + 1.0)
+        variance = within.sum(axis=1) / score.shape[1] ** 2 + doubt.mean(axis=1) ** 2
+        return self.low + self.span * score.mean(axis=1), np.asarray(self.span * np.sqrt(variance))
+
+    def question_averages(
+        self, extra: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what each future has observed of every question after `extra` more trials.
+
+        Returns
+        -------
+        average, noise : array, shape (D, M)
+            A question's average score, scaled to [0, 1], and the variance that chance gives
+            it, as :func:`lm_eval_bayes.stats.comparison.question_means.observed` has it.
+        """
+        counts = self.known + self._drawn(extra, rng)
+        trials = np.maximum(counts.sum(axis=2), 1e-9)
+        average = counts @ self.unit / trials
+        # the truth of this future stands in for what its posterior would expect of one trial
+        one_trial = self.truth @ self.unit**2 - (self.truth @ self.unit) ** 2
+        return average, np.maximum(one_trial, 0.0) / trials
+
+    def _drawn(self, extra: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `extra` trials of every question in every future, shape (D, M, K)."""
+        if self.truth.shape[2] > 2:
+            return np.asarray(rng.multinomial(extra, self.truth), dtype=np.float64)
+        top = rng.binomial(extra, self.truth[:, :, 1])
+        return np.stack([extra - top, top], axis=2).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class FuturePopulation:
+    """What further trials on the same questions would tell of all questions like them.
+
+    M questions at N trials each teach as much of a population's mean as E = M(s + 1)N/(N + s)
+    trials of as many different questions, so that its variance is a multiple of
+    1/(E + K + 1). However large N grows, E stays below M(s + 1).
+
+    Parameters
+    ----------
+    mu, sigma : float
+        Posterior mean and sd now.
+    trials : float
+        N so far.
+    n_questions, n_categories : int
+        M and K.
+    strength : array, shape (D,)
+        Draws of s.
+    step : array, shape (D,)
+        Standard normal draws: how far each future's mean goes on moving, in sd.
+    """
+
+    mu: float
+    sigma: float
+    trials: float
+    n_questions: int
+    n_categories: int
+    strength: FloatArray
+    step: FloatArray
+
+    @classmethod
+    def of(
+        cls, posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
+    ) -> FuturePopulation:
+        """Draw futures of a posterior of hbayes@N in scope "population".
+
+        Raises
+        ------
+        InvalidInputError
+            If the posterior's prior was not learned.
+        """
+        learned = posterior.learned
+        if learned is None:
+            rule = "have a learned prior in scope population"
+            raise InvalidInputError.of("posterior", rule, f"one of {posterior.quantity}")
+        normal = rng.standard_normal(draws)
+        middle, low, high = np.log([learned.strength, learned.strength_low, learned.strength_high])
+        # log s is normal on either side of its median, with the two tails' own widths
+        width = np.where(normal < 0.0, middle - low, high - middle) / special.ndtri(0.975)
+        return cls(
+            mu=posterior.mu,
+            sigma=posterior.sigma,
+            trials=trials,
+            n_questions=int(posterior.per_question.mu.size),
+            n_categories=int(learned.mean.size),
+            strength=np.exp(middle + width * normal),
+            step=rng.standard_normal(draws),
+        )
+
+    @property
+    def draws(self) -> int:
+        """D, the number of futures."""
+        return int(self.strength.size)
+
+    def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior mean and sd that each future holds after `extra` more trials.
+
+        Parameters
+        ----------
+        extra : int
+            Further trials a question.
+        rng : Generator
+            Not drawn from: each future keeps its own step.
+
+        Returns
+        -------
+        mu, sigma : array, shape (D,)
+            On the scale of the score.
+        """
+        return self._moments(1.0 / (self.trials + extra))
+
+    def at_last(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean and sd that no number of trials goes beyond, each (D,)."""
+        return self._moments(0.0)
+
+    def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of each future at 1/N = `per_trial`."""
+        s = self.strength
+        prior, most = self.n_categories + 1.0, self.n_questions * (s + 1.0)
+        now, then = prior + most / (1.0 + s / self.trials), prior + most / (1.0 + s * per_trial)
+        sigma = self.sigma * np.sqrt(now / then)
+        return self.mu + self.step * np.sqrt(self.sigma**2 - sigma**2), sigma

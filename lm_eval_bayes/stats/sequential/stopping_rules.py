@@ -1,0 +1,238 @@
+"""Stopping rules: how narrow, how sure, how dear.
+
+A rule is shown the posteriors after some number of trials a question, and says whether to go
+on. A rule that is shown them often has many chances to err. For decisions that matters much,
+and :mod:`lm_eval_bayes.stats.sequential.decision` says how much and what to do about it. For widths
+it hardly does: when an interval gets narrow follows from how many trials there are and how
+far the scores lie from the middle, and says little about the side on which the truth lies.
+``examples/stopping_error_rates.py`` measures both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
+from lm_eval_bayes.stats.results import IntervalMethod, Posterior
+from lm_eval_bayes.stats.sequential.interim import check_look
+from lm_eval_bayes.stats.validation import (
+    as_real,
+    check_count,
+    check_level,
+    check_option,
+    check_seed,
+    check_sequence,
+)
+
+
+@dataclass(frozen=True)
+class StopVerdict:
+    """What a rule says after a look.
+
+    Attributes
+    ----------
+    stop : bool
+        Whether to stop sampling.
+    rule : str
+        The rule that says so.
+    reason : str
+        Why, in a sentence.
+    trials : int
+        Trials a question at this look.
+    value, threshold : float or None
+        What the rule looked at, and the value at which it stops; None where this look is
+        not one of its own.
+    winner : str or None
+        The better model, where the rule decided on one.
+    note : str or None
+        What repeated looks do to this verdict.
+    """
+
+    stop: bool
+    rule: str
+    reason: str
+    trials: int
+    value: float | None = None
+    threshold: float | None = None
+    winner: str | None = None
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+class StoppingRule(Protocol):
+    """Says, after any number of trials, whether to stop."""
+
+    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Judge the posteriors of the models after `trials` trials a question.
+
+        Prior trials are not counted; where questions differ in their numbers of trials, any
+        number from the fewest to the most will do.
+        """
+
+
+@dataclass(frozen=True)
+class WidthReached:
+    """Stop once every model's credible interval is at most so wide.
+
+    Parameters
+    ----------
+    width : float
+        Above 0, on the scale of the score.
+    level : float
+        Level of the intervals, in (0, 1).
+    method : {"normal", "beta", "exact", "hdi"}, optional
+        Left out, each posterior's own.
+    min_trials : int
+        Go on until there are so many trials a question, however narrow the intervals. At one
+        trial the width of a learned prior's interval rests on the prior alone.
+    seed : int
+        Seed of intervals that are drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
+    >>> WidthReached(0.2).look(8, {"a": posterior}).reason
+    'the widest interval ("a") is 0.328 wide, more than 0.2'
+    """
+
+    width: float
+    level: float = 0.95
+    method: IntervalMethod | None = None
+    min_trials: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        width = as_real(self.width)
+        if width is None or not 0.0 < width < np.inf:
+            raise InvalidInputError.of("width", "be a finite number above 0", self.width)
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "level", check_level(self.level))
+        if self.method is not None:
+            object.__setattr__(self, "method", check_option("method", self.method, METHODS))
+        object.__setattr__(self, "min_trials", check_count("min_trials", self.min_trials, 1))
+        object.__setattr__(self, "seed", check_seed(self.seed))
+
+    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Judge the posteriors of the models after `trials` trials a question.
+
+        Raises
+        ------
+        InvalidInputError
+            If the posteriors cannot be compared with each other, or `trials` is no count or not
+            what they rest on.
+        """
+        trials = check_look(trials, posteriors)
+        widths = {
+            name: posteriors[name].interval(self.level, self.method, seed=self.seed).width
+            for name in check_leaderboard(posteriors)
+        }
+        widest = max(widths, key=widths.__getitem__)
+        narrow = widths[widest] <= self.width
+        relation = "at most" if narrow else "more than"
+        reason = f'the widest interval ("{widest}") is {widths[widest]:.3g} wide, {relation}'
+        reason += f" {self.width:g}"
+        if narrow and trials < self.min_trials:
+            reason += f", but there are fewer than {self.min_trials} trials"
+        stop = narrow and trials >= self.min_trials
+        return StopVerdict(stop, "width reached", reason, trials, widths[widest], self.width)
+
+
+@dataclass(frozen=True)
+class BudgetSpent:
+    """Stop at a number of trials a question, whatever they say.
+
+    Parameters
+    ----------
+    trials : int
+        At least 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If `trials` is no such integer.
+    """
+
+    trials: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trials", check_count("trials", self.trials, 1))
+
+    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Judge the number of trials; what the posteriors say does not matter.
+
+        Raises
+        ------
+        InvalidInputError
+            If `trials` is no count, or not what the posteriors rest on.
+        """
+        trials = check_look(trials, posteriors)
+        reason = f"{trials} of {self.trials} trials a question are spent"
+        return StopVerdict(
+            trials >= self.trials, "budget spent", reason, trials, float(trials), float(self.trials)
+        )
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """Stop as soon as one of several rules does; the first of them is named.
+
+    Parameters
+    ----------
+    rules : iterable of StoppingRule
+        At least one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or one of them is no rule.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> rule = AnyOf((WidthReached(0.05), BudgetSpent(8)))
+    >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
+    >>> verdict = rule.look(8, {"a": posterior})
+    >>> verdict.stop, verdict.rule, verdict.reason
+    (True, 'budget spent', '8 of 8 trials a question are spent')
+    """
+
+    rules: tuple[StoppingRule, ...]
+
+    def __post_init__(self) -> None:
+        rule = "be at least one stopping rule"
+        rules = tuple(check_sequence("rules", self.rules, rule))
+        if not rules or not all(hasattr(each, "look") for each in rules):
+            raise InvalidInputError.of("rules", rule, self.rules)
+        object.__setattr__(self, "rules", rules)
+
+    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Ask every rule after `trials` trials a question.
+
+        Raises
+        ------
+        InvalidInputError
+            If one of the rules cannot judge these posteriors.
+        """
+        verdicts = [rule.look(trials, posteriors) for rule in self.rules]
+        for verdict in verdicts:
+            if verdict.stop:
+                return verdict
+        reasons = "; ".join(verdict.reason for verdict in verdicts)
+        return StopVerdict(False, "any of", reasons, verdicts[0].trials)

@@ -1,0 +1,314 @@
+"""How many trials it will take: a forecast with its uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.difference import joined_notes
+from lm_eval_bayes.stats.comparison.shared_questions import separation
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
+from lm_eval_bayes.stats.results import IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.sequential.goals import (
+    SeparationGoal,
+    WidthGoal,
+    further_trials,
+)
+from lm_eval_bayes.stats.sequential.paired_predictive import PairedSeparationGoal
+from lm_eval_bayes.stats.sequential.predictive_draws import FuturePopulation, FutureTrials
+from lm_eval_bayes.stats.validation import as_real, check_count, check_level, check_seed, check_size
+
+
+@dataclass(frozen=True)
+class TrialsForecast:
+    """How many further trials of every question it takes to reach a goal.
+
+    Attributes
+    ----------
+    goal : str
+        "width": the credible interval gets this narrow; "z": two models get this far apart.
+    target : float
+        The width or the z to be reached.
+    current : float
+        The width or the z now.
+    trials : float
+        N so far, a question: the mean over questions where they differ, and over two models.
+        The posterior's own, prior trials included, unless it was given.
+    additional : int or None
+        Further trials a question after which the goal is reached in half of all futures;
+        None where that takes more than `max_trials`, or never happens.
+    additional_low, additional_high : int or None
+        The same for the shares (1 − band)/2 and (1 + band)/2 of the futures: the central
+        `band` of the number of trials needed.
+    band : float
+        In (0, 1).
+    probability : float
+        Share of the futures in which the goal is reached after `max_trials` further trials.
+    max_trials : int
+        The most that was looked at.
+    limit : float or None
+        Median of the width that no number of trials gets below; None where there is none.
+    level : float or None
+        Level of the interval, for a width.
+    scope : str
+        "benchmark" or "population".
+    draws, seed : int
+        The futures drawn.
+    mc_error : float
+        Monte-Carlo standard error of the share of futures at `additional`.
+    note : str or None
+        What a reader must know before planning with the numbers.
+    """
+
+    goal: Literal["width", "z"]
+    target: float
+    current: float
+    trials: float
+    additional: int | None
+    additional_low: int | None
+    additional_high: int | None
+    band: float
+    probability: float
+    max_trials: int
+    limit: float | None
+    level: float | None
+    scope: Scope
+    draws: int
+    seed: int
+    mc_error: float
+    note: str | None = None
+
+    @property
+    def total(self) -> float | None:
+        """Trials a question in all: those so far and the additional ones."""
+        return None if self.additional is None else self.trials + self.additional
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "total": self.total}
+
+
+def trials_needed(
+    posterior: Posterior,
+    *,
+    width: float | None = None,
+    z: float | None = None,
+    other: Posterior | None = None,
+    level: float | None = None,
+    method: IntervalMethod | None = None,
+    trials: float | None = None,
+    band: float = 0.9,
+    max_trials: int = 100_000,
+    draws: int | None = None,
+    seed: int = 0,
+) -> TrialsForecast:
+    """Forecast how many further trials a question reach a width or a decision.
+
+    The estimand is the number t of further trials of every question after which the width
+    of the credible interval [Hariri 2026, §2.5] is at most `width`, or
+    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`. Futures are drawn from the
+    posterior predictive distribution p(new trials | trials) = ∫ p(new trials | θ) p(θ | trials)
+    dθ: a truth θ_α from the posterior, further trials x_α ~ Multinomial(t, θ_α) of every
+    question from that truth, and the posterior which they would lead to, with the pseudo-
+    counts ν_αk + x_αk in place of ν_αk [Hariri 2026, Alg. 1]; of a learned prior the draw's s
+    is kept and m is learned anew. For a width in scope "population" the variance of m falls
+    like 1/(E + K + 1) for K categories, M questions being worth E = M(s + 1)N/(N + s)
+    independent trials. The forecast is the number of trials at which half of the futures have
+    reached the goal, with the central `band` of that number. It looks at each number of trials
+    by itself, and so says nothing of a z that crosses the threshold on the way and comes back:
+    stopping at such a moment is what a correction of `DecisionReached` is for.
+
+    In scope "benchmark" a width falls like 1/√(N + const), to any target. In scope
+    "population" it does not: the questions are a sample, and no number of trials makes
+    them more. Then the forecast may be None, and `limit` says where the width ends. The z of
+    two models is there that of `compare`, their questions being paired by their ids, or by
+    position where neither has ids; no number of trials reduces how much the questions'
+    differences differ. Posteriors that do not have the same questions are taken as
+    independent, and the `note` says so.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of bayes@N or hbayes@N.
+    width : float, optional
+        The goal: a credible interval at most so wide, on the scale of the score.
+    z : float, optional
+        The goal: |μ − μ'| / sqrt(σ² + σ'²) of `posterior` and `other` at least this,
+        e.g. 1.645; in scope "population" that of the paired difference. Both models get the
+        same number of further trials. Give one goal.
+    other : Posterior, optional
+        The other model's, for `z`: same quantity, scope, scores and number of questions.
+    level : float, optional
+        Level of the interval; left out, the posterior's own.
+    method : {"normal", "beta", "exact", "hdi"}, optional
+        "normal" forecasts the normal interval's width. All others forecast that of the Beta
+        distribution with the same mean and sd: the exact one for a single question of two
+        categories, and next to it for more; an hdi is a little narrower.
+    trials : float, optional
+        N so far, above 0; left out, the posterior's own `n_trials`. In scope "benchmark" it
+        only enters `total`.
+    band : float
+        In (0, 1).
+    max_trials : int
+        The most further trials a question to look at.
+    draws : int, optional
+        How many futures, at least 100; left out, 200 to 1,000 by the number of questions.
+    seed : int
+        Their seed.
+
+    Returns
+    -------
+    TrialsForecast
+
+    Raises
+    ------
+    InvalidInputError
+        If not exactly one goal is given, `z` comes without `other` or a width with one,
+        `trials` is missing where the posterior does not tell it, the posterior is of a
+        quantity whose law does not say how a further trial would change it, or another
+        argument breaks its rule.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]] * 10))
+    >>> forecast = trials_needed(posterior, width=0.06)
+    >>> round(forecast.current, 3), forecast.trials
+    (0.104, 8.0)
+    >>> forecast.additional_low <= forecast.additional <= forecast.additional_high
+    True
+    >>> 15 < forecast.additional < 25
+    True
+    """
+    posteriors = _check_goal(posterior, width, z, other)
+    level = check_level(posterior.level if level is None else level)
+    band = _below_one("band", band)
+    max_trials = check_count("max_trials", max_trials, 1)
+    seed = check_seed(seed)
+    if draws is None:
+        draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
+    draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
+    trials = _trials_so_far(posteriors) if trials is None else _positive("trials", trials)
+    rng = np.random.default_rng(seed)
+    goal: WidthGoal | SeparationGoal | PairedSeparationGoal
+    limit: float | None = None
+    notes = [each.note for each in posteriors]
+    if other is None:
+        interval = posterior.interval(level, method, seed=seed)
+        goal = WidthGoal(
+            future=_future(posterior, trials, draws, rng),
+            target=_positive("width", width),
+            current=interval.width,
+            bounds=posterior.bounds,
+            level=level,
+            normal=interval.method == "normal",
+        )
+        limit = goal.limit()
+    else:
+        now, target = separation(posterior, other), _positive("z", z)
+        notes.append(now.note)
+        if now.shared is not None:
+            goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
+        else:
+            futures = [_future(each, trials, draws, rng) for each in posteriors]
+            goal = SeparationGoal((futures[0], futures[1]), target, now.z)
+    shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
+    (low, middle, high), last = further_trials(goal, shares, max_trials, rng)
+    if middle is None:
+        notes.append(_out_of_reach(goal, limit, last, max_trials))
+    return TrialsForecast(
+        goal="width" if other is None else "z",
+        target=goal.target,
+        current=goal.current,
+        trials=trials,
+        additional=middle,
+        additional_low=low,
+        additional_high=high,
+        band=band,
+        probability=last,
+        max_trials=max_trials,
+        limit=limit,
+        level=level if other is None else None,
+        scope=posterior.scope,
+        draws=draws,
+        seed=seed,
+        mc_error=0.5 / draws**0.5,
+        note=joined_notes(notes),
+    )
+
+
+def _check_goal(
+    posterior: Posterior, width: object, z: object, other: Posterior | None
+) -> list[Posterior]:
+    """Return the posteriors that the goal is about, once there is exactly one goal."""
+    if (width is None) == (z is None):
+        raise InvalidInputError.of("width", "be given, or else `z`, but not both", (width, z))
+    if (z is None) != (other is None):
+        rule = "be given with `z` and only with it"
+        raise InvalidInputError.of("other", rule, "none" if other is None else "one")
+    posteriors = [posterior] if other is None else [posterior, other]
+    check_leaderboard({f"posterior {i}": each for i, each in enumerate(posteriors, 1)})
+    return posteriors
+
+
+def _future(
+    posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
+) -> FutureTrials | FuturePopulation:
+    """Draw the futures of one posterior."""
+    if posterior.scope == "population":
+        return FuturePopulation.of(posterior, trials, draws, rng)
+    return FutureTrials.of(posterior, draws, rng)
+
+
+def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
+    """Return the mean number of trials a question behind the posteriors."""
+    known = [each.n_trials for each in posteriors if each.n_trials is not None]
+    if posteriors[0].scope == "population" and (not known or min(known) <= 0.0):
+        rule = "be given where the posterior does not tell it, or tells of none"
+        raise InvalidInputError.of("trials", rule, known or None)
+    return float(np.mean(known)) if known else np.nan  # its law will be refused
+
+
+def _out_of_reach(
+    goal: WidthGoal | SeparationGoal | PairedSeparationGoal,
+    limit: float | None,
+    last: float,
+    max_trials: int,
+) -> str:
+    """Say why there is no forecast."""
+    ends = None
+    if limit is not None and limit > goal.target:
+        ends = f"on these questions the width ends at about {limit:.3g}"
+    elif isinstance(goal, PairedSeparationGoal) and goal.at_last() < 0.5:
+        share = f"{goal.at_last():.0%} of the futures"
+        ends = f"on these questions z ends at {goal.target:g} or more in only {share}"
+    if ends is not None:
+        return (
+            f"Never, by more trials alone: {ends}. What varies between questions does not "
+            "shrink with trials; more questions would help."
+        )
+    return (
+        f"Within {max_trials} further trials a question only {last:.0%} of the futures "
+        f"reach the goal."
+    )
+
+
+def _positive(name: str, value: object) -> float:
+    """Return a finite number above 0."""
+    number = as_real(value)
+    if number is None or not 0.0 < number < np.inf:
+        raise InvalidInputError.of(name, "be a finite number above 0", value)
+    return number
+
+
+def _below_one(name: str, value: object) -> float:
+    """Return a number in (0, 1)."""
+    number = as_real(value)
+    if number is None or not 0.0 < number < 1.0:
+        raise InvalidInputError.of(name, "be a number strictly between 0 and 1", value)
+    return number

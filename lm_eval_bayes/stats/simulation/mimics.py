@@ -1,0 +1,309 @@
+"""Biased-coin mimics: models whose true scores are known, to try a method on [Hariri 2026].
+
+A mimic answers question α correctly with probability p_α, every trial independently.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
+from lm_eval_bayes.stats.outcome_validation import numeric
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_real, check_seed, check_size
+
+#: Random numbers held at a time by `simulate_outcomes`.
+_BLOCK = 4_000_000
+
+
+def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntArray:
+    """Toss every question's coin `n_trials` times.
+
+    Parameters
+    ----------
+    p : array, shape (..., M)
+        Probability of a correct trial, (L, M) for L models or (M,) for one; in [0, 1].
+    n_trials : int
+        N, 1 to 10⁷ (fewer for many coins).
+    seed : int
+        Seed of the tosses.
+
+    Returns
+    -------
+    array of int, shape (..., M, N)
+        1 where correct.
+
+    Raises
+    ------
+    InvalidInputError
+        If a probability lies outside [0, 1], or `n_trials` or `seed` breaks its rule.
+
+    Examples
+    --------
+    >>> R = simulate_outcomes([[0.1, 0.9], [0.5, 0.5]], 2000, seed=3)
+    >>> R.shape, R.mean(axis=2).round(1).tolist()
+    ((2, 2, 2000), [[0.1, 0.9], [0.5, 0.5]])
+    """
+    coins = _check_p("p", p)
+    n_trials = check_size("n_trials", n_trials, 1, coins.size)
+    rng = np.random.default_rng(check_seed(seed))
+    flat = coins.ravel()
+    outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
+    step = max(1, _BLOCK // n_trials)
+    for start in range(0, flat.size, step):
+        block = flat[start : start + step, None]
+        outcomes[start : start + step] = rng.random((len(block), n_trials)) < block
+    return outcomes.reshape(*coins.shape, n_trials)
+
+
+def beta_mimics(
+    a: npt.ArrayLike, b: npt.ArrayLike, n_questions: int, *, seed: int = 0
+) -> FloatArray:
+    """Draw mimics whose questions have p_α ~ Beta(a, b).
+
+    Parameters
+    ----------
+    a, b : array, shape (L,)
+        Beta parameters of the L models, above 0.
+    n_questions : int
+        M, 1 to 10⁷ (fewer for many models).
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    array, shape (L, M)
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter is not above 0, or another argument breaks its rule.
+
+    Examples
+    --------
+    The eight models of [Hariri 2026, Fig. 2], i = 1..8:
+
+    >>> i = np.arange(1, 9)
+    >>> beta_mimics(i + 3, 12 - i, 20_000).mean(axis=1).round(2).tolist()
+    [0.27, 0.33, 0.4, 0.47, 0.53, 0.6, 0.67, 0.73]
+    """
+    first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
+    if first.ndim != 1 or first.size == 0:
+        raise InvalidInputError.of("a", "be 1-D, one entry a model", f"shape {first.shape}")
+    if second.shape != first.shape:
+        raise InvalidInputError.of("b", f"have the shape of a, {first.shape}", second.shape)
+    for name, values in (("a", first), ("b", second)):
+        if not (np.isfinite(values) & (values > 0.0)).all():
+            raise InvalidInputError.of(name, "hold finite numbers above 0", values.tolist())
+    n_questions = check_size("n_questions", n_questions, 1, first.size)
+    rng = np.random.default_rng(check_seed(seed))
+    return rng.beta(first[:, None], second[:, None], (first.size, n_questions))
+
+
+def mimics_with_means(
+    means: npt.ArrayLike, n_questions: int, *, strength: float = 2.0
+) -> FloatArray:
+    """Spread every model's questions so that their mean is exactly as asked.
+
+    The M values are the midpoint quantiles of Beta(s·m, s(1−m)), the same in every call, with
+    m chosen such that their mean over the questions is the wanted one. So the true score of
+    mimic l is means[l], and two equal means are a true tie. Question α is the α-th hardest
+    for every model.
+
+    Parameters
+    ----------
+    means : array, shape (L,)
+        True scores, strictly between 0 and 1.
+    n_questions : int
+        M, 1 to 10⁷ (fewer for many models).
+    strength : float
+        s in (0, 1e9]: small makes questions very easy or very hard, large makes them alike.
+
+    Returns
+    -------
+    array, shape (L, M)
+
+    Raises
+    ------
+    InvalidInputError
+        If a mean is outside (0, 1), or another argument breaks its rule.
+
+    Examples
+    --------
+    >>> p = mimics_with_means([0.3642, 0.6213], 30)
+    >>> p.mean(axis=1).round(12).tolist(), bool(p.min() < 0.01), bool(p.max() > 0.99)
+    ([0.3642, 0.6213], True, True)
+    """
+    wanted = numeric("means", means).astype(np.float64)
+    if wanted.ndim != 1 or wanted.size == 0:
+        raise InvalidInputError.of("means", "be 1-D, one entry a model", f"shape {wanted.shape}")
+    if not ((wanted > 0.0) & (wanted < 1.0)).all():
+        raise InvalidInputError.of("means", "lie strictly between 0 and 1", wanted.tolist())
+    n_questions = check_size("n_questions", n_questions, 1, wanted.size)
+    s = as_real(strength)
+    if s is None or not 0.0 < s <= 1e9:
+        raise InvalidInputError.of("strength", "be a finite number above 0, at most 1e9", strength)
+    u = (np.arange(n_questions) + 0.5) / n_questions
+    low, high = np.zeros_like(wanted), np.ones_like(wanted)
+    # the mean of the quantiles rises with m: sixty halvings reach the last digit
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = _quantiles(u, s, middle).mean(axis=1) < wanted
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return _quantiles(u, s, 0.5 * (low + high))
+
+
+def update_mimics(p: npt.ArrayLike, shift_sd: float, *, seed: int = 0) -> FloatArray:
+    """Give every mimic a new version, somewhat better or worse on all of its questions.
+
+    The log-odds of all of a model's questions move by one N(0, shift_sd²) number.
+
+    Parameters
+    ----------
+    p : array, shape (..., L, M)
+        Probability of a correct trial of the old versions, in [0, 1].
+    shift_sd : float
+        At least 0, in log-odds.
+    seed : int
+        Seed of the shifts.
+
+    Returns
+    -------
+    array, shape (..., L, M)
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> update_mimics([[0.2, 0.5]], 0.0).tolist()
+    [[0.2, 0.5]]
+    """
+    old = _check_p("p", p)
+    if old.ndim < 2:
+        raise InvalidInputError.of("p", "be at least 2-D, (..., L, M)", f"shape {old.shape}")
+    sd = as_real(shift_sd)
+    if sd is None or not 0.0 <= sd < np.inf:
+        raise InvalidInputError.of("shift_sd", "be a finite number of at least 0", shift_sd)
+    rng = np.random.default_rng(check_seed(seed))
+    shift = sd * rng.standard_normal((*old.shape[:-1], 1))
+    return np.asarray(special.expit(special.logit(old) + shift))
+
+
+def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) -> FloatArray:
+    """Return the z of two mimics that N trials may be expected to show.
+
+    z = |E μ − E μ'| / sqrt(E σ² + E σ'²) under Bayes@N with the uniform prior
+    [Hariri 2026, §2.5, Fig. 3], the expectations over the trials' outcomes in closed form:
+    E μ = mean of (1 + N p_α)/(N + 2), and
+    E σ² = Σ ((N p_α + 1)(N q_α + 1) − N p_α q_α)/((N + 2)²(N + 3))/M² with q = 1 − p.
+
+    Parameters
+    ----------
+    p, other : array, shape (M,) and (M',)
+        Probability of a correct trial on each question, in [0, 1].
+    n_trials : int or array of int
+        N, at least 1.
+
+    Returns
+    -------
+    array, shape of `n_trials`
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    Two models .0133 apart, thirty questions, far from told apart at N = 80 [Hariri 2026, §3.1]:
+
+    >>> a, b = mimics_with_means([0.6080, 0.6213], 30)
+    >>> expected_z(a, b, [80, 240]).round(2).tolist()
+    [1.14, 2.0]
+    """
+    trials = numeric("n_trials", n_trials)
+    if trials.dtype.kind not in "iu" or trials.size == 0 or trials.min() < 1:
+        raise InvalidInputError.of("n_trials", "hold integers of at least 1", n_trials)
+    n = trials.astype(np.float64)
+    (mu, variance), (other_mu, other_variance) = (
+        _expected_moments(_check_one(name, v), n) for name, v in (("p", p), ("other", other))
+    )
+    return np.asarray(np.abs(mu - other_mu) / np.sqrt(variance + other_variance))
+
+
+def trials_until_z(
+    p: npt.ArrayLike, other: npt.ArrayLike, z: float, *, largest: int = 100_000
+) -> int | None:
+    """Return the smallest N at which two mimics are expected to reach `z`.
+
+    Parameters
+    ----------
+    p, other : array, shape (M,) and (M',)
+        Probability of a correct trial on each question, in [0, 1].
+    z : float
+        At least 0: 1.645 for a one-sided confidence of .95, 1.96 for .975.
+    largest : int
+        The largest N that is tried, up to 10⁷.
+
+    Returns
+    -------
+    int or None
+        None where no N up to `largest` suffices, as for two equal true scores.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> a, b = mimics_with_means([0.6080, 0.6213], 30)
+    >>> trials_until_z(a, b, 1.645), trials_until_z(a, b, 1.96), trials_until_z(a, a, 1.645)
+    (164, 232, None)
+    """
+    threshold = as_real(z)
+    if threshold is None or not 0.0 <= threshold < np.inf:
+        raise InvalidInputError.of("z", "be a finite number of at least 0", z)
+    n = np.arange(1, check_size("largest", largest, 1) + 1)
+    reached = expected_z(p, other, n) >= threshold
+    return int(n[reached.argmax()]) if reached.any() else None
+
+
+def _quantiles(u: FloatArray, s: float, m: FloatArray) -> FloatArray:
+    """Return the quantiles u of Beta(s·m, s(1−m)) for each m, (L, M)."""
+    m = m[:, None]
+    return beta_quantile(s * m, s * (1.0 - m), u)
+
+
+def _expected_moments(p: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return E μ and E σ² after each number of trials in n."""
+    # both sums over questions need only Σ p and Σ p q
+    mean, product = p.mean(), (p * (1.0 - p)).sum()
+    mu = (1.0 + n * mean) / (n + 2.0)
+    # Σ (n p + 1)(n q + 1) − n p q = (n² − n) Σ p q + M (n + 1), since p + q = 1
+    top = (n * n - n) * product + p.size * (n + 1.0)
+    return mu, top / (np.square(n + 2.0) * (n + 3.0) * p.size**2)
+
+
+def _check_p(name: str, values: npt.ArrayLike) -> FloatArray:
+    """Return probabilities of at least one dimension."""
+    p = numeric(name, values).astype(np.float64)
+    if p.ndim == 0 or p.size == 0:
+        raise InvalidInputError.of(name, "hold a probability for each question", f"{p.shape}")
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        bad = p[~((p >= 0.0) & (p <= 1.0))]
+        raise InvalidInputError.of(name, "hold probabilities in [0, 1]", bad[0].item())
+    return p
+
+
+def _check_one(name: str, values: npt.ArrayLike) -> FloatArray:
+    """Return the probabilities of one model."""
+    p = _check_p(name, values)
+    if p.ndim != 1:
+        raise InvalidInputError.of(name, "be 1-D, one entry a question", f"shape {p.shape}")
+    return p

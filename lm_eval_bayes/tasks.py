@@ -1,0 +1,24 @@
+"""What the YAML files of tasks name.
+
+.. code-block:: yaml
+
+    class: !function lm_eval_bayes.tasks.RepeatedSamplingTask
+    process_results: !function lm_eval_bayes.tasks.process_results_math
+"""
+
+from lm_eval_bayes.harness.grading.grade import process_results_aime, process_results_math
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.harness.task.demo import load as demo_questions
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.rows import AVG_AT_N, BAYES_AT_N, HBAYES_AT_N
+
+__all__ = [
+    "AVG_AT_N",
+    "BAYES_AT_N",
+    "HBAYES_AT_N",
+    "RepeatedSamplingTask",
+    "RubricTask",
+    "demo_questions",
+    "process_results_aime",
+    "process_results_math",
+]
