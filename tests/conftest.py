@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parents[1]
+from _support.paths import SHARED
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real questions and outcomes; tests that need it skip where it is absent."""
-    folder = Path(os.environ.get("LM_EVAL_BAYES_SHARED", REPOSITORY.parent / "shared"))
+    folder = SHARED
     if not (folder / "data").is_dir():
         pytest.skip("needs ../shared, the real questions, which are not part of the repository")
     return folder

@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import typer
 import yaml
+from _support.paths import REPOSITORY
 
 import lm_eval_bayes
 from lm_eval_bayes.cli.main import app
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 EXAMPLES = REPOSITORY / "examples"
 DOCS = EXAMPLES / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

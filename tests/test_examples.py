@@ -6,11 +6,11 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from _support.paths import REPOSITORY
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = REPOSITORY / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 

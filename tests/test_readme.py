@@ -7,16 +7,16 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
 from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 #: What the README calls a signal; right or wrong and the end of generation go without saying.
 WORDS = {
@@ -70,7 +70,7 @@ def test_the_tables_of_rubrics_are_complete():
 
 def test_the_rubric_of_one_s_own_is_the_example():
     (block,) = (b for b in blocks("yaml") if "name: terse" in b)
-    example = Path(__file__).resolve().parents[1] / "examples/your_own_rubric/terse.yaml"
+    example = REPOSITORY / "examples/your_own_rubric/terse.yaml"
     assert yaml.safe_load(block) == yaml.safe_load(example.read_text(encoding="utf-8"))
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _support.paths import REPOSITORY, SHARED
 
 HERE = Path(__file__).resolve().parent
-REPO = HERE.parents[1]
+REPO = REPOSITORY
 
 
 def harness_command() -> list[str]:
@@ -172,7 +173,7 @@ def smollm2() -> Path:
 @pytest.fixture(scope="session")
 def offline_contests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the environment in which the contests load from a writable copy of their cache."""
-    shared = Path(os.environ.get("LM_EVAL_BAYES_SHARED", REPO.parent / "shared"))
+    shared = SHARED
     if not (shared / "hf_home").is_dir():
         pytest.skip(f"no cached contests at {shared / 'hf_home'}")
     copy = tmp_path_factory.mktemp("hf") / "home"

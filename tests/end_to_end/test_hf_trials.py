@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _support.paths import REPOSITORY
 
 TASK = "demo_arithmetic_bayes"
 QUESTIONS = 16
-REPO = Path(__file__).resolve().parents[2]
+REPO = REPOSITORY
 
 pytestmark = [
     pytest.mark.slow,

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "rubric"))
-from fake_runs import category_of, cuts_of  # noqa: E402
+from _support.fake_runs import category_of, cuts_of
 
 TASK, N = "demo_arithmetic_rubric", 4
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _support.paths import REPOSITORY
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = REPOSITORY
 COMMAND = ("-m", "lm_eval_bayes.cli.main", "verify")
 QUESTIONS, TRIALS = 3, 4
 THOUGHTS = "<think>Let me see, perhaps 7, or 8.</think>"

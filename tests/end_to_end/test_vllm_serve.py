@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _support.paths import REPOSITORY
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = REPOSITORY
 TASK = "demo_arithmetic_bayes"
 QUESTIONS = 4
 KWARGS = {

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _support.paths import REPOSITORY
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,7 +25,7 @@ pytestmark = [
 ]
 
 HERE = Path(__file__).resolve().parent
-REPO = HERE.parents[1]
+REPO = REPOSITORY
 UNTIL_READY_S = 600.0
 
 Start = Callable[..., tuple[subprocess.Popen[str], dict[str, Any]]]

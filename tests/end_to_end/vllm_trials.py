@@ -37,8 +37,8 @@ def make(model: str, processes_file: Path) -> Any:
 
 
 def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
+    from lm_eval_bayes.harness.models.api_seeds import trial_seed
     from lm_eval_bayes.harness.models.trial_request import Order
-    from lm_eval_bayes.harness.task.api_seeds import trial_seed
 
     prompts = [lm.apply_chat_template([{"role": "user", "content": q}]) for q in QUESTIONS]
     kwargs = {

@@ -8,11 +8,11 @@ import importlib.util
 import json
 import sys
 from math import sqrt
-from pathlib import Path
 
 import pytest
+from _support.paths import REPOSITORY
 
-PATH = Path(__file__).resolve().parents[2] / "examples" / "calibration.py"
+PATH = REPOSITORY / "examples" / "calibration.py"
 RUNS = 100
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 START_UP_FILES = REPOSITORY / "lm_eval_bayes" / "_boot"
 
 Python = Callable[..., subprocess.CompletedProcess[str]]

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _support.hostile import NAMES
+from _support.paths import REPOSITORY
 
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
@@ -22,12 +24,8 @@ from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.instances import InstancesFile
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
-from hostile import NAMES
-
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Runs in the wheel's environment: every error of every file, by both of its judges.
 JUDGE = """

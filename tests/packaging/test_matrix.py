@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _support.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 HARNESSES = ("0.4.12", "0.4.13")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 CELLS = [
@@ -60,8 +60,9 @@ def main():
     in_child = queue.get()
     process.join()
     row = results["results"]["demo_arithmetic_bayes"]
-    plugin = "lm_eval_bayes.harness.plugin"
-    assert in_child == [f"{plugin}.metrics", f"{plugin}.filters"], in_child
+    ours = "lm_eval_bayes.harness"
+    modules = [f"{ours}.plugin.metrics", f"{ours}.task.filters"]
+    assert in_child == modules, in_child
     print("RESULT", json.dumps(sorted(row)))
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
+from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 MAIN_BRANCH = """
 import importlib.metadata as md, sys
@@ -183,7 +181,7 @@ def test_a_harness_that_cannot_be_extended_gets_one_warning(python, change, miss
     from lm_eval.api import registry
     from lm_eval.tasks._index import TaskIndex
     {change}
-    from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+    from lm_eval_bayes._util.paths import task_configs_dir
     from lm_eval_bayes.harness.plugin import registration
     for name in registration.HOOKS * 2:
         registration.harness_imported(name)

@@ -19,7 +19,7 @@ assert registry.is_higher_better("bayes") is True
 aggregation = sys.modules["lm_eval_bayes.harness.plugin.aggregations"].bayes
 assert registry.get_aggregation("bayes") is aggregation
 assert registry.get_metric_aggregation("bayes") is aggregation
-filters = sys.modules["lm_eval_bayes.harness.plugin.filters"]
+filters = sys.modules["lm_eval_bayes.harness.task.filters"]
 assert registry.get_filter("keep_all") is filters.KeepAllFilter
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
@@ -138,7 +138,7 @@ def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tm
     from pathlib import Path
     from lm_eval.tasks import TaskManager
     from lm_eval.tasks._index import TaskIndex
-    from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+    from lm_eval_bayes._util.paths import task_configs_dir
     import lm_eval.tasks
     built_in, ours = Path(lm_eval.tasks.__file__).parent, task_configs_dir()
     mine = Path({str(tmp_path / "mine")!r})

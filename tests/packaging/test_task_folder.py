@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lm_eval_bayes._util.paths import find_task_configs, task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.plugin.paths import find_task_configs, task_configs_dir
 from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 
 

@@ -13,15 +13,14 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from _support.paths import REPOSITORY
 
 from lm_eval_bayes.store.merge import merge
 
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 RANKED = """
 import json, os, sys

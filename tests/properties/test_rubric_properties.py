@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from _support.fake_runs import LOOKS_AT, category_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +16,6 @@ from lm_eval_bayes.rubric.scoring import score
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
 from lm_eval_bayes.rubric.variables import VARIABLES, variable
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "rubric"))
-from fake_runs import LOOKS_AT, category_of
 
 CATEGORIES = {
     "exact_match": 3,

@@ -20,8 +20,8 @@ def plain_errors(rounds: Rounds | None = None) -> Iterator[None]:
     What goes wrong while a model is loaded or asked is no matter of arguments alone, and keeps
     its traceback; of the others the log has it at level DEBUG.
     """
-    from lm_eval_bayes.harness.plugin.logs import get_logger
-    from lm_eval_bayes.harness.plugin.plain_errors import EXTRAS
+    from lm_eval_bayes.harness.logs import get_logger
+    from lm_eval_bayes.harness.plain_errors import EXTRAS
 
     try:
         yield

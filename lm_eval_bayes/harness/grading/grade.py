@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
-from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.task.sampling import LENGTH_KEYS
+from lm_eval_bayes.harness.models.generation_settings import LENGTH_KEYS
 
 #: What keeps every token: the neutral value of each filter of tokens.
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}

@@ -11,14 +11,14 @@ from tqdm import tqdm
 
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.completion import Completion, Origin
 from lm_eval_bayes.harness.models.explicit_kwargs import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 from lm_eval_bayes.harness.models.trial_sink import Keeper, MemoryKeeper, StoreKeeper
-from lm_eval_bayes.harness.plugin.logs import get_logger
-from lm_eval_bayes.harness.task.api_seeds import trial_seed
 from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.trials import TrialStore
 

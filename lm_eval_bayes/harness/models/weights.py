@@ -17,8 +17,8 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.weights_cache import cached_digest, keep_digest, state_of
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

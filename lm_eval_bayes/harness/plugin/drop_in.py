@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.plugin import plain_errors
+from lm_eval_bayes.harness import plain_errors
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,

@@ -24,8 +24,8 @@ from lm_eval.api.registry import get_metric, register_metric
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness.grading.grade import grade
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.plugin import aggregations
-from lm_eval_bayes.harness.plugin.logs import get_logger
 from lm_eval_bayes.harness.task import rows
 from lm_eval_bayes.harness.task.settings import KEYS, Settings
 

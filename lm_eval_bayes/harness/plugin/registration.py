@@ -34,8 +34,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lm_eval_bayes.harness.plugin.logs import get_logger
-from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -56,7 +56,7 @@ COMPONENTS = (
         "aggregation", "bayes", f"{OURS}.plugin.aggregations", "bayes", "lm_eval.api.metrics"
     ),
     Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes", "lm_eval.api.metrics"),
-    Component("filter", "keep_all", f"{OURS}.plugin.filters", "KeepAllFilter", "lm_eval.filters"),
+    Component("filter", "keep_all", f"{OURS}.task.filters", "KeepAllFilter", "lm_eval.filters"),
     Component(
         "model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM", "lm_eval.models"
     ),

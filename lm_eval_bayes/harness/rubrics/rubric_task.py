@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signals_of
 from lm_eval_bayes.harness.models.recorded import recorded_signals, signals_of_names
-from lm_eval_bayes.harness.plugin.logs import get_logger, visible
 from lm_eval_bayes.harness.rubrics import rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings

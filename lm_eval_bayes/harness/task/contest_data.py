@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.harness.plugin.paths import task_configs_dir
+from lm_eval_bayes._util.paths import task_configs_dir
 
 #: Variables that keep the hub's own libraries off the network.
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")

@@ -8,8 +8,8 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.plugin import filters
-from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.task import filters
 
 log = get_logger(__name__)
 

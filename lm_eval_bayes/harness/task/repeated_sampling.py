@@ -17,10 +17,10 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness import plain_errors
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
+from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signal_columns
-from lm_eval_bayes.harness.plugin import plain_errors
-from lm_eval_bayes.harness.plugin.logs import get_logger, visible
 from lm_eval_bayes.harness.task import pipelines, questions, rows
 from lm_eval_bayes.harness.task import trial_outcomes as outcomes
 from lm_eval_bayes.harness.task.requests import (

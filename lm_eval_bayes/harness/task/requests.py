@@ -11,11 +11,14 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.plugin.logs import get_logger
-from lm_eval_bayes.harness.task import api_seeds
-from lm_eval_bayes.harness.task.context_window import fit_generation
-from lm_eval_bayes.harness.task.sampling import checked_generation_kwargs, one_length_key
+from lm_eval_bayes.harness.models.context_window import fit_generation
+from lm_eval_bayes.harness.models.generation_settings import (
+    checked_generation_kwargs,
+    one_length_key,
+)
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)

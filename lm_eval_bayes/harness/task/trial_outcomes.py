@@ -8,8 +8,8 @@ from typing import Any
 
 from lm_eval.utils import handle_non_serializable, hash_string
 
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.completion import Origin, origin_of
-from lm_eval_bayes.harness.plugin.logs import get_logger
 from lm_eval_bayes.harness.task.pipelines import Responses
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 

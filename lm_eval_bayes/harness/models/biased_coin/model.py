@@ -23,6 +23,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
     BetaLaw,
     FixedLaw,
@@ -36,7 +37,6 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
 from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.recorded import tell
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

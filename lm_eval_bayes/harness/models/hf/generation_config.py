@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.hf.settings import DOING_NOTHING, does_nothing
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

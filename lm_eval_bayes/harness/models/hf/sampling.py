@@ -8,6 +8,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versions, plain
 from lm_eval_bayes.harness.models.hf.generate_fallback import generate_one, prompt_bits
 from lm_eval_bayes.harness.models.hf.generation_config import (
@@ -23,7 +24,6 @@ from lm_eval_bayes.harness.models.hf.settings import Settings
 from lm_eval_bayes.harness.models.hf.stops import StopFinder
 from lm_eval_bayes.harness.models.hf.text import HarnessText, check_harness
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

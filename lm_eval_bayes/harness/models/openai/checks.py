@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.models.openai.payload import Payloads
 from lm_eval_bayes.harness.models.trial_request import Order
-from lm_eval_bayes.harness.plugin.logs import get_logger
-from lm_eval_bayes.harness.task.context_window import DEFAULT_MAX_GEN_TOKS
 
 log = get_logger(__name__)
 

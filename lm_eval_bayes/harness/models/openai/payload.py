@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
 from lm_eval_bayes.harness.models.trial_request import Order
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

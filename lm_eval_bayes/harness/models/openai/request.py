@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.answers import Answer, read_answer, read_prompt_bits
 from lm_eval_bayes.harness.models.openai.checks import max_gen_toks, token_count
 from lm_eval_bayes.harness.models.openai.endpoint import Line
@@ -13,7 +14,6 @@ from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
 from lm_eval_bayes.harness.models.openai.payload import Payloads
 from lm_eval_bayes.harness.models.openai.transport import Connection, Exchange
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

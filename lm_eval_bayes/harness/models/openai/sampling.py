@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai import server as openai_server
 from lm_eval_bayes.harness.models.openai.checks import (
     check_batch_size,
@@ -36,7 +37,6 @@ from lm_eval_bayes.harness.models.openai.loop import concurrently
 from lm_eval_bayes.harness.models.openai.payload import Payloads, backend_of
 from lm_eval_bayes.harness.models.openai.request import Asking
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

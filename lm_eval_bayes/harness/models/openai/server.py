@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.errors import ServerError, without_secrets
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

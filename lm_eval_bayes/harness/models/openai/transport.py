@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lm_eval_bayes._util.retry import retry_after
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.endpoint import Line, watched_sockets
 from lm_eval_bayes.harness.models.openai.errors import (
     ExchangeFailed,
@@ -20,7 +21,6 @@ from lm_eval_bayes.harness.models.openai.errors import (
     unreadable,
     without_secrets,
 )
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 if TYPE_CHECKING:
     import aiohttp

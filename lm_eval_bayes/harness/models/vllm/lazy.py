@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
@@ -19,7 +20,6 @@ from lm_eval_bayes.harness.models.vllm.processes import (
     end_leftovers,
 )
 from lm_eval_bayes.harness.models.vllm.signal_handling import dying_with_us, ending_on_signals
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

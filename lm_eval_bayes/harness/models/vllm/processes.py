@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.harness.plugin.logs import get_logger
+from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
@@ -25,7 +26,6 @@ from lm_eval_bayes.harness.models.vllm.fingerprint import (
 from lm_eval_bayes.harness.models.vllm.lazy import LazyLLM, lazy_llm, model_config_of
 from lm_eval_bayes.harness.models.vllm.measures import Asked, measured
 from lm_eval_bayes.harness.models.vllm.signal_handling import ending_on_signals
-from lm_eval_bayes.harness.plugin.logs import get_logger
 
 log = get_logger(__name__)
 

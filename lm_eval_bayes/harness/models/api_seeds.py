@@ -1,0 +1,173 @@
+"""A seed for every trial on API backends, which otherwise send one seed with every request.
+
+The harness's `local-completions` and its relatives put the model argument `seed`
+(1234 by default) into each request, so a server that honours seeds answers the N
+clones of a question with one text N times. While requests of ours are under way,
+the payload of trial i of a prompt carries hash(seed + i, prompt) instead. Requests
+of other tasks keep the harness's seed.
+
+This is the one place where a class of the harness is wrapped at run time. It looks
+for the parts it needs and stands aside, with a warning, where they are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.logs import get_logger
+
+log = get_logger(__name__)
+
+_NEEDED = ("generate_until", "_create_payload", "model_call", "tok_encode")
+
+
+def trial_seed(seed0: int, trial: int, prompt: str) -> int:
+    """Return the seed of one trial: a 31-bit hash of (seed0 + trial, prompt).
+
+    One seed for all questions of a trial would let the questions share their noise;
+    hashing the prompt in keeps them independent.
+
+    Examples
+    --------
+    >>> trial_seed(1234, 0, "What is 2 + 2?") == trial_seed(1234, 0, "What is 2 + 2?")
+    True
+    >>> trial_seed(1234, 0, "What is 2 + 2?") == trial_seed(1234, 1, "What is 2 + 2?")
+    False
+    """
+    text = f"{seed0 + trial}\0{prompt}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 33
+
+
+def install() -> None:
+    """Wrap the harness's API models once, if any is in use."""
+    module = sys.modules.get("lm_eval.models.api_models")
+    model = getattr(module, "TemplateAPI", None)
+    if model is None or hasattr(model.generate_until, "_seeds_trials"):
+        return
+    if not all(callable(getattr(model, name, None)) for name in _NEEDED):
+        log.warning(
+            "this release of lm_eval builds API requests in a way this package does not know: "
+            "every trial of a question may carry the same seed and give the same answer"
+        )
+        return
+    original = model.generate_until
+
+    @functools.wraps(original)
+    def generate_until(self: Any, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        ours = [r for r in requests if _is_repeated(r)]
+        if not ours:
+            return original(self, requests, *args, **kwargs)
+        with _seeded_payloads(self, ours):
+            return original(self, requests, *args, **kwargs)
+
+    generate_until._seeds_trials = True  # type: ignore[attr-defined]
+    model.generate_until = generate_until
+
+
+def _is_repeated(request: Any) -> bool:
+    from lm_eval_bayes.harness.task.requests import RepeatedInstance
+
+    return isinstance(request, RepeatedInstance) and (request.repeats or 1) > 1
+
+
+def _key(messages: Any) -> Hashable:
+    """Identify a prompt in any of the forms in which a payload gets it."""
+    if isinstance(messages, str):
+        return messages
+    if isinstance(messages, (list, tuple)) and len(messages) == 1:
+        only = messages[0]
+        if isinstance(only, str):
+            return only
+        if isinstance(only, (list, tuple)):
+            return tuple(only)
+    return json.dumps(messages, sort_keys=True, default=str)
+
+
+def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
+    contexts = {id(r): r.args[0] for r in requests}
+    distinct = list(dict.fromkeys(contexts.values()))
+    keys: dict[Hashable, str] = {}
+    for context in distinct:
+        chat = getattr(context, "prompt", None)
+        text = context if isinstance(context, str) else str(chat)
+        keys[_key(json.loads(chat)) if chat is not None else context] = text
+    if getattr(model, "tokenized_requests", False):
+        encoded = model.tok_encode(distinct, add_special_tokens=model.add_bos_token)
+        _check_room(model, requests, max(map(len, encoded)))
+        keys |= {tuple(e): str(c) for e, c in zip(encoded, distinct, strict=True)}
+    return keys
+
+
+def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
+    wanted = max(
+        r.args[1].get("max_gen_toks", getattr(model, "_max_gen_toks", 256)) for r in requests
+    )
+    if longest + wanted > model.max_length:
+        raise TaskConfigError(
+            f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
+            f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
+            "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks"
+        )
+
+
+@contextmanager
+def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
+    if getattr(model, "_batch_size", 1) > 1:
+        raise TaskConfigError(
+            f"`batch_size` must be 1 for repeated sampling over an API; got {model._batch_size} "
+            "(one seed serves a whole batch, so the trials in it would be one answer repeated; "
+            "use num_concurrent=... for speed)"
+        )
+    keys = _prompt_keys(model, requests)
+    issued: defaultdict[str, int] = defaultdict(int)
+    by_task: dict[Any, int] = {}
+    create_payload, model_call = model._create_payload, model.model_call
+
+    def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
+        prompt = keys.get(_key(messages))
+        if prompt is not None and kwargs.get("generate"):
+            # A retry runs in its request's own asyncio task and keeps its seed.
+            task = _current_task()
+            if task is None or task not in by_task:
+                trial = issued[prompt]
+                issued[prompt] += 1
+                seed = trial_seed(int(kwargs.get("seed") or 0), trial, prompt)
+                if task is not None:
+                    by_task[task] = seed
+            else:
+                seed = by_task[task]
+            kwargs["seed"] = seed
+        return create_payload(messages, *args, **kwargs)
+
+    def call_or_take_back(messages: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(issued)
+        try:
+            return model_call(messages, *args, **kwargs)
+        except Exception:
+            # The retry that follows is the same trial.
+            issued.clear()
+            issued.update(before)
+            raise
+
+    model._create_payload = seeded_payload
+    model.model_call = call_or_take_back
+    try:
+        yield
+    finally:
+        del model._create_payload, model.model_call
+
+
+def _current_task() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

@@ -1,0 +1,265 @@
+"""Two models against draws from a plain grid, the sums of a 2x2 table, and normal laws."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from _support import by_hand
+from scipy import stats
+
+from lm_eval_bayes.analysis.comparison import compare_runs
+from lm_eval_bayes.analysis.wording import share, verdict_in_words
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import Made, TaskRun
+
+M = 16
+
+
+def made(model, seed, lift=0.0, task="aime", n=8, m=M, **more):
+    rng = np.random.default_rng(seed)
+    p = np.clip(np.linspace(0.0, 0.9, m) + lift, 0.0, 1.0)
+    matrix = (rng.random((m, n)) < p[:, None]).astype(int)
+    texts = tuple(f"What is {i}?" for i in range(m))
+    more = {"questions": texts, **more}
+    return TaskRun.from_trials(model, task, matrix, [f"q{i}" for i in range(m)], **more)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return made("new", 1, 0.08), made("old", 2)
+
+
+def grid(run):
+    wrong, right = run.outcomes.counts.T
+    return by_hand.LearnedPrior(right, wrong)
+
+
+@pytest.fixture(scope="module")
+def drawn(pair):
+    return [grid(run).draw(60_000, seed) for seed, run in enumerate(pair)]
+
+
+def test_the_difference_is_that_of_draws(pair, drawn):
+    (found,) = compare_runs([pair[0]], [pair[1]], rope=0.05).tasks
+    difference = drawn[0].mean(axis=1) - drawn[1].mean(axis=1)
+    c = found.comparison
+    assert c.difference == pytest.approx(difference.mean(), abs=0.002)
+    assert c.sd == pytest.approx(difference.std(), rel=0.03)
+    low, high = np.quantile(difference, [0.025, 0.975])
+    assert (c.interval.low, c.interval.high) == pytest.approx((low, high), abs=0.004)
+    assert c.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.008)
+    assert c.p_rope == pytest.approx((np.abs(difference) <= 0.05).mean(), abs=0.012)
+    assert (found.a.model, found.b.model) == ("new", "old")
+
+
+def test_turned_round_it_says_the_opposite(pair):
+    there, back = (compare_runs([a], [b]) for a, b in (pair, pair[::-1]))
+    assert there.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-6)
+    assert there.tasks[0].comparison.difference == -back.tasks[0].comparison.difference
+    assert back.tasks[0].verdict.replace("A", "x").replace("B", "A").replace("x", "B") == (
+        there.tasks[0].verdict
+    )
+
+
+def test_the_questions_that_drive_it(pair):
+    (found,) = compare_runs([pair[0]], [pair[1]], n_questions=4).tasks
+    mean = grid(pair[0]).questions() - grid(pair[1]).questions()
+    largest = np.sort(np.abs(mean))[::-1]
+    assert len(found.questions) == 4
+    for one, expected in zip(found.questions, largest, strict=False):
+        row = int(one.question_id[1:])
+        assert abs(one.difference) == pytest.approx(expected, abs=0.01)
+        assert one.difference == pytest.approx(mean[row], abs=0.01)
+        assert one.share == pytest.approx(one.difference / M)
+        assert one.a == tuple(pair[0].outcomes.counts[row].tolist())
+        assert one.text == f"What is {row}?"
+    every = compare_runs([pair[0]], [pair[1]], n_questions=M).tasks[0]
+    told = sum(one.share for one in every.questions)
+    assert told == pytest.approx(every.comparison.difference, abs=1e-9)
+
+
+def test_questions_are_matched_by_id_and_left_out_by_request(pair):
+    a, b = pair
+    half = TaskRun.from_trials("half", "aime", b.trials[::-2], b.question_ids[::-2])
+    with pytest.raises(InvalidInputError, match=r"`B` must have answered the same.*only new has q"):
+        compare_runs([a], [half])
+    (found,) = compare_runs([a], [half], align="intersection", n_questions=8).tasks
+    assert (found.comparison.n_questions, found.comparison.left_out_a) == (8, 8)
+    for one in found.questions:
+        row = int(one.question_id[1:])
+        assert (one.a, one.b) == (
+            tuple(a.outcomes.counts[row].tolist()),
+            tuple(b.outcomes.counts[row].tolist()),
+        )
+        assert one.text == f"What is {row}?"  # which only one side knows
+    other = TaskRun.from_trials("other", "aime", [[1]], ["nothing"])
+    with pytest.raises(InvalidInputError, match="`B` must have at least 1 of the questions"):
+        compare_runs([a], [other], align="intersection")
+    one = TaskRun.from_trials("one", "aime", [[1]], ["q3"])
+    with pytest.raises(InvalidInputError, match=r"at least 2 .* to speak of questions like these"):
+        compare_runs([a], [one], align="intersection", scope="population")
+
+
+def test_population_is_a_paired_t():
+    # what is easy for one is hard for the other, so that questions differ by more than chance
+    a, b = made("a", 1, 0.1, n=32), made("b", 2, n=32)
+    b = TaskRun.from_trials("b", "aime", b.trials[::-1], b.question_ids)
+    (found,) = compare_runs([a], [b], scope="population").tasks
+    rows = [one.outcomes.counts[:, 1] / 32 for one in (a, b)]
+    observed = rows[0] - rows[1]
+    assert found.comparison.difference == pytest.approx(observed.mean())
+    # the bootstrap has the variance of Student's t with M - 1 degrees of freedom
+    se = observed.std(ddof=1) / math.sqrt(M)
+    assert found.comparison.sd == pytest.approx(se * math.sqrt((M - 1) / (M - 3)), rel=0.02)
+    p = stats.t(M - 1).cdf(observed.mean() / se)
+    assert found.comparison.p_a_greater == pytest.approx(p, abs=0.02)
+    assert found.paired is None
+
+
+def test_one_trial_a_question_gets_the_paired_model():
+    a, b = made("a", 3, 0.2, n=1, m=40), made("b", 4, n=1, m=40)
+    (found,) = compare_runs([a], [b], scope="population").tasks
+    right_a, right_b = (one.outcomes.counts[:, 1] == 1 for one in (a, b))
+    assert found.paired.table == (
+        (right_a & right_b).sum(),
+        (right_a & ~right_b).sum(),
+        (~right_a & right_b).sum(),
+        (~right_a & ~right_b).sum(),
+    )
+    # by simulation: Dirichlet(1, 1, 1, 1) on the table says much the same of the difference
+    rng = np.random.default_rng(1)
+    shares = rng.dirichlet(np.array(found.paired.table) + 1.0, 50_000)
+    difference = shares[:, 1] - shares[:, 2]
+    assert found.paired.difference == pytest.approx(difference.mean(), abs=0.03)
+    assert found.paired.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.03)
+    assert compare_runs([a], [b]).tasks[0].paired is None
+
+
+def test_pass_curves_are_the_estimators_in_scope_population(pair):
+    (found,) = compare_runs([pair[0]], [pair[1]], scope="population", pass_curves=True).tasks
+    curves = found.curves
+    assert curves.ks.tolist() == [1, 2, 4, 8]
+    for side, run in ((curves.a, pair[0]), (curves.b, pair[1])):
+        for k, value in zip((1, 2, 4, 8), side, strict=True):
+            rows = [by_hand.pass_at_k(row.tolist(), k) for row in run.trials]
+            assert value == pytest.approx(np.mean(rows))
+    beyond = compare_runs([pair[0]], [pair[1]], pass_curves=True, ks=[1, 20]).tasks[0].curves
+    assert beyond.ks.tolist() == [1, 20]
+    assert "Budgets above 8" in beyond.note
+    with pytest.raises(InvalidInputError, match=r"`k` must be at most N about .*N=8 on aime.*20"):
+        compare_runs([pair[0]], [pair[1]], pass_curves=True, ks=[20], scope="population")
+
+
+def test_pass_curves_need_right_and_wrong():
+    a = TaskRun.from_trials("a", "x", [[0, 2]], ["q"], weights=(0, 0.5, 1))
+    b = TaskRun.from_trials("b", "x", [[1, 1]], ["q"], weights=(0, 0.5, 1))
+    (found,) = compare_runs([a], [b]).tasks
+    assert found.comparison.mc_error > 0
+    # one trial in each end against two in the middle: the same mean by symmetry
+    assert found.comparison.p_a_greater == pytest.approx(0.5, abs=0.02)
+    with pytest.raises(InvalidInputError, match="`pass_at_k` must be left out for x, whose"):
+        compare_runs([a], [b], pass_curves=True)
+    c, d = (TaskRun.from_trials(name, "x", [[0, 1], []], ["q", "r"]) for name in "cd")
+    with pytest.raises(InvalidInputError, match="`pass_at_k` must be left out for x, where"):
+        compare_runs([c], [d], pass_curves=True)
+
+
+# -- several tasks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_the_mean_of_the_tasks(scope):
+    a = [made("a", 1, 0.05, "x"), made("a", 2, 0.1, "y", m=30), made("a", 3, task="only a")]
+    b = [made("b", 5, task="only b"), made("b", 6, 0.0, "y", m=30), made("b", 7, 0.0, "x")]
+    found = compare_runs(a, b, scope=scope, rope=0.02)
+    assert [one.task for one in found.tasks] == ["x", "y"]
+    assert (found.only_a, found.only_b) == (("only a",), ("only b",))
+    parts = [one.comparison for one in found.tasks]
+    overall = found.overall
+    mean = (parts[0].difference + parts[1].difference) / 2
+    sd = math.hypot(parts[0].sd, parts[1].sd) / 2
+    assert (overall.posterior.mu, overall.posterior.sigma) == pytest.approx((mean, sd), abs=1e-9)
+    assert overall.z == pytest.approx(abs(mean) / sd)
+    normal = stats.norm(mean, sd)
+    assert overall.p_a_greater == pytest.approx(normal.sf(0.0), abs=0.01)
+    assert overall.p_rope == pytest.approx(normal.cdf(0.02) - normal.cdf(-0.02), abs=0.015)
+    ends = overall.interval
+    assert (ends.low, ends.high) == pytest.approx(normal.ppf([0.025, 0.975]), abs=0.01)
+    assert ends.scope == scope
+    assert found.p_a_greater == overall.p_a_greater
+    assert (overall.mc_error is None) == (scope == "benchmark")
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_certain_and_equal_models():
+    # two categories of one score: everything scores 1
+    sure = [TaskRun.from_trials("s", t, [[0]], ["q"], weights=(1.0, 1.0)) for t in "xy"]
+    found = compare_runs(sure, sure, rope=0.0)
+    assert (found.overall.z, found.p_a_greater, found.overall.p_rope) == (0.0, 0.5, 1.0)
+    assert found.overall.rule_z == "undecided"
+    assert found.tasks[0].questions == ()
+
+
+def test_a_comparison_is_plain_json(pair):
+    found = compare_runs([pair[0]], [pair[1]], pass_curves=True, rope=0.1)
+    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    (task,) = plain["tasks"]
+    assert plain["overall"] is None
+    assert task["task"] == "aime"
+    assert task["difference"] == found.tasks[0].comparison.difference
+    assert task["pass_at_k"]["ks"] == [1, 2, 4, 8]
+    assert (task["a"]["n_range"], "per_question" in task["a"]) == ([8, 8], False)
+    assert len(task["questions"]) == 5
+    assert task["verdict"] == found.tasks[0].verdict
+
+
+def test_what_is_refused(pair):
+    a, b = pair
+    with pytest.raises(InvalidInputError, match=r"`B` must have a task in common with A \(aime\)"):
+        compare_runs([a], [made("b", 1, task="hmmt")])
+    rubric = TaskRun.from_trials("r", "aime", [[2]], ["q0"], weights=(0, 0.5, 1))
+    with pytest.raises(InvalidInputError, match="`B` must score the trials of aime alike"):
+        compare_runs([a], [rubric])
+    with pytest.raises(InvalidInputError, match="`rope` must"):
+        compare_runs([a], [b], rope=-1.0)
+    with pytest.raises(InvalidInputError, match="`confidence` must"):
+        compare_runs([a], [b], confidence=0.2)
+
+
+def test_what_differs_beside_the_model(pair):
+    a = made("a", 1, made=Made(generation_kwargs={"temperature": 0.6, "do_sample": True}))
+    b = made("b", 2, made=Made(generation_kwargs={"temperature": 1.0, "do_sample": True}))
+    (told,) = compare_runs([a], [b]).tasks[0].differs
+    assert "temperature: 0.6, 1.0" in told
+    assert compare_runs([pair[0]], [pair[1]]).tasks[0].differs == ()
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((0.95, 0.95), "A is better than B, with probability 0.950."),
+        ((0.004, 0.95), "B is better than A, with probability 0.996."),
+        ((0.2, 0.95), "Undecided: B is better than A with probability 0.800, which is below 0.95."),
+        ((0.5, 0.95), "Undecided: either is better with the same probability."),
+        (
+            (0.999999, 0.95, (-0.1, 0.1), 0.97),
+            "A and B are practically equal: they differ by -0.1 to 0.1 with probability 0.970, "
+            "though A is better than B with probability above 0.999.",
+        ),
+        ((0.99, 0.95, (-0.1, 0.1), 0.2), "A is better than B, with probability 0.990."),
+    ],
+)
+def test_verdicts(given, told):
+    assert verdict_in_words(*given) == told
+
+
+def test_probabilities_are_never_rounded_to_certainty():
+    assert [share(p) for p in (1.0, 0.9996, 0.9994, 0.5, 0.0006, 0.0004, 0.0)] == [
+        "above 0.999", "above 0.999", "0.999", "0.500", "0.001", "below 0.001", "below 0.001",
+    ]  # fmt: skip

@@ -1,0 +1,250 @@
+"""Leaderboards against draws from a plain grid, rules by hand, and pairs compared one by one."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from _support import by_hand
+from scipy import stats
+
+from lm_eval_bayes.analysis.leaderboard import leaderboard
+from lm_eval_bayes.analysis.overall_leaderboard import overall_leaderboard
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.comparison.compare import compare
+
+M, N = 20, 8
+
+
+def made(model, chance, seed, task="aime", m=M, n=N, order=1):
+    rng = np.random.default_rng(seed)
+    p = np.clip(np.linspace(0.05, 0.95, m) ** (1 / max(chance, 1e-9) - 1), 0, 1)
+    matrix = (rng.random((m, n)) < p[:, None]).astype(int)
+    ids = [f"q{i}" for i in range(m)]
+    return TaskRun.from_trials(model, task, matrix[::order], ids[::order])
+
+
+@pytest.fixture(scope="module")
+def four():
+    # one of them keeps its questions the other way round
+    return [made("a", 0.50, 1), made("b", 0.53, 2, order=-1), made("c", 0.25, 3), made("d", 0.7, 4)]
+
+
+@pytest.fixture(scope="module")
+def board(four):
+    return leaderboard(four)
+
+
+def draws(run, seed):
+    wrong, right = run.outcomes.counts.T
+    return by_hand.LearnedPrior(right, wrong).draw(40_000, seed).mean(axis=1)
+
+
+def test_probabilities_are_those_of_draws(four, board):
+    drawn = {run.model: draws(run, seed) for seed, run in enumerate(four)}
+    stack = np.stack([drawn[model] for model in board.models])
+    assert board.models == tuple(sorted(drawn, key=lambda model: -drawn[model].mean()))
+    best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
+    ranks = (stack[:, None] < stack[None]).sum(axis=1) + 1
+    for i, place in enumerate(board.places):
+        assert place.posterior.mu == pytest.approx(stack[i].mean(), abs=0.002)
+        low, high = np.quantile(stack[i], [0.025, 0.975])
+        assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.004)
+        assert place.p_best == pytest.approx(best[i], abs=0.012)
+        assert place.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
+        for j in range(4):
+            above = 0.5 if i == j else (stack[i] > stack[j]).mean()
+            assert board.p_greater[i, j] == pytest.approx(above, abs=0.015)
+        held = (ranks[i] >= place.rank_low) & (ranks[i] <= place.rank_high)
+        assert held.mean() >= 0.94
+        assert (ranks[i] < place.rank_low).mean() < 0.04 > (ranks[i] > place.rank_high).mean()
+
+
+def test_ties_are_cut_by_z(four, board):
+    mu = [one.posterior.mu for one in board.places]
+    sigma = [one.posterior.sigma for one in board.places]
+    rank, expected = 1, [1]
+    for i in range(1, 4):
+        z = (mu[i - 1] - mu[i]) / math.hypot(sigma[i - 1], sigma[i])
+        rank += z >= stats.norm.ppf(0.95)
+        expected.append(rank)
+    assert [one.rank for one in board.places] == expected
+    assert 1 < len(set(expected)) < 4  # something ties, and not all
+    alone = leaderboard(four, ties="none", numbering="competition")
+    assert [one.rank for one in alone.places] == [1, 2, 3, 4]
+    loose = leaderboard(four, confidence=0.5)
+    assert [one.rank for one in loose.places] == [1, 2, 3, 4]
+    assert (loose.ranking.threshold, loose.ranking.confidence) == (0.0, 0.5)
+
+
+def test_what_runs_took_stands_beside_them():
+    tokens = tuple(np.full(2, 5.0) for _ in range(3))
+    run = TaskRun.from_trials(
+        "m", "aime", [[0, 1]] * 3, ["x", "y", "z"], measured={"completion_tokens": tokens}
+    )
+    (place,) = leaderboard([run]).places
+    assert (place.tokens, place.seconds, place.n_range) == (30, None, (2, 2))
+    assert (place.rank, place.p_best, place.rank_high) == (1.0, 1.0, 1.0)
+
+
+def test_population_pairs_questions_whatever_their_order(four):
+    board = leaderboard(four, scope="population")
+    assert board.ranking.paired
+    of = {run.model: run.outcomes for run in four}
+    for i, a in enumerate(board.models):
+        for j, b in enumerate(board.models[:i]):
+            # one pair at a time: the same bootstrap over questions, from other draws
+            pair = compare(of[a], of[b], scope="population", draws=20_000)
+            assert board.p_greater[i, j] == pytest.approx(pair.p_a_greater, abs=0.02)
+            assert board.ranking.z[i, j] == pytest.approx(pair.z, rel=1e-6)
+
+
+def test_a_leaderboard_is_plain_json(board):
+    plain = json.loads(json.dumps(board.to_dict(), allow_nan=False))
+    assert [one["model"] for one in plain["places"]] == list(board.models)
+    assert plain["places"][0]["interval"]["level"] == 0.95
+    assert np.array(plain["p_greater"]).shape == (4, 4)
+    assert (plain["ties"], plain["questions"], plain["tasks"]) == ("leader", M, ["aime"])
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_other_questions_are_named():
+    a = TaskRun.from_trials("a", "aime", [[1], [0], [1]], ["p", "q", "0123456789abcdef0123456789"])
+    b = TaskRun.from_trials("b", "aime", [[1], [0], [1]], ["q", "r", "s"])
+    match = (
+        r"`RUN` must have answered the same questions of aime; got only a has p, "
+        r"0123456789a…23456789; only b has r, s"
+    )
+    with pytest.raises(InvalidInputError, match=match):
+        leaderboard([a, b])
+
+
+@pytest.mark.parametrize(
+    ("runs", "match"),
+    [
+        ([], "`RUN` must be at least one"),
+        ([("a", "x"), ("a", "x")], "`RUN` must have a name each"),
+        ([("a", "x"), ("b", "y")], "`RUN` must be of one task; got x, y"),
+    ],
+)
+def test_runs_that_cannot_be_ranked(runs, match):
+    with pytest.raises(InvalidInputError, match=match):
+        leaderboard([TaskRun.from_trials(model, task, [[1]], ["q"]) for model, task in runs])
+
+
+def test_scores_that_are_not_alike():
+    a = TaskRun.from_trials("a", "x", [[1]], ["q"])
+    b = TaskRun.from_trials("b", "x", [[2]], ["q"], weights=(0, 0.5, 1))
+    with pytest.raises(InvalidInputError, match=r"`RUN` must score the trials of x alike"):
+        leaderboard([a, b])
+
+
+@pytest.mark.parametrize(
+    ("option", "match"),
+    [
+        ({"ties": "all"}, "`ties` must"),
+        ({"numbering": "roman"}, "`numbering` must"),
+        ({"confidence": 0.4}, "`confidence` must"),
+        ({"scope": "world"}, "`scope` must"),
+        ({"level": 0}, "`level` must"),
+        ({"method": "clt"}, "`interval` must"),
+    ],
+)
+def test_options_are_checked(four, option, match):
+    with pytest.raises(InvalidInputError, match=match):
+        leaderboard(four, **option)
+
+
+# -- several tasks -------------------------------------------------------------------------------
+
+
+def boards(scope):
+    tasks = [
+        [made(model, chance, seed + 10 * t, f"t{t}", m=12 + 4 * t) for model, chance, seed in who]
+        for t, who in enumerate(
+            [
+                [("a", 0.5, 1), ("b", 0.55, 2), ("c", 0.3, 3)],
+                [("c", 0.3, 4), ("a", 0.5, 5), ("b", 0.55, 6)],
+                [("a", 0.5, 7), ("c", 0.4, 8), ("b", 0.5, 9)],
+            ]
+        )
+    ]
+    return tasks, [leaderboard(runs, scope=scope) for runs in tasks]
+
+
+def test_the_mean_over_tasks_counts_each_the_same():
+    tasks, found = boards("benchmark")
+    overall = overall_leaderboard(found)
+    assert (overall.task, overall.tasks, overall.n_questions) == (
+        "mean of 3 tasks",
+        ("t0", "t1", "t2"),
+        12 + 16 + 20,
+    )
+    drawn = {
+        model: np.mean(
+            [
+                draws(run, seed=17 * t + ord(model))
+                for t, runs in enumerate(tasks)
+                for run in runs
+                if run.model == model
+            ],
+            axis=0,
+        )
+        for model in "abc"
+    }
+    for i, place in enumerate(overall.places):
+        sample = drawn[place.model]
+        assert place.posterior.mu == pytest.approx(sample.mean(), abs=0.002)
+        assert place.posterior.sigma == pytest.approx(sample.std(), rel=0.03)
+        low, high = np.quantile(sample, [0.025, 0.975])
+        assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.003)
+        for j, other in enumerate(overall.places):
+            if i != j:
+                above = (sample > drawn[other.model]).mean()
+                assert overall.p_greater[i, j] == pytest.approx(above, abs=0.015)
+        assert (place.tokens, place.n_range) == (None, None)
+    json.dumps(overall.to_dict(), allow_nan=False)
+
+
+def test_the_mean_over_tasks_pairs_questions_in_scope_population():
+    tasks, found = boards("population")
+    overall = overall_leaderboard(found)
+    assert overall.ranking.paired
+    assert overall.scope == "population"
+    for i, a in enumerate(overall.models):
+        for j, b in enumerate(overall.models):
+            if i == j:
+                continue
+            pairs = []
+            for runs in tasks:
+                of = {run.model: run.outcomes for run in runs}
+                pairs.append(compare(of[a], of[b], scope="population"))
+            mean = np.mean([pair.difference for pair in pairs])
+            sd = math.sqrt(sum(pair.sd**2 for pair in pairs)) / 3
+            # the models are ordered by their own means, the pairs by what was observed
+            if (mean > 0) == (i < j):
+                assert overall.ranking.z[i, j] == pytest.approx(abs(mean) / sd, rel=1e-6)
+            # a mean over tasks and questions is all but normal
+            assert overall.p_greater[i, j] == pytest.approx(stats.norm.cdf(mean / sd), abs=0.03)
+    again = overall_leaderboard(found)
+    assert np.array_equal(again.p_greater, overall.p_greater)
+
+
+def test_leaderboards_that_do_not_fit_together():
+    _, (first, second, _) = boards("benchmark")
+    with pytest.raises(InvalidInputError, match="`boards` must be of at least two different"):
+        overall_leaderboard([first])
+    with pytest.raises(InvalidInputError, match="`boards` must be of at least two different"):
+        overall_leaderboard([first, first])
+    fewer = leaderboard([made("a", 0.5, 1, "t9"), made("b", 0.5, 2, "t9")])
+    with pytest.raises(InvalidInputError, match="`boards` must have the models of t0"):
+        overall_leaderboard([first, fewer])
+    _, (_, other, _) = boards("population")
+    with pytest.raises(InvalidInputError, match="`boards` must be made by the same rules"):
+        overall_leaderboard([first, other])
+    assert overall_leaderboard([first, second]).tasks == ("t0", "t1")

@@ -1,0 +1,491 @@
+"""Runs of several models under the twelve schemata, counted and scored once more by other code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
+from _support.saved_runs import TASK, from_columns, write_run
+
+from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, places
+from lm_eval_bayes.rubric.schemata import SCHEMATA
+from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.rubric.thresholds import Thresholds
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.signals import RunSignals, run_signals
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
+
+HOSTILE = "mo$x_1$del \\$ & <b>数</b> \x00"
+
+
+@pytest.fixture(scope="module")
+def columns():
+    """The fake run of three models; where `has_box` is missing a text has no box."""
+    runs = fake_runs()
+    for questions in runs.values():
+        for signals in questions:
+            signals["has_box"] = [value or 0 for value in signals["has_box"]]
+    return runs
+
+
+@pytest.fixture(scope="module")
+def runs(columns, tmp_path_factory):
+    """The same, written to files and read."""
+    folder = tmp_path_factory.mktemp("runs")
+    for model, found in columns.items():
+        write_run(folder / model, model, from_columns(found))
+    return tuple(run_signals(saved) for saved in saved_tasks([folder]))
+
+
+@pytest.fixture(scope="module")
+def classified(runs):
+    return classify_runs(runs, pooled_thresholds(runs))
+
+
+@pytest.fixture(scope="module")
+def table(classified):
+    return rubric_table(classified)
+
+
+def made(model, n_questions=4, n_trials=6, seed=0, **more):
+    """Return a run from random numbers, without files."""
+    rng = np.random.default_rng(seed)
+    size = n_questions * n_trials
+    found = {
+        "is_correct": rng.integers(0, 2, size),
+        "has_box": rng.integers(0, 2, size),
+        "token_ratio": rng.random(size),
+        "repeated_pattern": rng.random(size) < 0.1,
+        "prompt_bpt": np.repeat(rng.random(n_questions), n_trials),
+        "completion_bpt": rng.random(size),
+        **more,
+    }
+    columns = {name: np.asarray(values, dtype=float) for name, values in found.items()}
+    signals = SignalTable(np.repeat(np.arange(n_questions), n_trials), columns, n_questions)
+    ids = tuple(f"hash{q}" for q in range(n_questions))
+    return RunSignals(
+        model, TASK, f"samples_{model}.jsonl", tuple(range(n_questions)), ids, signals
+    )
+
+
+def judged(run, name="judge-3B", trials=None):
+    """Return a run as a verifier has judged it, all of it or its first trials."""
+    size = run.table.n_trials
+    there = np.arange(size) < (size if trials is None else trials)
+    parts = {"verifier_a": 0.7, "verifier_b": 0.2, "verifier_c": 0.1}
+    signals = run.table.with_columns({n: np.where(there, p, np.nan) for n, p in parts.items()})
+    return replace(run, table=signals, verifier={"name": name}, judged=int(there.sum()))
+
+
+# -- categories, thresholds, posteriors ----------------------------------------------------------
+
+
+def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(columns, classified):
+    cuts = cuts_of(trials_of(columns))
+    assert classified.models == tuple(columns)
+    assert classified.left_out == ()
+    assert list(classified.scores) == list(SCHEMATA)
+    for schema, scores in classified.scores.items():
+        for model, questions in columns.items():
+            missing = 0
+            for number, signals in enumerate(questions):
+                trials = [{n: v[i] for n, v in signals.items()} for i in range(N_TRIALS)]
+                found = Counter(category_of(schema, trial, cuts) for trial in trials)
+                missing += found.pop(-1, 0)
+                counts = scores[model].counts[number]
+                assert Counter(dict(enumerate(counts.tolist()))) == found, (schema, model, number)
+            assert scores[model].missing == missing
+    assert sum(score.missing for score in classified.scores["exact_match"].values()) > 0
+
+
+def test_thresholds_are_pooled_over_all_models(columns, classified):
+    cuts = cuts_of(trials_of(columns))
+    assert classified.thresholds.values == pytest.approx(cuts, rel=1e-12)
+    assert classified.source.runs == tuple(run.name for run in classified.runs)
+    hashes = {s.thresholds for found in classified.scores.values() for s in found.values()}
+    assert hashes == {classified.thresholds.hash}
+
+
+def test_the_uniform_prior_in_closed_form(classified):
+    found = rubric_table(classified, prior="bayes", interval="normal", level=0.9)
+    for row in found.rows:
+        weights = [Fraction(w) for w in row.schema.weights]
+        for one in row.scores:
+            means, variances = [], []
+            for counts in one.score.counts.tolist():
+                nu = [n + 1 for n in counts]
+                mean = sum(w * n for w, n in zip(weights, nu, strict=True)) / sum(nu)
+                square = sum(w * w * n for w, n in zip(weights, nu, strict=True)) / sum(nu)
+                means.append(mean)
+                variances.append((square - mean**2) / (sum(nu) + 1))
+            mu = float(sum(means) / len(means))
+            sigma = math.sqrt(sum(variances)) / len(means)
+            assert one.mu == pytest.approx(mu, rel=1e-12)
+            assert one.sigma == pytest.approx(sigma, rel=1e-12)
+            assert one.interval.low == pytest.approx(max(0, mu - 1.6448536 * sigma), abs=1e-6)
+
+
+def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
+    for row in table.rows:
+        posteriors = {one.model: hbayes_at_n(one.score.outcomes) for one in row.scores}
+        ranking = rank(posteriors, draws=1000)
+        for one in row.scores:
+            assert one.mu == posteriors[one.model].mu
+            assert one.sigma == posteriors[one.model].sigma
+            assert one.interval == posteriors[one.model].interval(0.95, "beta")
+            assert one.rank == ranking.rank_of(one.model)
+    assert table.ranks.shape == table.mu.shape == (12, 3)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["in one order", "turned round"])
+def test_of_questions_like_these_models_are_compared_question_by_question(runs, turned):
+    found = runs
+    if turned:
+        first = runs[0]
+        turn = SignalTable(
+            first.table.n_questions - 1 - first.table.question,
+            first.table.columns,
+            first.table.n_questions,
+        )
+        ids = first.question_ids[::-1]
+        found = (replace(first, table=turn, question_ids=ids), *runs[1:])
+    classified = classify_runs(found, pooled_thresholds(runs))
+    names = ("exact_match", "format_aware", "length_robust")
+    some = replace(classified, scores={name: classified.scores[name] for name in names})
+    table = rubric_table(some, interval="normal", scope="population", seed=3)
+    for row in table.rows:
+        posteriors = {
+            one.model: hbayes_at_n(one.score.outcomes, "population", seed=3) for one in row.scores
+        }
+        ranking = rank(posteriors, "leader", draws=1000)
+        assert ranking.paired
+        for one in row.scores:
+            assert one.mu == posteriors[one.model].mu
+            assert one.sigma == posteriors[one.model].sigma
+            assert one.rank == ranking.rank_of(one.model)
+    here = rubric_table(some, interval="normal", seed=3)
+    assert (here.mu != table.mu).any()
+    for wide, narrow in zip(table.rows, here.rows, strict=True):
+        for one, other in zip(wide.scores, narrow.scores, strict=True):
+            assert one.sigma > other.sigma
+    assert json.loads(json.dumps(table.to_dict()))["scope"] == "population"
+
+
+def test_a_seed_gives_other_draws_of_rubrics(classified):
+    some = replace(classified, scores={"format_aware": classified.scores["format_aware"]})
+    one, same, other = (rubric_table(some, seed=seed).mu for seed in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert np.allclose(one, other, atol=0.01)
+
+
+def test_uniform_priors_say_nothing_of_questions_like_these(classified):
+    with pytest.raises(InvalidInputError, match=r'`scope` must be "benchmark" for uniform priors'):
+        rubric_table(classified, prior="bayes", scope="population")
+
+
+def test_one_question_pairs_nothing():
+    runs = [made("a", 1), made("b", 1, seed=1)]
+    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), scope="population")
+    assert found.warnings[0].startswith("The models are taken as if each had answered questions")
+
+
+def test_ranks_of_many_models_are_those_of_rank():
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        counts = rng.multinomial(16, rng.dirichlet([1, 1, 1]), size=(7, 6))
+        found = [bayes_at_n(Outcomes.from_counts(c, weights=[0, 0.5, 1])) for c in counts]
+        ranking = rank({str(i): p for i, p in enumerate(found)}, "leader", draws=1000)
+        ranks = ranks_of([p.mu for p in found], [p.sigma for p in found])
+        assert ranks.tolist() == [ranking.rank_of(str(i)) for i in range(7)]
+
+
+def test_new_weights_need_no_new_classification(classified):
+    plain = rubric_table(classified, prior="bayes")
+    given = {"format_aware": (0, 0, 1 / 3, 0.5, 1), "exact_match": [0, -1, 3]}
+    changed = rubric_table(classified, given, prior="bayes")
+    for before, after in zip(plain.rows, changed.rows, strict=True):
+        name = after.schema.name
+        if name not in given:
+            assert [one.to_dict() for one in before.scores] == [o.to_dict() for o in after.scores]
+            continue
+        assert after.schema.weights == tuple(map(float, given[name]))
+        for one, other in zip(before.scores, after.scores, strict=True):
+            nu = one.score.counts + 1.0
+            share = (nu / nu.sum(axis=1, keepdims=True)).mean(axis=0)
+            assert other.mu == pytest.approx(share @ np.array(given[name], dtype=float), rel=1e-12)
+            assert other.score.categories == one.score.categories
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ({"exact_match": [0, 1]}, "have 3 entries for exact_match, one a category"),
+        ({"exact_match": [0, 1, math.nan]}, "be finite numbers in rubric exact_match"),
+        ({"mine": [0, 1]}, r"be of a schema of this table \(exact_match, "),
+    ],
+)
+def test_weights_that_do_not_fit(classified, weights, told):
+    with pytest.raises(InvalidInputError, match=told):
+        rubric_table(classified, weights)
+
+
+def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
+    two, newcomer = runs[:2], runs[2]
+    frozen = Thresholds.from_json(pooled_thresholds(two).to_json())
+    alone = rubric_table(classify_runs(two, frozen), prior="bayes")
+    joined = rubric_table(classify_runs([*two, newcomer], frozen), prior="bayes")
+    assert np.array_equal(alone.mu, joined.mu[:, :2])
+    moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
+    assert not np.array_equal(alone.mu, moved.mu[:, :2])
+    assert joined.to_dict()["thresholds"]["pooled_over"] == [run.name for run in two]
+
+
+def test_models_that_do_not_share_thresholds_are_not_compared(runs):
+    each = {run.model: pooled_thresholds([run]) for run in runs}
+    with pytest.raises(InvalidInputError, match=r"share their .*; got careful: blake2b-64:"):
+        classify_runs(runs, each)
+    shared = dict.fromkeys(each, pooled_thresholds(runs))
+    assert classify_runs(runs, shared).thresholds == pooled_thresholds(runs).of(TASK)
+
+
+def test_json_is_plain_and_says_what_was_done(table):
+    found = json.loads(json.dumps(table.to_dict(), allow_nan=False))
+    assert (found["task"], found["questions"], found["prior"]) == (TASK, 12, "hbayes")
+    assert found["thresholds"]["hash"] == table.classified.thresholds.hash
+    assert len(found["thresholds"]["pooled_over"]) == 3
+    assert found["verifier"]["name"] == "judge-3B"
+    first = found["schemata"][0]["scores"][0]
+    assert sum(first["categories"].values()) == first["trials"] == 96
+    assert first["interval"]["method"] == "beta"
+
+
+def test_missing_trials_are_warned_of(table):
+    (told,) = (w for w in table.warnings if w.startswith("exact_match: "))
+    for one in table.rows[0].scores:
+        assert one.score.missing > 0
+        assert f"{one.model} missing {one.score.missing} of 96" in told
+    assert any("trials have a verdict" in w for w in table.warnings)
+
+
+# -- what models must have in common -------------------------------------------------------------
+
+
+def test_models_that_were_asked_different_questions_are_not_ranked():
+    one, other = made("a"), made("b", seed=1)
+    other = replace(other, question_ids=("hash0", "hash1", "else", "hash3"))
+    told = r"question 2 of a \(samples_a.jsonl\) is none of those of b .*; got doc_hash hash2"
+    with pytest.raises(InvalidInputError, match=told):
+        classify_runs([one, other], pooled_thresholds([one, other]))
+    assert classify_runs([other], pooled_thresholds([other])).models == ("b",)
+
+
+def test_a_run_over_fewer_questions_is_no_peer():
+    one, other = made("a", 3), made("b", 4)
+    with pytest.raises(InvalidInputError, match=r"question 3 of b .* is none of those of a "):
+        classify_runs([one, other], pooled_thresholds([one, other]))
+
+
+def test_the_order_of_the_questions_does_not_matter():
+    one, other = made("a"), made("b", seed=1)
+    turned = replace(other, question_ids=other.question_ids[::-1])
+    assert classify_runs([one, turned], pooled_thresholds([one, turned])).n_questions == 4
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ([], "be at least one"),
+        ([made("a"), made("a")], "have a name each"),
+        ([made("a"), replace(made("b"), task="other")], "be of one task"),
+    ],
+)
+def test_runs_that_make_no_comparison(runs, told):
+    with pytest.raises(InvalidInputError, match=told):
+        classify_runs(runs, pooled_thresholds(runs))
+
+
+def test_either_all_models_have_a_verifiers_verdicts_or_none():
+    one, other = judged(made("a")), made("b", seed=1)
+    pooled = pooled_thresholds([one, other])
+    with pytest.raises(InvalidInputError, match=r"a \(.*\) has them, b \(.*\) has not .*--ignore-"):
+        classify_runs([one, other], pooled)
+    found = classify_runs([one.without_verdicts(), other], pooled)
+    assert found.verifier is None
+    assert [left.schema for left in found.left_out] == ["verifier_only", "verifier_probe"]
+    both = classify_runs([one, judged(other)], pooled)
+    assert (both.verifier, both.left_out) == ({"name": "judge-3B"}, ())
+
+
+def test_two_verifiers_cannot_be_mixed():
+    runs = [judged(made("a")), judged(made("b", seed=1), "other-judge")]
+    with pytest.raises(InvalidInputError, match=r"one verifier .*; got judge-3B, other-judge"):
+        classify_runs(runs, pooled_thresholds(runs))
+
+
+def test_an_unfinished_verification_is_warned_of():
+    runs = [judged(made("a")), judged(made("b", seed=1), trials=5)]
+    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
+    assert found.warnings[0].startswith("b: 5 of 24 trials have a verdict")
+    assert any(w == "verifier_only: " + w[15:] and "b missing" in w for w in found.warnings)
+
+
+def test_schemata_without_their_signals_are_left_out_or_refused():
+    nothing = np.full(24, np.nan)
+    one, other = made("a"), made("b", seed=1, prompt_bpt=nothing, token_ratio=nothing)
+    pooled = pooled_thresholds([one, other])
+    found = classify_runs([one, other], pooled)
+    left = {one.schema: one for one in found.left_out}
+    verifier = ["verifier_only", "verifier_probe"]
+    lengths = ["efficiency_adjusted", "concision_high_conf"]
+    assert sorted(left) == sorted(["ood_robustness", *verifier, *lengths])
+    assert left["ood_robustness"].models == ("b",)
+    assert str(left["ood_robustness"]).startswith(
+        "ood_robustness, for want of prompt_bpt from a recording model with log-probabilities ("
+    )
+    assert str(left["ood_robustness"]).endswith("), in b")
+    assert left["verifier_only"].models == ("a", "b")
+    assert "verifier_a, verifier_b, verifier_c from lm-eval-bayes verify" in str(
+        left["verifier_only"]
+    )
+    told = r"there is no prompt_bpt from a recording model .*, in b \(samples_b.jsonl\); got 'ood_"
+    with pytest.raises(InvalidInputError, match=told):
+        classify_runs([one, other], pooled, [SCHEMATA["ood_robustness"]])
+    with pytest.raises(InvalidInputError, match=told):
+        classify_runs([one, other], pooled, needed=["ood_robustness"])
+
+
+def test_frozen_thresholds_that_lack_one():
+    reference = made("r", prompt_bpt=np.full(24, np.nan))
+    frozen, runs = pooled_thresholds([reference]), [made("a"), made("b", seed=1)]
+    found = classify_runs(runs, frozen)
+    (left,) = (one for one in found.left_out if one.schema == "ood_robustness")
+    assert str(left) == "ood_robustness, for want of tau_prompt in the thresholds, in a, b"
+    with pytest.raises(InvalidInputError, match="there is no tau_prompt in the thresholds, in a"):
+        classify_runs(runs, frozen, [SCHEMATA["ood_robustness"]])
+
+
+def test_frozen_thresholds_of_runs_that_were_never_wrong():
+    # wrong trials would be missing, and the score one of right answers alone
+    frozen = pooled_thresholds([made("r", is_correct=np.ones(24))])
+    found = classify_runs([made("a")], frozen)
+    lacking = {one.schema: one.lacks for one in found.left_out}
+    assert lacking["conf_wrong_penalty"] == "tau_low_wrong in the thresholds"
+    assert "format_confidence" in found.scores
+    perfect = made("b", is_correct=np.ones(24))
+    assert "conf_wrong_penalty" in classify_runs([perfect], frozen).scores
+
+
+# -- the picture ---------------------------------------------------------------------------------
+
+
+def test_places_keep_ranks_and_the_order_of_tied_models():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        ranks, mu = rng.integers(1, 5, (6, 9)), rng.random((6, 9))
+        found = places(ranks, mu)
+        assert np.array_equal(np.sort(found), np.broadcast_to(np.arange(9), (6, 9)))
+        for column in range(6):
+            better = ranks[column][:, None] < ranks[column]
+            assert np.all((found[column][:, None] < found[column])[better])
+        for column in range(1, 6):
+            tied = ranks[column][:, None] == ranks[column]
+            above = found[column][:, None] < found[column]
+            before = found[column - 1][:, None] < found[column - 1]
+            assert np.array_equal(above[tied], before[tied])
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_equal_numbers_give_equal_pictures(tmp_path, suffix):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    rng = np.random.default_rng(4)
+    names = [HOSTILE, "x" * 300, *(f"model {i}" for i in range(18))]
+    ranks, mu = rng.integers(1, 12, (12, 20)), rng.random((12, 20))
+    drawn = []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}{suffix}"
+        path.write_bytes(b"<svg/>" if suffix == ".svg" else b"\x89PNG")
+        draw_rank_trajectories(path, list(SCHEMATA), names, ranks, mu, "ta$k$: <ranks>")
+        drawn.append(path.read_bytes())
+    assert drawn[0] == drawn[1]
+    assert drawn[0].startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
+
+
+def test_every_model_is_named_at_both_ends_and_a_dollar_is_a_dollar(tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from matplotlib.text import Text
+
+    said = []
+    draw = Text.draw
+    monkeypatch.setattr(
+        Text, "draw", lambda self, *a: (said.append((self.get_text(), self)), draw(self, *a))[1]
+    )
+    before = dict(matplotlib.rcParams)
+    ranks = np.array([[1, 1], [2, 1]])
+    path = tmp_path / "a.svg"
+    draw_rank_trajectories(path, ["s_1", "s_2"], ["a$x_1$", "$\\frac$"], ranks, np.ones((2, 2)))
+    for name in ("a$x_1$", "$\\frac$"):
+        places_of_it = {text.get_position()[0] for shown, text in said if shown == name}
+        assert len(places_of_it) == 2
+    assert all(not text.get_parse_math() for shown, text in said if "$" in shown)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
+    ranks, mu = np.ones((1, 1), dtype=np.int64), np.ones((1, 1))
+    with pytest.raises(InvalidInputError, match=r"end with \.svg or \.png; got 'a\.pdf'"):
+        draw_rank_trajectories(tmp_path / "a.pdf", ["s"], ["m"], ranks, mu)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match=r"lie in a folder; .*file is none"):
+        draw_rank_trajectories(tmp_path / "file" / "a.svg", ["s"], ["m"], ranks, mu)
+    (tmp_path / "folder.svg").mkdir()
+    (tmp_path / "thresholds.svg").write_text("{}")
+    for name in ("folder.svg", "thresholds.svg"):
+        with pytest.raises(InvalidInputError, match=r"be a new file or a picture, .* got"):
+            draw_rank_trajectories(tmp_path / name, ["s"], ["m"], ranks, mu)
+    assert (tmp_path / "thresholds.svg").read_text() == "{}"
+    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
+    with pytest.raises(LmEvalBayesError, match=r"pip install 'lm-eval-bayes\[plots\]'"):
+        draw_rank_trajectories(tmp_path / "a.svg", ["s"], ["m"], ranks, mu)
+
+
+# -- how long it takes ---------------------------------------------------------------------------
+
+
+def many(n_models=20, n_questions=30, n_trials=80):
+    runs = [made(f"m{i}", n_questions, n_trials, seed=i) for i in range(n_models)]
+    return runs, pooled_thresholds(runs)
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("prior", ["bayes", "hbayes"])
+def test_time_of_a_change_of_weights(benchmark, prior):
+    """20 models x 30 questions x 80 trials, one schema: from the signals to the ranks."""
+    runs, pooled = many()
+    weights = {"format_aware": [0, 0, 0.2, 0.5, 1]}
+
+    def change():
+        found = classify_runs(runs, pooled, [SCHEMATA["format_aware"]])
+        return rubric_table(found, weights, prior=prior)
+
+    assert change().ranks.shape == (1, 20)
+    benchmark.pedantic(change, rounds=5)
+
+
+@pytest.mark.benchmarks
+def test_time_of_classifying(benchmark):
+    runs, pooled = many()
+    benchmark.pedantic(lambda: classify_runs(runs, pooled), rounds=5)

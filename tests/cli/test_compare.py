@@ -1,0 +1,221 @@
+"""`lm-eval-bayes compare`: numbers, verdicts, exit codes, and what is A and what is B."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from _support import by_hand
+from _support.command_line import called as lmeb
+from _support.saved_matrices import HOSTILE, outcomes, saved
+from scipy import stats
+
+GOOD, POOR = outcomes(1, 0.25), outcomes(2, -0.05)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    return saved(folder / "good", "good", GOOD), saved(folder / "poor", "poor", POOR)
+
+
+def compared(*arguments, code=0):
+    found, printed, error = lmeb("compare", *arguments, "--json")
+    assert found == code, error
+    return json.loads(printed)
+
+
+def p_greater(a, b):
+    """Return P(A > B) from draws of the plain grid."""
+    drawn = [
+        by_hand.LearnedPrior(one.sum(axis=1), one.shape[1] - one.sum(axis=1)).draw(40_000, seed)
+        for seed, one in enumerate((a, b))
+    ]
+    return float((drawn[0].mean(axis=1) > drawn[1].mean(axis=1)).mean())
+
+
+def test_numbers_of_a_comparison(two, tmp_path):
+    close = outcomes(5, 0.2)
+    third = saved(tmp_path / "third", "third", close)
+    plain = compared(two[0], third, "--rope", ".1")
+    assert plain["a"]["model"] == "good"
+    assert plain["b"]["model"] == "third"
+    (task,) = plain["tasks"]
+    assert task["p_a_greater"] == pytest.approx(p_greater(GOOD, close), abs=0.012)
+    assert plain["p_a_less"] == pytest.approx(1 - task["p_a_greater"])
+    assert task["rope"] == [-0.1, 0.1]
+    normal = stats.norm(task["difference"], task["sd"])
+    assert task["p_rope"] == pytest.approx(normal.cdf(0.1) - normal.cdf(-0.1), abs=0.01)
+    assert task["interval"]["low"] < task["difference"] < task["interval"]["high"]
+
+
+def test_what_is_printed(two):
+    code, printed, error = lmeb("compare", *two, "--pass-at-k", "--rope", ".02")
+    assert (code, error) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0].startswith(f"A is good, from {two[0]}")
+    assert lines[1].startswith(f"B is poor, from {two[1]}")
+    assert "verdict: A is better than B, with probability above 0.999." in lines
+    told = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
+    assert told in lines
+    assert "about these questions" in printed
+    (first,) = [one for one in lines if one.split()[:1] == ["1"]]
+    # Pass@1 of the latent curves is the score itself
+    (score,) = [one for one in lines if one.startswith("  A   ") and "±" in one]
+    assert float(first.split()[1]) == pytest.approx(float(score.split()[1]), abs=0.005)
+    assert sum("What is" in one for one in lines) == 5
+    largest = max(abs(GOOD.mean(axis=1) - POOR.mean(axis=1)))
+    driver = next(one for one in lines if "What is" in one).split()
+    right = [int(cell.split("/")[0]) / 8 for cell in driver[1:3]]
+    assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
+
+
+def test_exit_codes_of_fail_if_worse(two):
+    good, poor = two
+    assert lmeb("compare", good, poor, "--fail-if-worse", ".95")[0] == 0
+    code, printed, error = lmeb("compare", poor, good, "--fail-if-worse", ".95")
+    assert code == 1
+    assert "verdict: B is better than A" in printed
+    assert error == "P(A < B) > 0.999, at least 0.95\n"
+    # undecided is not worse
+    assert lmeb("compare", good, good, "--fail-if-worse", ".95")[0] == 0
+    assert lmeb("compare", good, good, "--fail-if-worse", ".5")[0] == 1
+    plain = compared(poor, good, "--fail-if-worse", ".95", code=1)
+    assert (plain["failed"], plain["fail_if_worse"]) == (True, 0.95)
+    for wrong in ("0", "1.5", "-1", "nan"):
+        code, printed, error = lmeb("compare", good, poor, "--fail-if-worse", wrong)
+        assert (code, printed) == (2, "")
+        assert "`--fail-if-worse` must be a probability" in error
+
+
+def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
+    a, b = (saved(tmp_path / side, "same", outcomes(seed)) for side, seed in (("x", 1), ("y", 2)))
+    plain = compared(a, b)
+    assert (plain["a"]["model"], plain["b"]["model"]) == ("same (A)", "same (B)")
+    assert str(a) in plain["a"]["sources"][0]
+    assert plain["tasks"][0]["a"]["n_range"] == [8, 8]
+
+
+def test_scope_population_pairs_questions(two):
+    (task,) = compared(*two, "--scope", "population")["tasks"]
+    observed = GOOD.mean(axis=1) - POOR.mean(axis=1)
+    assert task["difference"] == pytest.approx(observed.mean())
+    assert task["interval"]["scope"] == "population"
+    assert task["paired"] is None
+
+
+def test_one_trial_a_question(tmp_path):
+    first, second = outcomes(1, 0.2, m=30, n=1), outcomes(2, m=30, n=1)
+    a, b = saved(tmp_path / "a", "a", first), saved(tmp_path / "b", "b", second)
+    code, printed, _ = lmeb("compare", a, b, "--scope", "population")
+    assert code == 0
+    both = int(((first == 1) & (second == 1)).sum())
+    assert f"right: both {both}, only A " in printed
+    assert "one trial a question, paired (Bowyer et al. 2025)" in printed
+    code, _, error = lmeb("compare", a, b)
+    assert code == 0
+    assert "note: contest_bayes: " in error  # that the prior speaks with few trials
+
+
+def test_questions_that_only_one_has(two, tmp_path):
+    few = saved(tmp_path / "few", "few", POOR[3:], first=3)
+    code, printed, error = lmeb("compare", two[0], few)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: `B` must have answered the same questions of contest_bayes")
+    assert "only good has " in error
+    code, printed, _ = lmeb("compare", two[0], few, "--align", "intersection")
+    assert code == 0
+    assert "left out: 3 questions that only A has" in printed
+    assert "contest_bayes: 9 questions" in printed
+
+
+def test_several_tasks(two, tmp_path):
+    for model, matrix, folder in (("good", outcomes(7), "g"), ("poor", outcomes(8), "p")):
+        saved(tmp_path / folder / "1", model, GOOD if model == "good" else POOR)
+        saved(tmp_path / folder / "2", model, matrix, task="other")
+    saved(tmp_path / "g" / "3", "good", GOOD, task="alone")
+    code, printed, _ = lmeb("compare", tmp_path / "g", tmp_path / "p", "--fail-if-worse", ".9")
+    assert code == 0
+    assert "all 2 tasks, each counting the same, about these questions" in printed
+    assert "left out: alone, which only A has" in printed
+    plain = compared(tmp_path / "g", tmp_path / "p")
+    parts = plain["tasks"]
+    assert plain["overall"]["mu"] == pytest.approx(np.mean([one["difference"] for one in parts]))
+    assert plain["overall"]["sigma"] == pytest.approx(np.hypot(*[one["sd"] for one in parts]) / 2)
+    assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
+
+
+def test_matrices_and_which_model_is_which(tmp_path):
+    three = tmp_path / "three.npz"
+    np.savez(three, R=np.stack([GOOD, POOR, GOOD]))
+    for name, matrix in (("a", GOOD), ("b", POOR)):
+        np.savetxt(tmp_path / f"{name}.csv", matrix, fmt="%d", delimiter=",")
+    np.savez(tmp_path / "pair.npz", R=np.stack([GOOD, POOR]))
+    by_file = compared(tmp_path / "a.csv", tmp_path / "b.csv")["tasks"][0]
+    in_one = compared(tmp_path / "pair.npz")["tasks"][0]
+    named = compared(three, "--model-b", "three 2", "--model-a", "three 3")["tasks"][0]
+    turned = compared(tmp_path / "pair.npz", "--model-b", "pair 1")["tasks"][0]
+    assert by_file["difference"] == in_one["difference"] == named["difference"]
+    assert turned["difference"] == -in_one["difference"]
+    for arguments, told in (
+        ([three], "`A` must hold two models where B is left out, or --model-a and --model-b name"),
+        ([three, "--model-a", "three 1"], "`A` must hold two models where B is left out"),
+        ([three, "--model-a", "x"], "`--model-a` must be one of three 1, three 2, three 3; got"),
+        ([three, "--model-a", "three 1", "--model-b", "three 1"], "`--model-b` must be another"),
+        ([tmp_path / "a.csv"], "`A` must hold two models where B is left out"),
+        ([tmp_path / "a.csv", three], "`B` must hold one model, or --model-b names which"),
+    ):
+        code, printed, error = lmeb("compare", *arguments)
+        assert (code, printed) == (2, "")
+        assert error.startswith(f"error: {told}")
+
+
+def test_names_reach_no_terminal(two, tmp_path):
+    other = saved(tmp_path / "h", HOSTILE, POOR)
+    code, printed, error = lmeb("compare", two[0], other)
+    assert code == 0
+    assert "\x1b" not in printed + error
+    assert "\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--rope", "-1"], "`--rope` must be a number of at least 0"),
+        (["--rope", "nan"], "`--rope` must be a number of at least 0"),
+        (["--confidence", ".3"], "`--confidence` must be a number in [0.5, 1)"),
+        (["--level", "1"], "`--level` must be"),
+        (["--questions", "-1"], "`--questions` must be at least 0"),
+        (["--k", "2"], "`--k` must be given with --pass-at-k"),
+        (["--pass-at-k", "--k", "x"], "`--k` must be whole numbers"),
+        (
+            ["--pass-at-k", "--k", "9", "--scope", "population"],
+            "`--k` must be at most N about questions like these (N=8 on contest_bayes)",
+        ),
+        (["--task", "gsm8k"], "gsm8k"),
+    ],
+)
+def test_wrong_options_end_in_one_sentence(two, options, told):
+    code, printed, error = lmeb("compare", *two, *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: ")
+    assert told in error
+    assert len(error.splitlines()) == 1
+
+
+def test_runs_that_have_nothing_in_common(two, tmp_path):
+    other = saved(tmp_path / "o", "other", POOR, task="hmmt")
+    code, printed, error = lmeb("compare", two[0], other)
+    assert (code, printed) == (2, "")
+    assert error == ("error: `B` must have a task in common with A (contest_bayes); got 'hmmt'\n")
+    code, _, error = lmeb("compare", two[0], tmp_path / "missing")
+    assert code == 2
+    assert len(error.splitlines()) == 1
+
+
+def test_help():
+    code, printed, _ = lmeb("compare", "--help")
+    assert code == 0
+    assert printed.count("\n    lm-eval-bayes compare ") == 2
+    assert "exit code is 1" in " ".join(printed.split())

@@ -1,0 +1,203 @@
+"""`lm-eval-bayes convergence`: its numbers, its picture, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from _support.command_line import called
+
+import lm_eval_bayes as leb
+from lm_eval_bayes.analysis.convergence import score_named, task_convergence
+from lm_eval_bayes.runs.task_run import TaskRun
+
+#: A name that would colour a terminal, be taken as mathematics, and break a line.
+HOSTILE = "mod$x_1$el \x1b[31m\n\u202e"
+
+
+def lmeb(*arguments):
+    return called("convergence", *arguments)
+
+
+def tossed(n_models=3, n_questions=12, n_trials=16, seed=3):
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.8, 1.2, n_questions) + 0.1 * np.arange(n_models)[:, None]
+    return (rng.random((n_models, n_questions, n_trials)) < p[:, :, None]).astype(int)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Outcomes of three models in one file, and those of each in a file of its own."""
+    folder = tmp_path_factory.mktemp("runs")
+    R = tossed()
+    np.savez(folder / "three.npz", R=R, models=["small", "medium", HOSTILE], task="sums")
+    for name, matrix in zip(("small", "medium", "large"), R, strict=True):
+        np.savez(folder / f"{name}.npz", R=matrix)
+    with open(folder / "counts.csv", "w", encoding="utf-8") as output:
+        output.write("id,c,n\n1,3,8\n2,0,8\n")
+    return folder
+
+
+def test_json_is_what_the_kernels_say(files):
+    R = tossed()
+    options = ["--replicates", 300, "--seed", 5, "--scheme", "row", "--confidence", 0.9]
+    scores = ["--score", "bayes", "--score", "pass@4", "--score", "g-pass@4_0.5"]
+    code, printed, error = lmeb(files / "three.npz", *options, *scores, "--json")
+    assert (code, error) == (0, "")
+    (found,) = json.loads(printed)["tasks"]
+    assert (found["task"], found["questions"], found["trials"]) == ("sums", 12, 16)
+    drawn = {"replicates": 300, "scheme": "row", "seed": 5}
+    for one, (metric, more) in zip(
+        found["rankings"],
+        [("bayes", {}), ("pass@k", {"k": 4}), ("g-pass", {"k": 4, "tau": 0.5})],
+        strict=True,
+    ):
+        assert one["convergence"] == leb.convergence_at_n(R, metric, **more, **drawn).to_dict()
+        gold = leb.prefix_scores(R)[:, -1]
+        assert one["kendall"] == leb.kendall_curve(R, gold, metric, **more, **drawn).to_dict()
+    tied = leb.convergence_at_n(R, ties="adjacent", confidence=0.9, **drawn)
+    assert found["rankings"][0]["with_ties"] == tied.to_dict()
+    assert found["rankings"][1]["with_ties"] is None
+    for model, matrix in zip(found["models"], R, strict=True):
+        along = found["along"][model]
+        assert [one["n"] for one in along] == [1, 2, 4, 8, 16]
+        for one in along:
+            posterior = leb.hbayes_at_n(leb.Outcomes.from_matrix(matrix[:, : one["n"]]))
+            interval = posterior.interval(0.95, "exact")
+            assert (one["mu"], one["sigma"]) == (posterior.mu, posterior.sigma)
+            assert one["interval"] == interval.to_dict()
+
+
+def test_the_table_of_several_models(files):
+    code, printed, error = lmeb(files / "three.npz", "--replicates", 200)
+    assert (code, error) == (0, "")
+    assert "sums: 3 models, 12 questions, N = 16, about these questions" in printed
+    assert "mod$x_1$el \\x1b[31m\\n\\u202e" in printed
+    assert "\x1b" not in printed
+    for row in ("bayes@N", "bayes@N, ties at 0.95", "pass@2", "pass@4", "pass@8"):
+        assert re.search(rf"^  {re.escape(row)} +\d", printed, re.MULTILINE)
+    settled = leb.convergence_at_n(tossed(), replicates=200)
+    row = re.search(r"^  bayes@N +(\S+) +(\S+) .* (\S+)%$", printed, re.MULTILINE)
+    assert row[1] == f"{settled.mean:.1f}"
+    assert row[2] == str(int(np.flatnonzero(settled.cdf >= 0.5)[0]) + 1)
+    assert row[3] == f"{100 * settled.not_converged:.1f}"
+
+
+def test_models_in_files_of_their_own_and_questions_in_another_order(files, tmp_path):
+    paths = [files / f"{name}.npz" for name in ("small", "medium", "large")]
+    code, printed, _ = lmeb(*paths, "--replicates", 100, "--score", "bayes", "--json")
+    assert code == 0
+    (found,) = json.loads(printed)["tasks"]
+    assert found["models"] == ["small", "medium", "large"]
+    R = tossed()
+    ids = [f"q{i}" for i in range(12)]
+    turned = TaskRun.from_trials("medium", "sums", R[1][::-1], ids[::-1])
+    straight = TaskRun.from_trials("medium", "sums", R[1], ids)
+    first = TaskRun.from_trials("small", "sums", R[0], ids)
+    a, b = (task_convergence([first, x], replicates=100) for x in (straight, turned))
+    assert a.rankings[0].convergence.to_dict() == b.rankings[0].convergence.to_dict()
+
+
+def test_a_single_model_has_its_intervals(files):
+    code, printed, error = lmeb(files / "small.npz", "--level", 0.8, "--scope", "population")
+    assert (code, error) == (0, "")
+    assert "1 model, 12 questions, N = 16, about questions like these" in printed
+    assert "80% interval" in printed
+    assert len(re.findall(r"^  \d+ +0\.\d{3} +0\.\d{3} +0\.\d{3} to", printed, re.MULTILINE)) == 5
+    assert "Kendall" not in printed
+
+
+def test_fewer_trials_of_one_model(tmp_path):
+    R = tossed()
+    ids = [f"q{i}" for i in range(12)]
+    runs = [
+        TaskRun.from_trials("small", "sums", R[0], ids),
+        TaskRun.from_trials("large", "sums", R[2][:, :10], ids),
+    ]
+    found = task_convergence(runs, replicates=50)
+    assert found.n_trials == 10
+    assert found.notes == ("rankings rest on the first 10 trials, which all models have",)
+    assert [one.n for one in found.along["small"]] == [1, 2, 4, 8, 16]
+    single = task_convergence(
+        [TaskRun.from_trials(r.model, "sums", [t[:1] for t in r.trials], ids) for r in runs]
+    )
+    assert single.rankings == ()
+    assert single.notes == ("there is one trial a question, so no ranking along the way",)
+
+
+def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
+    rng = np.random.default_rng(2)
+    R = rng.integers(0, 3, (2, 10, 8))
+    R[1] = np.maximum(R[0] - 1, 0)
+    weights = (0.0, 0.2, 1.0)
+    ids = [f"q{i}" for i in range(10)]
+    runs = [TaskRun.from_trials(f"m{i}", "t", R[i], ids, weights=weights) for i in range(2)]
+    found = task_convergence(runs, replicates=50, method="beta")
+    assert [one.score.name for one in found.rankings] == ["bayes@N"]
+    expected = leb.convergence_at_n(R, weights=weights, replicates=50)
+    assert found.rankings[0].convergence.to_dict() == expected.to_dict()
+    with pytest.raises(leb.InvalidInputError, match="`score` must be bayes or avg where trials"):
+        task_convergence(runs, scores=[score_named("pass@2")])
+    same = [TaskRun.from_trials(f"m{i}", "t", R[0] > 0, ids) for i in range(2)]
+    level = task_convergence(same, replicates=50)
+    assert level.rankings[0].kendall is None
+    assert level.notes == ("all models have the same score: there is no order to agree with",)
+    json.dumps(level.to_dict(), allow_nan=False)
+
+
+def test_the_picture(files, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    for name in ("a.svg", "b.svg", "c.png"):
+        code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--plot", tmp_path / name)
+        assert (code, error) == (0, f"the picture is {tmp_path / name}\n")
+    one, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert one == other
+    assert one.startswith(b"<?xml")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    assert lmeb(files / "small.npz", "--plot", tmp_path / "d.svg")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["three.npz", "--score", "pass"], "`--score` must be bayes, avg, pass@8"),
+        (["three.npz", "--score", "pass@17"], "`--score` must have 1 <= k <= N (N=16 for sums)"),
+        (["three.npz", "--score", "pass@0"], "`--score` must have 1 <= k <= N"),
+        (["three.npz", "--score", "g-pass@4"], "`--score` must be"),
+        (["three.npz", "--score", "pass@4_0.5"], "`--score` must be"),
+        (["three.npz", "--replicates", "0"], "`--replicates` must"),
+        (["three.npz", "--level", "1"], "`--level` must"),
+        (["three.npz", "--confidence", ".3"], "`--confidence` must"),
+        (["three.npz", "--seed", "-1"], "`--seed` must"),
+        (["three.npz", "--plot", "x.pdf"], "`--plot` must end with .svg or .png"),
+        (["three.npz", "--task", "other"], "other"),
+        (["small.npz", "--score", "bayes"], "`RUN` must be of two models or more"),
+        (["counts.csv"], "the order of the trials"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_errors_are_one_sentence(files, arguments, told, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb(files / arguments[0], *arguments[1:])
+    assert code == 2
+    assert printed == ""
+    assert error.startswith("error: ")
+    assert told in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_scores():
+    for text, metric, k, tau in (
+        ("avg@N", "avg", None, None),
+        ("mg-pass@4", "mg-pass", 4, None),
+        ("naive-pass^3", "naive pass^k", 3, None),
+        ("G-Pass@16_.75", "g-pass", 16, 0.75),
+    ):
+        score = score_named(text)
+        assert (score.metric, score.k, score.tau) == (metric, k, tau)
+    for text in ("", "pass@", "pass@1.5", "mg-pass^4", "naive-g-pass@4_0.5", "mg-pass@4_0.5"):
+        with pytest.raises(leb.InvalidInputError, match="`score` must be bayes"):
+            score_named(text)

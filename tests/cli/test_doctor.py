@@ -1,0 +1,574 @@
+"""`lm-eval-bayes doctor`, and the completion of shells."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import typer
+from _support.paths import REPOSITORY
+from typer.testing import CliRunner
+
+from lm_eval_bayes.cli.commands import doctor
+from lm_eval_bayes.cli.main import app
+from lm_eval_bayes.harness.plugin import installed
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS
+from lm_eval_bayes.harness.task import contest_data
+from lm_eval_bayes.store.trials import TrialStore
+
+NAMES = tuple(f"{c.kind} {c.name}" for c in COMPONENTS)
+ALL = installed.Registered(None, NAMES, NAMES, True, True)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of the hub's libraries that is empty, and nothing that keeps them offline."""
+    for name in (*contest_data.OFFLINE, "HF_DATASETS_CACHE", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    return tmp_path / "hf"
+
+
+@pytest.fixture
+def lmeb(home, monkeypatch):
+    """Run `doctor --json` on a harness that is in order; return (exit code, findings by name)."""
+
+    class Sound:
+        def result(self, timeout_s):
+            return ALL
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(installed.Probe, "start", Sound)
+
+    def run(*arguments):
+        result = invoked("doctor", "--json", *map(str, arguments))
+        told = json.loads(result.stdout)
+        assert told["ok"] == (result.exit_code == 0)
+        return result.exit_code, {(o["section"], o["name"]): o for o in told["findings"]}
+
+    return run
+
+
+def invoked(*arguments, **extra):
+    try:
+        runner = CliRunner(mix_stderr=False)
+    except TypeError:  # click 8.2 and later never mixes them
+        runner = CliRunner()
+    result = runner.invoke(app, list(arguments), prog_name="lm-eval-bayes", **extra)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def states(found, section):
+    return {name: one["state"] for (of, name), one in found.items() if of == section}
+
+
+def cache(home, *, empty=False):
+    """Lay the contests into a cache, as the datasets library does."""
+    for one in contest_data.needed():
+        folder = home / "datasets" / one.name.replace("/", "___") / "default/0.0.0" / one.revision
+        folder.mkdir(parents=True)
+        (folder / "dataset_info.json").write_text("{}")
+        (folder / "questions-train.arrow").write_bytes(b"" if empty else b"ARROW1")
+
+
+# -- as a user starts it -------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from lm_eval_bayes.cli.main import app
+try:
+    app(["doctor", "--offline", *sys.argv[1:]], prog_name="lm-eval-bayes")
+except SystemExit as end:
+    heavy = ("torch", "vllm", "transformers", "lm_eval", "datasets", "matplotlib")
+    print([name for name in heavy if name in sys.modules], end.code, file=sys.stderr)
+"""
+
+
+def started(tmp_path, *arguments, start_up=True, **environment):
+    """Run it in a new interpreter that reads the start-up file, as where it is installed."""
+    site = tmp_path / "site"
+    if not site.exists():
+        module = site / "_lm_eval_bayes_boot"
+        module.mkdir(parents=True)
+        boot = REPOSITORY / "lm_eval_bayes" / "_boot"
+        shutil.copy(boot / "_lm_eval_bayes_boot.py", module / "__init__.py")
+        for name in ("lm_eval_bayes_boot.pth", "lm_eval_bayes_boot.start"):
+            shutil.copy(boot / name, site)
+        (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+    package = str(Path(doctor.__file__).resolve().parents[3])
+    places = [str(site), package] if start_up else [package]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LM_EVAL_BAYES", "HF_"))}
+    env |= {"PYTHONPATH": os.pathsep.join(places), "HF_HOME": str(tmp_path / "hf"), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=env,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr.splitlines()[-1]
+
+
+def test_it_tells_what_is_so(tmp_path):
+    told, last = started(tmp_path, "--json")
+    assert last == "[] 0"
+    found = {(o["section"], o["name"]): o for o in json.loads(told)["findings"]}
+    for package in doctor.PACKAGES[1:]:
+        one = found["packages", package.name]
+        try:
+            version = importlib.metadata.version(package.name)
+        except importlib.metadata.PackageNotFoundError:
+            assert (one["state"], one["found"]) == (
+                "note",
+                f"not installed; needed for {package.purpose}",
+            )
+            assert one["mend"] == f"pip install 'lm-eval-bayes[{package.extra}]'"
+        else:
+            assert (one["state"], one["found"], one["mend"]) == ("ok", version, None)
+    assert sys.executable in found["packages", "python"]["found"]
+    harness = importlib.metadata.version("lm-eval")
+    assert found["harness", "lm-eval"]["found"].startswith(harness)
+    plugin = found["harness", "plugin"]
+    assert plugin["state"] == "ok", plugin
+    assert plugin["found"].startswith(
+        f"lm_eval finds {len(COMPONENTS)} components and the tasks, by"
+    )
+    assert found["backends", "biased_coin"]["state"] == "ok"
+    assert set(states(found, "questions").values()) == {"note"}
+
+
+def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
+    told, last = started(tmp_path, LM_EVAL_BAYES_AUTOLOAD="0")
+    assert last == "[] 0"
+    lines = told.splitlines()
+    (plugin,) = (line for line in lines if line.split()[:2] == ["note", "plugin"])
+    assert "LM_EVAL_BAYES_AUTOLOAD=0 keeps it from lm_eval" in plugin
+    assert "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything" in plugin
+    assert "    unset LM_EVAL_BAYES_AUTOLOAD" in lines
+    assert lines[-1] == "nothing that a run needs is missing"
+
+
+# -- the plugin ----------------------------------------------------------------------------------
+
+
+def probe(tmp_path, code, timeout_s=30.0):
+    """Look at a harness that consists of this code."""
+    package = tmp_path / "fake" / "lm_eval"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "fake")}
+    begun = installed.Probe.start(env)
+    try:
+        return begun.result(timeout_s)
+    finally:
+        begun.close()
+
+
+def test_a_broken_harness_is_told_in_one_line(tmp_path):
+    found = probe(tmp_path, "print('hello')\nraise RuntimeError('no\\nluck')")
+    assert found.error == "luck"
+    assert not found.complete
+    assert not found.complete_by_hand
+    one = doctor._plugin(found)
+    assert (one.state, one.found) == (
+        doctor.State.wrong,
+        "the harness cannot be imported: luck",
+    )
+
+
+def test_a_harness_that_hangs_is_ended(tmp_path):
+    began = time.monotonic()
+    found = probe(tmp_path, "import time\ntime.sleep(100)", timeout_s=0.5)
+    assert found.error == "importing it took more than 0.5 s"
+    assert time.monotonic() - began < 20
+
+
+def test_what_lm_eval_does_not_find_is_named(monkeypatch):
+    monkeypatch.delenv("LM_EVAL_BAYES_AUTOLOAD", raising=False)
+    half = installed.Registered(None, NAMES[:-1], NAMES, False, True)
+    monkeypatch.setattr(installed, "version_of", lambda name: "1.0")
+    monkeypatch.setattr(installed, "start_up_file", lambda: None)
+    one = doctor._plugin(half)
+    assert one.state is doctor.State.wrong
+    assert f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in one.found
+    assert one.mend == "pip install --force-reinstall --no-deps lm-eval-bayes"
+    monkeypatch.setattr(installed, "version_of", lambda name: None)
+    one = doctor._plugin(half)
+    assert one.state is doctor.State.note
+    assert "the package is not installed" in one.found
+    poor = installed.Registered(None, (), NAMES[1:], False, True)
+    assert doctor._plugin(poor).state is doctor.State.wrong
+    assert "cannot be extended as a whole" in doctor._plugin(poor).found
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "words"),
+    [
+        ("0.4.13", "ok", "supported"),
+        ("0.4.9", "wrong", "older than 0.4.12"),
+        ("0.9.0", "note", "not tested with"),
+        (None, "note", "of unknown version"),
+    ],
+)
+def test_the_version_of_the_harness(monkeypatch, version, state, words):
+    monkeypatch.setattr(installed, "version_of", lambda name: version)
+    first = next(iter(doctor._harness(ALL)))
+    assert first.state.value == state
+    assert words in first.found
+
+
+def test_no_harness_at_all(lmeb, monkeypatch):
+    monkeypatch.setattr(installed, "harness_folder", lambda: None)
+    code, found = lmeb("--offline")
+    assert code == 1
+    assert found["harness", "lm-eval"]["state"] == "wrong"
+    assert found["harness", "lm-eval"]["mend"] == "pip install 'lm-eval>=0.4.12'"
+
+
+def test_the_lm_eval_of_another_python_is_noted(tmp_path, monkeypatch):
+    script = tmp_path / "lm_eval"
+    script.write_text("#!/somewhere/else/python\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert installed.other_command() == script
+    script.write_text(f"#!{sys.executable}\n")
+    assert installed.other_command() is None
+
+
+def test_a_harness_that_discovers_plugins_is_known_by_its_source(tmp_path):
+    assert not installed.discovers_plugins(tmp_path)
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "registry.py").write_text("def load_plugins(group, into):\n    ...\n")
+    assert installed.discovers_plugins(tmp_path)
+
+
+# -- packages and backends -----------------------------------------------------------------------
+
+
+def test_the_packages_are_those_of_pyproject():
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    needed = dict(re.findall(r'^  "([\w-]+)(?:\[\w+\])?>=([\d.]+)",$', text, flags=re.MULTILINE))
+    looked = {one.name: one.least for one in doctor.PACKAGES if one.least and one.extra is None}
+    assert looked == {name: needed[name] for name in looked}
+    assert needed["lm-eval"] == installed.OLDEST_HARNESS
+    extras = {one.extra for one in doctor.PACKAGES} | {one.extra for one in installed.BACKENDS}
+    assert all(
+        re.search(rf"^{name} = \[", text, flags=re.MULTILINE) for name in extras - {None, ""}
+    )
+    base = text.partition("dependencies = [")[2].partition("]\n")[0]
+    named = set(re.findall(r'"([\w-]+)', base)) - {"lm-eval", "antlr4-python3-runtime"}
+    assert named <= {one.name for one in doctor.PACKAGES}
+
+
+def test_the_backends_are_those_that_record():
+    from lm_eval_bayes.harness.models.trials import SAMPLING
+
+    assert {name for one in installed.BACKENDS for name in one.names} == set(SAMPLING)
+
+
+def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
+    real = installed.version_of
+    given = {"numpy": "1.20", "jinja2": None, "torch": "2.0", "vllm": None, "matplotlib": "3.1"}
+    monkeypatch.setattr(installed, "version_of", lambda n: given[n] if n in given else real(n))
+    monkeypatch.setattr(installed, "gpus", lambda: ("H200", "H200", "L4"))
+    code, found = lmeb("--offline")
+    assert code == 1
+    assert found["packages", "numpy"]["found"] == "1.20, older than 1.24"
+    assert found["packages", "numpy"]["mend"] == "pip install 'numpy>=1.24'"
+    assert found["packages", "jinja2"]["mend"] == "pip install 'jinja2>=3.1'"
+    assert found["packages", "matplotlib"]["state"] == "note"
+    assert states(found, "packages")["numpy"] == states(found, "packages")["jinja2"] == "wrong"
+    assert found["backends", "vllm"]["found"] == "cannot run, for want of vllm"
+    assert found["backends", "GPU"]["found"] == "2 x H200, 1 x L4"
+
+
+def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho NVIDIA H200\necho NVIDIA H200\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert installed.gpus() == ("NVIDIA H200", "NVIDIA H200")
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    assert installed.gpus(timeout_s=0.3) == ()
+
+
+def test_the_folder_of_hashes_is_that_of_the_models(monkeypatch, tmp_path):
+    from lm_eval_bayes.harness.models.weights_cache import cache_folder
+
+    assert installed.hash_folder() == cache_folder()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert installed.hash_folder() == cache_folder() == tmp_path / "lm-eval-bayes" / "weights"
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def hub(answer):
+    """A hub on this machine; `answer` gets a path and returns a status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status = answer(self.path)
+            told = json.dumps({"id": "a/b", "sha": "0" * 40, "siblings": []}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_datasets_are_those_of_the_table():
+    table = (REPOSITORY / "task_configs/contest_math/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| .* \| `(\S+)` \| `(\w{40})` \|", table, re.MULTILINE)
+    needed = [(one.tasks[0], one.name, one.revision) for one in contest_data.needed()]
+    assert sorted(needed) == sorted(rows)
+    assert len(rows) == 4
+
+
+def test_what_is_in_the_cache_is_not_asked_for(lmeb, home, monkeypatch):
+    cache(home)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    code, found = lmeb()
+    assert code == 0
+    assert set(states(found, "questions").values()) == {"ok"}
+    assert found["questions", "MathArena/aime_2025"]["found"] == "in the cache, for aime25_bayes"
+
+
+def test_the_cache_of_real_questions_is_known(lmeb, shared, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(shared / "hf_home" / "datasets"))
+    _, found = lmeb("--offline")
+    assert set(states(found, "questions").values()) == {"ok"}
+
+
+def test_a_cache_without_questions_is_none(lmeb, home):
+    cache(home, empty=True)
+    code, found = lmeb("--offline")
+    assert code == 0
+    assert set(states(found, "questions").values()) == {"note"}
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
+    asked = []
+
+    def answer(path):
+        asked.append(path)
+        return 404 if "brumo" in path else 200
+
+    with hub(answer) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        code, found = lmeb("--timeout", "60")
+    assert code == 1
+    wanted = {f"/api/datasets/{o.name}/revision/{o.revision}" for o in contest_data.needed()}
+    # the hub's own library asks for something else as well
+    assert {path.partition("?")[0] for path in asked if "/datasets/" in path} == wanted
+    of = states(found, "questions")
+    assert of.pop("MathArena/brumo_2025") == "wrong"
+    assert set(of.values()) == {"ok"}
+    one = found["questions", "MathArena/brumo_2025"]
+    assert "neither in the cache nor within reach" in one["found"]
+    revision = next(o.revision for o in contest_data.needed() if "brumo" in o.name)
+    assert one["mend"] == (
+        'python -c "from datasets import load_dataset; '
+        f"load_dataset('MathArena/brumo_2025', revision='{revision}')\""
+    )
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_hub_that_says_nothing_is_not_waited_for(lmeb, monkeypatch):
+    ended = threading.Event()
+    with hub(lambda path: ended.wait(60) and 200) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        began = time.monotonic()
+        code, found = lmeb("--timeout", "0.5")
+        ended.set()
+    assert time.monotonic() - began < 20
+    assert code == 1
+    assert set(states(found, "questions").values()) == {"wrong"}
+
+
+def test_offline_by_the_environment(lmeb, home, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, found = lmeb()
+    assert code == 1
+    one = found["questions", "MathArena/aime_2025"]
+    assert "HF_HUB_OFFLINE forbids to fetch them" in one["found"]
+    assert one["mend"].startswith("env -u HF_HUB_OFFLINE python -c ")
+    cache(home)
+    assert lmeb()[0] == 0
+
+
+# -- folders and stores --------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_written_to(lmeb, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "file" / "hf"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    code, found = lmeb("--offline")
+    assert code == 1
+    assert states(found, "folders") == {
+        "temporary": "ok",
+        "questions": "wrong",
+        "hashes of weights": "note",
+    }
+    assert "cannot be written to" in found["folders", "questions"]["found"]
+    assert not (tmp_path / "hf").exists()
+
+
+def test_a_store_to_come_and_one_that_is_there(lmeb, tmp_path):
+    path = tmp_path / "s.sqlite"
+    code, found = lmeb("--offline", "--store", path)
+    assert (code, found["store", str(path)]["found"]) == (0, "a new file")
+    assert not path.exists()
+    TrialStore.open(path).close()
+    before = path.read_bytes()
+    code, found = lmeb("--offline", "--store", path)
+    assert code == 0
+    assert found["store", str(path)]["found"].startswith("a trial store, ")
+    assert path.read_bytes() == before
+
+
+def test_a_place_that_can_be_no_store(lmeb, tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("not a store at all\n" * 100)
+    code, found = lmeb("--offline", "--store", other)
+    assert code == 1
+    assert found["store", str(other)]["state"] == "wrong"
+    nowhere = tmp_path / "no such" / "s.sqlite"
+    code, found = lmeb("--offline", "--store", nowhere)
+    assert code == 1
+    assert found["store", str(nowhere)]["mend"] == f"mkdir -p '{nowhere.parent}'"
+
+
+def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n")
+    monkeypatch.setattr("lm_eval_bayes.store.filesystems.MOUNTS", str(mounts))
+    code, found = lmeb("--offline", "--store", tmp_path / "s.sqlite")
+    assert code == 0
+    one = found["store", "file system"]
+    assert one["state"] == "note"
+    assert "(nfs4)" in one["found"]
+    assert one["mend"].startswith("lm-eval-bayes store merge ")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_out_is_a_time(seconds):
+    result = invoked("doctor", "--timeout", seconds)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: `--timeout` must be a number of seconds above 0")
+
+
+def test_the_table_has_a_command_for_what_is_wrong(lmeb, monkeypatch):
+    monkeypatch.setattr(installed, "harness_folder", lambda: None)
+    result = invoked("doctor", "--offline")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 1
+    place = lines.index("what mends it")
+    assert lines[place + 1 : place + 3] == ["  wrong: lm-eval", "    pip install 'lm-eval>=0.4.12'"]
+    assert lines[-1] == "1 thing that a run needs is missing"
+    assert [line for line in lines if line in doctor._SECTIONS] == list(doctor._SECTIONS[:-1])
+
+
+# -- completion ----------------------------------------------------------------------------------
+
+
+def completed(shell, words, monkeypatch):
+    """Return what a shell is told when these words are to be completed."""
+    given = {"bash": {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}}
+    given["zsh"] = given["fish"] = {"_TYPER_COMPLETE_ARGS": words}
+    for name, value in given[shell].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", f"complete_{shell}")
+    result = invoked()
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_options_and_values_complete(shell, monkeypatch):
+    names = list(typer.main.get_command(app).commands)
+    told = completed(shell, "lm-eval-bayes ", monkeypatch)
+    assert all(re.search(rf"\b{name}\b", told) for name in names)
+    assert "merge" in completed(shell, "lm-eval-bayes store me", monkeypatch)
+    assert "--offline" in completed(shell, "lm-eval-bayes doctor --off", monkeypatch)
+    told = completed(shell, "lm-eval-bayes rubric --interval ", monkeypatch)
+    assert all(kind in told for kind in ("beta", "exact", "normal", "hdi"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_shown_and_no_file_written(shell, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    result = invoked("--show-completion", shell)
+    assert result.exit_code == 0
+    assert f"_LM_EVAL_BAYES_COMPLETE=complete_{shell}" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    program = shutil.which(shell)
+    if program is not None:
+        script = tmp_path / "script"
+        script.write_text(result.stdout)
+        subprocess.run([program, "-n", str(script)], check=True, timeout=60)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes(tmp_path, monkeypatch):
+    monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", "source_bash")
+    (tmp_path / "script").write_text(invoked().stdout)
+    monkeypatch.delenv("_LM_EVAL_BAYES_COMPLETE")
+    program = tmp_path / "lm-eval-bayes"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'lm-eval-bayes'\n"
+        f"sys.path.insert(0, {str(Path(doctor.__file__).resolve().parents[3])!r})\n"
+        "from lm_eval_bayes.cli.main import main\nmain()\n"
+    )
+    program.chmod(0o755)
+    code = (
+        "source script; COMP_WORDS=(lm-eval-bayes store pr); COMP_CWORD=2\n"
+        '_lm_eval_bayes_completion lm-eval-bayes; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        check=True,
+    )
+    assert done.stdout.split() == ["prune"]

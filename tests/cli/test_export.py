@@ -1,0 +1,379 @@
+"""`lm-eval-bayes export`: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import yaml
+from _support import fake_hub
+from _support.command_line import called
+from _support.paths import REPOSITORY
+from _support.saved_runs import question, write_run
+
+from lm_eval_bayes.export.eval_results import NEEDED
+
+REVISION = "c94da77eb22bbd6439e62a323bec18493a421302"
+AIME = {"dataset_path": "MathArena/aime_2025", "dataset_kwargs": {"revision": REVISION}}
+
+
+@pytest.fixture
+def lmeb():
+    """Run `export`; return (exit code, standard output, standard error)."""
+    return partial(called, "export")
+
+
+def write(folder, model, right, task="aime25_bayes", n=4, config=AIME):
+    questions = [
+        question([{"text": f"\\boxed{{{2 * q}}}", "outcome": int(i < c)} for i in range(n)], q)
+        for q, c in enumerate(right)
+    ]
+    return write_run(folder, model, questions, task=task, config=config)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three models on one task, and one of them on another task."""
+    folder = tmp_path_factory.mktemp("runs")
+    write(folder / "good", "org/good", [4, 4, 3, 4, 2])
+    write(folder / "poor", "=poor|_model", [0, 1, 0, 0, 1])
+    write(folder / "sums", "org/good", [4, 0, 2], task="sums", config={})
+    return folder
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def test_the_same_leaderboard_in_four_formats(lmeb, runs, tmp_path):
+    both = (runs / "good", runs / "poor")
+    code, told, _ = lmeb("csv", *both, "--level", "0.9")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert [(row["rank"], row["model"]) for row in rows] == [
+        ("1", "org/good"),
+        ("2", "'=poor|_model"),
+    ]
+    assert {row["level"] for row in rows} == {"0.9"}
+    code, told, _ = lmeb("json", *both, "--level", "0.9")
+    (board,) = json.loads(told)["leaderboards"]
+    assert [place["mu"] for place in board["places"]] == [float(row["mean"]) for row in rows]
+    code, told, _ = lmeb("markdown", *both)
+    assert "| 2 | =poor\\|\\_model |" in told
+    code, told, _ = lmeb("latex", *both)
+    assert r"2 & =poor\textbar{}\_model &" in told
+    assert told.endswith("\\end{table}\n")
+    target = tmp_path / "board.csv"
+    code, told, _ = lmeb("csv", *both, "-o", target)
+    assert (code, told) == (0, f"{target}: 2 models on 1 task\n")
+    assert target.read_text(encoding="utf-8").startswith("task,rank,model,mean,sd,low,high,")
+
+
+def test_the_options_reach_the_numbers(lmeb, runs):
+    both = (runs / "good", runs / "poor")
+    row = {}
+    for scope in ("benchmark", "population"):
+        _, told, _ = lmeb("csv", *both, "--scope", scope, "--interval", "hdi", "--ties", "none")
+        row[scope] = next(csv.DictReader(io.StringIO(told)))
+        assert (row[scope]["scope"], row[scope]["interval"]) == (scope, "hdi")
+    assert float(row["population"]["sd"]) > float(row["benchmark"]["sd"])
+
+
+def test_one_table_a_task(lmeb, runs):
+    code, told, _ = lmeb("markdown", runs / "good", runs / "sums")
+    assert code == 0
+    assert [line for line in told.splitlines() if line.startswith("#")] == [
+        "### aime25\\_bayes",
+        "### sums",
+    ]
+    _, told, _ = lmeb("markdown", runs / "good", runs / "sums", "--task", "sums")
+    assert "aime25" not in told
+
+
+def test_a_file_that_is_there_stays_unless_told(lmeb, runs, tmp_path):
+    target = tmp_path / "board.md"
+    target.write_text("mine", encoding="utf-8")
+    code, _, told = lmeb("markdown", runs / "good", "-o", target)
+    assert code == 2
+    assert told.startswith(
+        "error: `--output` must be a new file, unless --overwrite is given; got "
+    )
+    assert target.read_text(encoding="utf-8") == "mine"
+    assert lmeb("markdown", runs / "good", "-o", target, "--overwrite")[0] == 0
+    assert target.read_text(encoding="utf-8").startswith("###")
+    assert [path.name for path in tmp_path.iterdir()] == ["board.md"]
+
+
+def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
+    from lm_eval_bayes.store.trials import TrialStore
+
+    target = tmp_path / "trials.sqlite"
+    TrialStore.open(target).close()
+    before = target.read_bytes()
+    code, _, told = lmeb("csv", runs / "good", "-o", target, "--overwrite")
+    assert (code, told.count("\n")) == (2, 1)
+    assert "must not be a trial store" in told
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [("folder", "is a folder"), ("a-file/board.csv", "lie in a folder")],
+)
+def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, told):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a-file").write_text("", encoding="utf-8")
+    code, _, error = lmeb("csv", runs / "good", "-o", tmp_path / where, "--overwrite")
+    assert (code, error.count("\n")) == (2, 1)
+    assert told in error
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a-file", "folder"]
+
+
+def test_models_that_answered_different_questions(lmeb, runs, tmp_path):
+    write(tmp_path / "other", "other", [1, 2, 3])
+    target = tmp_path / "board.csv"
+    code, _, told = lmeb("csv", runs / "good", tmp_path / "other", "-o", target)
+    assert code == 2
+    assert told.splitlines()[-1].startswith("error: ")
+    assert not target.exists()
+
+
+# -- the hub -------------------------------------------------------------------------------------
+
+hub_library = pytest.importorskip("huggingface_hub", minversion=NEEDED)
+
+
+def read_back(path):
+    (entry,) = hub_library.parse_eval_result_entries(
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+    )
+    return entry
+
+
+def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
+    code, told, _ = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
+    path = tmp_path / ".eval_results" / "aime_2025.yaml"
+    assert (code, told) == (0, f"{path}: 85 on MathArena/aime_2025\n")
+    entry = read_back(path)
+    assert (entry.dataset_id, entry.dataset_revision) == ("MathArena/aime_2025", REVISION)
+    assert entry.value == 100 * (4 + 4 + 3 + 4 + 2) / 20
+    assert "avg@4 of 4 trials a question on 5 questions; 95% credible interval" in entry.notes
+    code, _, told = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
+    assert code == 2
+    assert "unless --overwrite is given" in told
+    shown = lmeb(
+        *("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path, "--overwrite", "--json"),
+        *("--value", "pass@2", "--scale", "share", "--task-id", "II", "--level", "0.8"),
+    )
+    (result,) = json.loads(shown[1])["results"]
+    assert read_back(path).value == result["value"]
+    assert result["value"] == round((1 + 1 + 1 + 1 + 5 / 6) / 5, 4)
+    assert "80% credible interval" in result["notes"]
+    assert result["task_id"] == "II"
+
+
+def test_hub_writes_here_by_default(lmeb, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert lmeb("hub", runs / "good", "--model-id", "org/good")[0] == 0
+    assert read_back(tmp_path / ".eval_results" / "aime_2025.yaml").value == 85.0
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "told"),
+    [
+        ("good", "--model-id good", "`--model-id` must be a model of the hub, as org/name"),
+        ("good", "--model-id org/..", "`--model-id` must be a model of the hub, as org/name"),
+        ("good poor", "--model-id a/b", "`RUN` must be runs of one model"),
+        ("sums", "--model-id a/b", "`--dataset` must name the hub's dataset of sums"),
+        ("good sums", "--model-id a/b --dataset c/d", "`--dataset` must be of one task; choose"),
+        ("good", "--model-id a/b --value pass@99", "`--value` must be a number of"),
+        ("good", "--model-id a/b --source-name x", "`--source-name` must be left out"),
+        ("good", "--model-id a/b --level 2", "`--level` must"),
+        ("nowhere", "--model-id a/b", "`RUN` must"),
+    ],
+)
+def test_hub_ends_in_one_sentence(lmeb, runs, tmp_path, names, options, told):
+    given = [runs / name for name in names.split()]
+    code, printed, error = lmeb("hub", *given, *options.split(), "-o", tmp_path / "new")
+    assert (code, printed) == (2, "")
+    assert error.splitlines()[-1].startswith(f"error: {told}")
+    assert not (tmp_path / "new").exists()
+
+
+def test_hub_pushes_only_when_asked(lmeb, runs, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name in (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
+    monkeypatch.chdir(tmp_path)
+    given = ("hub", runs / "good", "--model-id", fake_hub.MODEL)
+    with fake_hub.serving() as (hub, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        assert lmeb(*given, "-o", "here")[0] == 0
+        assert hub.requests == []
+        code, told, warned = lmeb(*given, "--push")
+        assert (code, told) == (0, f"pull request: {address}/{fake_hub.MODEL}/discussions/7\n")
+        assert "the run was of org/good, and goes out as org/model" in warned
+        here = tmp_path / "here" / ".eval_results" / "aime_2025.yaml"
+        assert hub.files_sent() == {
+            ".eval_results/aime_2025.yaml": here.read_text(encoding="utf-8")
+        }
+        assert [path.name for path in tmp_path.iterdir()] == ["here"]
+        hub.failing["whoami"] = (401, "{}")
+        code, told, warned = lmeb(*given, "--push", "-o", "there")
+        assert (code, told) == (2, "")
+        assert warned.splitlines()[-1].startswith("error: the token was not checked: ")
+        assert not (tmp_path / "there").exists()
+        getattr(hub_library, "close_session", lambda: None)()
+
+
+# -- Every Eval Ever -----------------------------------------------------------------------------
+
+
+def test_every_eval_ever_to_standard_output(lmeb, runs):
+    code, told, _ = lmeb("every-eval-ever", runs / "good")
+    assert code == 0
+    record = json.loads(told)
+    assert record["schema_version"] == "0.3.0"
+    assert record["model_info"]["id"] == "org/good"
+    names = [one["metric_config"]["metric_name"] for one in record["evaluation_results"]]
+    assert names[:4] == ["hbayes@4", "hbayes@4_population", "bayes@4", "avg@4"]
+    assert "detailed_evaluation_results" not in record
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"), [("benchmark", "hbayes@4"), ("population", "hbayes@4_population")]
+)
+def test_a_record_in_one_scope(lmeb, runs, scope, name):
+    both, one = (
+        json.loads(lmeb("every-eval-ever", runs / "good", *more)[1])["evaluation_results"]
+        for more in ((), ("--scope", scope))
+    )
+    names = [result["metric_config"]["metric_name"] for result in one]
+    assert names[:3] == [name, "bayes@4", "avg@4"]
+    assert one == [r for r in both if r["metric_config"]["metric_name"] in names]
+    assert len(both) == len(one) + 1
+
+
+def test_every_eval_ever_to_a_folder_with_instances(lmeb, runs, tmp_path):
+    code, told, _ = lmeb(
+        *("every-eval-ever", runs / "good", runs / "sums", "-o", tmp_path, "--instances"),
+        *("--organization", "Us", "--relationship", "third_party", "--collection", "our board"),
+    )
+    assert code == 0
+    records = sorted(tmp_path.glob("data/our_board-*/org/good/*[0-9a-f].json"))
+    assert len(records) == 2
+    for path in records:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        assert record["source_metadata"]["source_organization_name"] == "Us"
+        about = record["detailed_evaluation_results"]
+        rows = (tmp_path / about["file_path"]).read_text(encoding="utf-8").splitlines()
+        assert len(rows) == about["total_rows"]
+        assert json.loads(rows[0])["evaluation_id"] == record["evaluation_id"]
+        assert json.loads(rows[0])["output"]["raw"] == ["\\boxed{0}"]
+        assert f"{tmp_path / about['file_path']}: {len(rows)} records" in told
+    code, _, told = lmeb(
+        *("every-eval-ever", runs / "good", "-o", tmp_path, "--collection", "our board")
+    )
+    assert code == 2
+    assert "unless --overwrite is given" in told
+    again = ("every-eval-ever", runs / "good", "-o", tmp_path / "b", "--instances", "--no-texts")
+    assert lmeb(*again)[0] == 0
+    (rows,) = (tmp_path / "b").rglob("*_samples.jsonl")
+    assert "boxed" not in rows.read_text(encoding="utf-8")
+
+
+def test_counts_have_no_texts_to_give(lmeb, tmp_path):
+    counts = tmp_path / "coin.csv"
+    counts.write_text("id,c,n\np,3,8\nq,8,8\n", encoding="utf-8")
+    known = ("every-eval-ever", counts, "--model-id", "org/coin")
+    code, told, _ = lmeb(*known)
+    assert code == 0
+    score = {
+        one["metric_config"]["metric_name"]: one["score_details"]["score"]
+        for one in json.loads(told)["evaluation_results"]
+    }
+    assert score["avg@8"] == pytest.approx(11 / 16)
+    code, _, told = lmeb(*known, "--instances", "-o", tmp_path / "new")
+    assert code == 2
+    assert "must have the trials of outcomes one by one, not only their counts" in told
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["poor"], "`--model-id` must tell who made =poor|_model, as org/name"),
+        (["good", "sums"], "`RUN` must be one run, where the record goes to standard output"),
+        (["good", "--instances"], "`--instances` must have a folder to go to"),
+        (
+            ["good", "poor", "--model-id=a/b"],
+            "`--model-id` must be of one model; export the runs of each",
+        ),
+        (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
+        (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
+    ],
+)
+def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, told):
+    given = [one if one.startswith("-") else runs / one for one in arguments]
+    code, printed, error = lmeb("every-eval-ever", *given)
+    assert (code, printed) == (2, "")
+    assert error.splitlines()[-1].startswith(f"error: {told}")
+
+
+# -- all of them ---------------------------------------------------------------------------------
+
+COMMANDS = ("hub", "every-eval-ever", "csv", "json", "markdown", "latex")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_two_examples(lmeb, command):
+    code, told, _ = lmeb(command, "--help")
+    assert code == 0
+    examples = told.split("Examples:")[1].split("Arguments:")[0].strip().splitlines()
+    assert len(examples) == 2
+    assert all(line.strip().startswith(f"lm-eval-bayes export {command} ") for line in examples)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_run_ends_in_one_sentence(lmeb, tmp_path, command):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    broken = tmp_path / "samples_sums_2026-01-31T10-00-00.000000.jsonl"
+    broken.write_text('{"doc_id": 0, "doc', encoding="utf-8")
+    more = ["--model-id", "a/b"] if command == "hub" else []
+    target = tmp_path / "new" if command in ("hub", "every-eval-ever") else tmp_path / "new.txt"
+    for path in (tmp_path / "missing", empty, broken):
+        code, printed, error = lmeb(command, path, *more, "-o", target)
+        assert (code, printed) == (2, "")
+        assert error.count("error: ") == 1
+        assert error.splitlines()[-1].startswith("error: `RUN` must ")
+        assert not target.exists()
+
+
+def test_the_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from lm_eval_bayes.cli import export\n"
+        "heavy = ('huggingface_hub', 'lm_eval', 'torch', 'yaml', 'jinja2', 'rich.table')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,129 @@
+"""`lm-eval-bayes plan`: forecasts of files, what they cost, and goals that make no sense."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from _support.command_line import called as lmeb
+from _support.saved_matrices import outcomes, saved
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    a = saved(folder / "a", "a", outcomes(1, 0.1), completion_tokens=20)
+    return a, saved(folder / "b", "b", outcomes(2), completion_tokens=50)
+
+
+def test_a_width(two):
+    code, printed, _ = lmeb("plan", *two, "--width", ".1", "--json")
+    assert code == 0
+    plain = json.loads(printed)
+    assert plain["separation"] == []
+    for line, tokens in zip(plain["runs"], (20, 50), strict=True):
+        f = line["forecast"]
+        # the sd falls like 1/sqrt(N), or a little faster where a prior gives way
+        rough = 8 * ((f["current"] / 0.1) ** 2 - 1)
+        assert 0.7 * rough < f["additional"] < 1.3 * rough
+        assert line["trials"]["middle"] == 12 * f["additional"]
+        assert line["tokens"]["high"] == 12 * tokens * f["additional_high"]
+        assert line["seconds"] is None
+        assert line["unrecorded"] == [f"time was not recorded for {line['models'][0]}"]
+
+
+def test_what_is_printed(two):
+    code, printed, error = lmeb("plan", *two, "--width", ".1", "--separate")
+    assert (code, error) == (0, "")
+    assert "until 95% intervals are at most 0.1 wide, about these questions" in printed
+    assert "until two models are told apart at 95% (z = 1.645)" in printed
+    assert "time was not recorded for a, b\n" in printed
+    assert "tokens were not recorded" not in printed
+    (pair,) = [one for one in printed.splitlines() if "a and b" in one]
+    assert pair.split("  ")[-1].strip() == "-"
+    code, printed, _ = lmeb("plan", *two, "--width", ".9")
+    assert printed.count("reached") == 2
+
+
+def test_greedy_answers_get_no_forecast(tmp_path):
+    greedy = {"until": ["Q:"], "do_sample": False, "temperature": 0.0}
+    rows = [
+        {
+            "doc_id": i,
+            "doc": {"question": f"{i} + 1"},
+            "target": str(i + 1),
+            "arguments": {"gen_args_0": {"arg_0": f"Q: {i} + 1", "arg_1": greedy}},
+            "resps": [[str(i + 1)]],
+            "filtered_resps": [str(i + 1)],
+            "filter": "strict-match",
+            "metrics": ["exact_match"],
+            "exact_match": float(i % 3 > 0),
+        }
+        for i in range(12)
+    ]
+    path = tmp_path / "samples_gsm8k_2026-01-31T10-00-00.5.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    code, printed, error = lmeb("plan", tmp_path, "--width", ".1")
+    assert code == 0
+    (row,) = [line.split() for line in printed.splitlines() if line.strip().startswith("gsm8k ")]
+    assert row[-6:] == ["1", "-", "-", "-", "-", "-"]
+    assert "decodes greedily on gsm8k: a further trial would end as the first did" in error
+
+
+def test_models_that_are_told_apart(tmp_path):
+    path = tmp_path / "m.npz"
+    np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
+    code, printed, _ = lmeb("plan", path, "--separate")
+    assert code == 0
+    told = "outcomes: all models are told apart already (1 pair), about these questions\n"
+    assert told in printed
+
+
+def test_more_trials_do_not_help_about_questions_like_these(two):
+    code, printed, error = lmeb("plan", two[0], "--width", ".05", "--scope", "population")
+    assert code == 0
+    assert "out of reach" in printed
+    assert "more questions would help" in error
+
+
+def test_a_goal_beyond_the_most_trials(two):
+    code, printed, error = lmeb("plan", two[0], "--width", ".02", "--max-trials", "50")
+    assert code == 0
+    assert "out of reach" in printed
+    assert "Within 50 further trials a question only 0% of the futures reach the goal." in error
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "`plan` must say what to plan for: --width .05, or --separate, or both"),
+        (["--width", "0"], "`--width` must be a finite number above 0"),
+        (["--width", "nan"], "`--width` must be a finite number above 0"),
+        (["--width", ".1", "--max-trials", "0"], "`--max-trials` must be"),
+        (["--separate", "--confidence", ".5"], "`--confidence` must be above 0.5"),
+        (["--separate", "--confidence", "1"], "`--confidence` must be a number in"),
+        (["--width", ".1", "--level", "2"], "`--level` must be"),
+    ],
+)
+def test_goals_that_make_no_sense(two, options, told):
+    code, printed, error = lmeb("plan", two[0], *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith(f"error: {told}")
+    assert len(error.splitlines()) == 1
+
+
+def test_one_model_cannot_be_separated(two, tmp_path):
+    code, _, error = lmeb("plan", two[0], "--separate")
+    assert code == 2
+    assert "`RUN` must hold at least two models of one task for --separate" in error
+    other = saved(tmp_path / "o", "other", outcomes(3), first=5)
+    code, _, error = lmeb("plan", two[0], other, "--separate")
+    assert code == 2
+    assert "`RUN` must have answered the same questions" in error
+
+
+def test_help():
+    code, printed, _ = lmeb("plan", "--help")
+    assert code == 0
+    assert printed.count("\n    lm-eval-bayes plan ") == 2

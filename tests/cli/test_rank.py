@@ -1,0 +1,160 @@
+"""`lm-eval-bayes rank`: leaderboards of files, their rules, and what cannot be ranked."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from _support import by_hand
+from _support.command_line import called as lmeb
+from _support.saved_matrices import HOSTILE, outcomes, saved
+from scipy import stats
+
+MATRICES = [outcomes(1, 0.2), outcomes(2, 0.15), outcomes(3, 0.05), outcomes(4, -0.2)]
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    path = tmp_path_factory.mktemp("four") / "m.npz"
+    np.savez(path, R=np.stack(MATRICES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain(four):
+    code, printed, error = lmeb("rank", four, "--json")
+    assert (code, error) == (0, "")
+    return json.loads(printed)
+
+
+def test_the_leaderboard_against_draws(plain):
+    (board,) = plain["leaderboards"]
+    assert plain["overall"] is None
+    drawn = {
+        f"m {i + 1}": by_hand.LearnedPrior(R.sum(axis=1), 8 - R.sum(axis=1))
+        .draw(40_000, i)
+        .mean(axis=1)
+        for i, R in enumerate(MATRICES)
+    }
+    stack = np.stack([drawn[one["model"]] for one in board["places"]])
+    assert np.all(np.diff([one["mu"] for one in board["places"]]) <= 0)
+    best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
+    for i, one in enumerate(board["places"]):
+        assert one["mu"] == pytest.approx(stack[i].mean(), abs=0.003)
+        assert one["p_best"] == pytest.approx(best[i], abs=0.015)
+        for j in range(4):
+            if i != j:
+                above = (stack[i] > stack[j]).mean()
+                assert board["p_greater"][i][j] == pytest.approx(above, abs=0.015)
+
+
+@pytest.mark.parametrize("ties", ["adjacent", "leader", "pairwise", "none"])
+def test_ties(four, plain, ties):
+    places = plain["leaderboards"][0]["places"]
+    mu, sigma = ([one[key] for one in places] for key in ("mu", "sigma"))
+
+    def tied(i, j):
+        return abs(mu[i] - mu[j]) / math.hypot(sigma[i], sigma[j]) < stats.norm.ppf(0.9)
+
+    ranks, start = [1], 0
+    for i in range(1, 4):
+        with_whom = {"adjacent": [i - 1], "leader": [start], "pairwise": range(start, i)}
+        joins = ties != "none" and all(tied(j, i) for j in with_whom[ties])
+        start = start if joins else i
+        ranks.append(ranks[-1] + (not joins))
+    code, printed, _ = lmeb("rank", four, "--ties", ties, "--confidence", ".9", "--json")
+    assert code == 0
+    (board,) = json.loads(printed)["leaderboards"]
+    assert [one["rank"] for one in board["places"]] == ranks
+    assert (board["ties"], board["confidence"]) == (ties, 0.9)
+
+
+def test_what_is_printed(four):
+    code, printed, error = lmeb("rank", four, "--pairs", "--numbering", "fractional")
+    assert (code, error) == (0, "")
+    assert printed.startswith("outcomes: 12 questions, about these questions\n")
+    assert "outcomes: P(row > column)" in printed
+    assert "ties with the best of its group where z is below 1.645 (95%, one-sided)" in printed
+    assert "fractional numbering" in printed
+    (last,) = [one for one in printed.splitlines() if one.startswith("  4") and "m 4" in one]
+    assert "<0.001" in last
+    _, printed, _ = lmeb("rank", four, "--ties", "none")
+    assert "ranks: no ties but of equal means" in printed
+    assert "P(row > column)" not in printed
+
+
+def test_scope_population_pairs_questions(four):
+    code, printed, _ = lmeb("rank", four, "--scope", "population", "--json")
+    assert code == 0
+    (board,) = json.loads(printed)["leaderboards"]
+    assert (board["paired"], board["scope"]) == (True, "population")
+    places = [int(one["model"].split()[1]) - 1 for one in board["places"]]
+    # a paired t of the best and the worst, from the trials alone
+    d = MATRICES[places[0]].mean(axis=1) - MATRICES[places[-1]].mean(axis=1)
+    t = d.mean() / (d.std(ddof=1) / math.sqrt(12))
+    assert board["p_greater"][0][-1] == pytest.approx(stats.t(11).cdf(t), abs=0.02)
+
+
+def test_several_tasks(tmp_path):
+    for model, lift in (("a", 0.2), ("b", 0.0), (HOSTILE, -0.2)):
+        for number, task in enumerate(("one", "two", "three")):
+            if (model, task) != ("b", "three"):
+                folder = tmp_path / f"{len(model)}{task}{model[0]}"
+                saved(folder, model, outcomes(10 * len(model) + number, lift), task)
+    code, printed, _ = lmeb("rank", tmp_path)
+    assert code == 0
+    assert "mean of 2 tasks: 24 questions, about these questions" in printed
+    assert "not every model has three: left out of the mean" in printed
+    assert "\x1b" not in printed
+    code, printed, _ = lmeb("rank", tmp_path, "--json")
+    plain = json.loads(printed)
+    assert plain["overall"]["tasks"] == ["one", "two"]
+    of_task = {
+        one["task"]: {place["model"]: place for place in one["places"]}
+        for one in plain["leaderboards"]
+    }
+    assert set(of_task["three"]) == {"a", HOSTILE}
+    for place in plain["overall"]["places"]:
+        parts = [of_task[task][place["model"]] for task in ("one", "two")]
+        assert place["mu"] == pytest.approx((parts[0]["mu"] + parts[1]["mu"]) / 2)
+        sigma = math.hypot(parts[0]["sigma"], parts[1]["sigma"]) / 2
+        assert place["sigma"] == pytest.approx(sigma)
+
+
+def test_tasks_that_no_two_models_share(tmp_path):
+    saved(tmp_path / "a", "a", outcomes(1), "one")
+    saved(tmp_path / "b", "b", outcomes(2), "two")
+    code, printed, _ = lmeb("rank", tmp_path)
+    assert code == 0
+    assert "no leaderboard of all tasks: fewer than two of them have all models" in printed
+
+
+def test_other_questions_cannot_be_ranked(tmp_path):
+    a = saved(tmp_path / "a", "a", outcomes(1))
+    b = saved(tmp_path / "b", "b", outcomes(2), first=2)
+    code, printed, error = lmeb("rank", a, b)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: `RUN` must have answered the same questions of contest_bayes")
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--confidence", "1"], "`--confidence` must be a number in [0.5, 1)"),
+        (["--level", "0"], "`--level` must be"),
+        (["--seed", "-1"], "`--seed` must be"),
+    ],
+)
+def test_wrong_options_end_in_one_sentence(four, options, told):
+    code, printed, error = lmeb("rank", four, *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith(f"error: {told}")
+
+
+def test_help():
+    code, printed, _ = lmeb("rank", "--help")
+    assert code == 0
+    assert printed.count("\n    lm-eval-bayes rank ") == 2

@@ -1,0 +1,173 @@
+"""`lm-eval-bayes report`: what it reads, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from _support.command_line import called
+from _support.saved_runs import TASK, question, write_run
+
+from lm_eval_bayes.report.plots.files import check_folder
+
+#: No part of it may ever become part of a path.
+HOSTILE = "../../mod$x_1$el \x1b[31m<script>window.injected=1</script>\n\u202e"
+
+
+def lmeb(*arguments):
+    return called("report", *arguments)
+
+
+def trial(right, tokens=20):
+    return {
+        "text": f"It is \\boxed{{{4 if right else 5}}}.",
+        "outcome": int(right),
+        "completion_tokens": tokens,
+        "prompt_tokens": 9,
+        "finish_reason": "stop",
+        "prompt_bpt": 1.0,
+        "completion_bpt": 0.5,
+    }
+
+
+def saved(folder, model, p, seed=0, n=6):
+    rng = np.random.default_rng(seed)
+    questions = [
+        question([trial(rng.random() < one, 10 + q) for _ in range(n)], q, f"Question <b>{q}</b>?")
+        for q, one in enumerate(p)
+    ]
+    return write_run(folder, model, questions)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Two saved runs of the same task, whose trials recorded signals."""
+    folder = tmp_path_factory.mktemp("runs")
+    easy = saved(folder / "easy", "lab/easy", np.linspace(0.4, 0.95, 8))
+    hard = saved(folder / "hard", "lab/hard", np.linspace(0.05, 0.6, 8), seed=1)
+    return easy, hard
+
+
+def test_runs_become_a_page(two, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, err = lmeb(*two, "-o", page)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{page}: 2 models, 1 task, ")
+    text = page.read_text(encoding="utf-8")
+    for told in ("easy", "hard", TASK, "Under rubrics", "What a score costs", "exact_match"):
+        assert told in text
+    assert "Question &lt;b&gt;3&lt;/b&gt;?" in text
+    assert "<b>3</b>" not in text
+    # a second time it is replaced, and nothing else lies beside it
+    assert lmeb(two[0], "-o", page)[0] == 0
+    assert "lab/hard" not in page.read_text(encoding="utf-8")
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_a_matrix_and_the_json(tmp_path):
+    matrix = tmp_path / "phi.csv"
+    matrix.write_text("0,1,1,0\n1,1,1,1\n0,0,0,1\n")
+    page = tmp_path / "page.html"
+    code, out, _ = lmeb(matrix, "-o", page, "--json", "--scope", "population", "--level", ".9")
+    told = json.loads(out)
+    assert code == 0
+    assert told["bytes"] == page.stat().st_size
+    assert (told["questions"], told["trials"]) == (3, 12)
+    assert (told["scope"], told["level"], told["plots"]) == ("population", 0.9, [])
+    assert "Under rubrics" not in page.read_text(encoding="utf-8")
+
+
+def test_standard_output_gets_the_page(two):
+    code, out, _ = lmeb(*two, "-o", "-", "--title", "A & B")
+    assert code == 0
+    assert out.startswith("<!doctype html>")
+    assert out.rstrip().endswith("</html>")
+    assert "A &amp; B" in out
+    code, _, err = lmeb(*two, "-o", "-", "--json")
+    assert code == 2
+    assert "`--json` must be left out" in err
+
+
+def test_figures_have_names_of_our_own(tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = [
+        saved(tmp_path / name, f"{HOSTILE}{name}", [0.2, 0.5, 0.9], seed)
+        for seed, name in enumerate("ab")
+    ]
+    folder = tmp_path / "new" / "figures"
+    page = tmp_path / "new too" / "page.html"
+    code, out, _ = lmeb(*runs, "-o", page, "--plots", folder)
+    assert code == 0
+    names = ("convergence", "cost", "leaderboard", "pairs", "questions", "rubrics")
+    assert sorted(os.listdir(folder)) == [f"{n}-1.{k}" for n in names for k in ("png", "svg")]
+    assert "leaderboard-1.svg" in out
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert all(b.startswith(b"\x89PNG") for name, b in before.items() if name.endswith("png"))
+    assert not any(b"<script" in content for content in before.values())
+    assert "<script>window" not in page.read_text(encoding="utf-8")
+    # the same numbers give the same files, and ours are replaced
+    assert lmeb(*runs, "-o", page, "--plots", folder)[0] == 0
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    # somebody else's are not
+    (folder / "cost-1.svg").write_text("<svg>mine</svg>")
+    code, _, err = lmeb(*runs, "-o", page, "--plots", folder)
+    assert code == 2
+    assert "cost-1.svg" in err
+    check_folder(folder, overwrite=True)
+
+
+def test_somebody_elses_file_stays(two, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    code, _, err = lmeb(two[0], "-o", page)
+    assert code == 2
+    assert "an earlier report" in err
+    assert page.read_text() == "mine"
+    assert lmeb(two[0], "-o", page, "--overwrite")[0] == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    for place in (tmp_path, "/dev/null"):
+        code, _, err = lmeb(two[0], "-o", place, "--overwrite")
+        assert code == 2
+        assert "be a regular file" in err
+
+
+def test_a_link_stays_a_link(two, tmp_path):
+    there = tmp_path / "there.html"
+    (tmp_path / "link.html").symlink_to(there)
+    assert lmeb(two[0], "-o", tmp_path / "link.html")[0] == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert there.is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["missing"], "missing"),
+        (["empty"], "empty"),
+        (["good", "--metric", "no_such"], "no_such"),
+        (["good", "--task", "no_such"], "no_such"),
+        (["good", "--level", "2"], "level"),
+        (["good", "-o", "good/results.txt/page.html"], "--output"),
+        (["good", "--plots", "good/results.txt"], "--plots"),
+        (["good", "--plots", "good/results.txt/deep"], "--plots"),
+    ],
+)
+def test_a_slip_is_one_sentence_and_writes_nothing(arguments, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "good", "m", [0.5, 0.5])
+    (tmp_path / "good" / "results.txt").write_text("no folder")
+    (tmp_path / "empty").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = lmeb(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert told in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_help_has_two_examples():
+    _, out, _ = lmeb("--help")
+    assert out.count("  lm-eval-bayes report ") == 2

@@ -1,0 +1,241 @@
+"""`lm-eval-bayes simulate`: coverage, separation, the files it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _support.command_line import called
+from scipy import special, stats
+
+import lm_eval_bayes as leb
+from lm_eval_bayes.analysis.simulation.interval_study import interval_study
+from lm_eval_bayes.analysis.simulation.separation import separation_study
+from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark, matrix_file
+
+
+def lmeb(*arguments, command="simulate"):
+    return called(command, *arguments)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def test_coverage_on_a_hard_benchmark_is_the_design_table():
+    """p ~ Beta(.2, 2), M = 30: the paper's prior held the truth in 0 of 400 runs at N = 4."""
+    hard = CoinBenchmark.even(1, 0.2 / 2.2, 0.0, 2.2, 30)
+    found = {one.method: one for one in interval_study(hard, [4], method="beta", replicates=300)}
+    assert found["bayes@N"].coverage < 0.02
+    assert found["hbayes@N"].coverage > 0.9
+    # bias in closed form: E (Np + 1)/(N + 2) − p = (1 − 2p)/(N + 2)
+    assert found["bayes@N"].bias == pytest.approx((1 - 2 * 0.2 / 2.2) / 6, abs=0.004)
+    jeffreys = found["bayes@N, Jeffreys"]
+    assert jeffreys.bias == pytest.approx((0.5 - 0.2 / 2.2) / 5, abs=0.004)
+    assert abs(found["avg@N, CLT"].bias) < 0.004
+    for one in found.values():
+        assert one.rmse >= abs(one.bias)
+        assert one.replicates == 300
+
+
+def test_population_coverage_at_one_trial_is_that_of_the_beta_posterior():
+    """At N = 1 the successes are Binomial(M, m) and the posterior Beta(1 + S, 1 + M − S)."""
+    m, n_questions, level = 0.3, 20, 0.9
+    s = np.arange(n_questions + 1)
+    low, high = stats.beta.ppf([[0.05], [0.95]], 1 + s, 1 + n_questions - s)
+    exact = float(stats.binom.pmf(s, n_questions, m)[(low <= m) & (m <= high)].sum())
+    coins = CoinBenchmark((m,), 3.0, n_questions)
+    study = interval_study(coins, [1], replicates=400, level=level, scope="population")
+    found = {one.method: one for one in study}
+    assert set(found) == {"hbayes@N", "avg@N, CLT"}
+    assert found["hbayes@N"].coverage == pytest.approx(
+        exact, abs=4 * np.sqrt(exact * (1 - exact) / 400)
+    )
+
+
+def test_a_single_trial_has_no_interval_of_the_clt():
+    study = interval_study(CoinBenchmark((0.4,), 2.0, 10), [1, 2], replicates=5, method="beta")
+    found = [(one.n_trials, one.method) for one in study]
+    assert (1, "avg@N, CLT") not in found
+    assert (2, "avg@N, CLT") in found
+
+
+def test_separation_against_an_exact_count():
+    """Two questions, one trial each: every outcome can be written down."""
+    coins = CoinBenchmark((0.7, 0.4), 5.0, 2)
+    p = leb.mimics_with_means([0.7, 0.4], 2, strength=5.0)
+    threshold = special.ndtri(0.6)
+    surely = wrongly = right = 0.0
+    for outcome in np.ndindex(2, 2, 2, 2):
+        R = np.array(outcome).reshape(2, 2)
+        weight = np.where(R == 1, p, 1 - p).prod()
+        a, b = (leb.bayes_at_n(leb.Outcomes.from_matrix(row[:, None])) for row in R)
+        z = (a.mu - b.mu) / np.hypot(a.sigma, b.sigma)
+        surely += weight * (z >= threshold)
+        wrongly += weight * (z <= -threshold)
+        right += weight * (a.mu > b.mu + 1e-12)
+    found = separation_study(coins, [1], confidence=0.6, tossed=4000)
+    (pair,) = found.pairs
+    for ours, exact in (
+        (pair.surely[0], surely),
+        (pair.wrongly[0], wrongly),
+        (found.orders[0].right, right),
+    ):
+        assert ours == pytest.approx(exact, abs=4 * np.sqrt(0.25 / 4000))
+
+
+def test_separation_of_equal_models():
+    found = separation_study(CoinBenchmark((0.5, 0.5), 2.0, 10), [4, 8], tossed=200)
+    (pair,) = found.pairs
+    assert pair.trials is None
+    assert pair.z == (0.0, 0.0)
+    assert [one.tau for one in found.orders] == [None, None]
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_trials_needed_are_those_of_the_paper():
+    """.6080 and .6213 on thirty questions: 164 trials for z = 1.645, 232 for 1.96."""
+    code, printed, _ = lmeb(
+        "--means", ".608,.6213", "--beta", "1:1", "--trials", "80,240", "--replicates", 3, "--json"
+    )
+    assert code == 0
+    found = json.loads(printed)
+    (pair,) = found["separation"]["pairs"]
+    assert (pair["better"], pair["worse"], pair["trials"]) == ("A 0.621", "B 0.608", 164)
+    assert pair["z"] == pytest.approx([1.14, 2.0], abs=0.005)
+    assert found["benchmark"]["strength"] == 2.0
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def test_the_tables():
+    options = ["--models", 3, "--trials", "2,8", "--replicates", 20, "--interval", "beta"]
+    code, printed, _ = lmeb(*options)
+    assert code == 0
+    assert "3 models with true scores 0.230, 0.200, 0.170; 30 questions of strength 1.5" in printed
+    assert len(re.findall(r"^  [28] +(?:hbayes|bayes|avg)@N", printed, re.MULTILINE)) == 8
+    assert "A 0.230  B 0.200  0.030" in printed
+    assert re.search(r"^95% .*about these questions, in 20 benchmarks for each N$", printed, re.M)
+    again = lmeb(*options)[1]
+    assert printed == again
+    assert lmeb(*options, "--seed", 1)[1] != printed
+
+
+def test_a_single_model_is_told_apart_from_nobody():
+    options = ("--models", 1, "--trials", 4, "--replicates", 5, "--interval", "beta")
+    code, printed, _ = lmeb(*options, "--json")
+    assert code == 0
+    assert json.loads(printed)["separation"] is None
+    assert "telling" not in lmeb(*options)[1]
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv"])
+def test_the_matrix_is_read_by_the_other_commands(tmp_path, suffix):
+    path = tmp_path / f"coins{suffix}"
+    options = ["--models", 2, "--questions", 8, "--trials", "4,12", "--seed", 9, "-o", path]
+    code, printed, error = lmeb(*options)
+    assert (code, error) == (0, "")
+    assert printed.startswith(f"{path}: ")
+    code, printed, _ = lmeb(path, "--json", command="summary")
+    assert code == 0
+    R = leb.simulate_outcomes(leb.mimics_with_means([0.215, 0.185], 8, strength=1.5), 12, seed=9)
+    tasks = json.loads(printed)["tasks"]
+    assert [one["model"] for one in tasks] == ["A 0.215", "B 0.185"]
+    for one, matrix in zip(tasks, R, strict=True):
+        assert (one["task"], one["questions"], one["n_range"]) == ("simulated", 8, [12, 12])
+        assert one["avg"]["value"] == pytest.approx(matrix.mean())
+    assert lmeb(path, command="rank")[0] == 0
+
+
+def test_the_npz_file_tells_the_truth(tmp_path):
+    coins = CoinBenchmark.even(3, 0.5, 0.1, 2.0, 20)
+    path = tmp_path / "coins.npz"
+    path.write_bytes(matrix_file(coins, 6, 4, ".npz"))
+    with np.load(path, allow_pickle=False) as found:
+        np.testing.assert_allclose(found["p"].mean(axis=1), [0.6, 0.5, 0.4], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found["true_scores"], [0.6, 0.5, 0.4])
+        assert found["R"].shape == (3, 20, 6)
+
+
+def test_the_page_opens_with_what_was_set(tmp_path):
+    path = tmp_path / "demo.html"
+    given = ["--models", 4, "--questions", 20, "--trials", "8,16", "--beta", "1:3", "--gap", 0.05]
+    code, _, error = lmeb(*given, "--level", 0.9, "--seed", 3, "--html", path)
+    assert (code, error) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    start = json.loads(re.search(r'id="start">(.*?)</script>', text)[1])
+    assert start["spread"] == pytest.approx(np.log10(4.0))
+    assert start["mean"] == pytest.approx(0.25)
+    assert start["gap"] == pytest.approx(0.05)
+    del start["spread"], start["mean"], start["gap"]
+    assert start == {
+        "models": 4,
+        "questions": 20,
+        "trials": 8,
+        "k": 4,
+        "prior": "uniform",
+        "level": 0.9,
+        "seed": 3,
+    }
+
+
+def test_files_and_tables_at_once_and_what_is_there_stays(tmp_path):
+    page, matrix = tmp_path / "demo.html", tmp_path / "coins.csv"
+    options = ["--trials", 2, "--html", page, "-o", matrix]
+    code, printed, error = lmeb(*options, "--replicates", 2, "--interval", "beta")
+    assert code == 0
+    assert "holds the truth" in printed
+    assert f"{page}: " in error
+    matrix.write_text("mine", encoding="utf-8")
+    page.unlink()
+    code, printed, error = lmeb(*options)
+    assert (code, printed) == (2, "")
+    assert "must be a new file, unless --overwrite is given" in error
+    assert matrix.read_text(encoding="utf-8") == "mine"
+    assert not page.exists()
+    code, printed, _ = lmeb(*options, "--overwrite", "--json")
+    assert code == 0
+    assert json.loads(printed)["files"] == [str(matrix), str(page)]
+    assert matrix.read_text(encoding="utf-8").startswith("task,model,question,trial 1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--models", "0"], "`--models` must be an integer of at least 1"),
+        (["--models", "40"], "`--gap` must leave 40 models around 0.2 strictly between 0 and 1"),
+        (["--means", ".4,x"], "`--means` must be numbers with commas between them"),
+        (["--means", ".4,1.2"], "`--means` must be true scores strictly between 0 and 1"),
+        (["--means", ".4,.5", "--models", "2"], "`--models` must be left out where --means"),
+        (["--means", ".4", "--html", "x.html"], "`--means` must be left out with --html"),
+        (["--trials", "4,"], "`--trials` must be whole numbers"),
+        (["--trials", "0"], "`--trials` must be an integer of at least 1"),
+        (["--beta", "3"], "`--beta` must be two numbers"),
+        (["--beta", "nan:1"], "`--beta` must be two numbers"),
+        (["--questions", "0"], "`--questions` must be an integer of at least 1"),
+        (["--replicates", "0"], "`--replicates` must"),
+        (["--level", "2"], "`--level` must"),
+        (["-o", "coins.parquet"], "`--output` must end with .npz or .csv"),
+        (["--html", "demo.pdf"], "`--html` must end with .html"),
+        (["--html", "a.html", "--questions", "500"], "`--questions` must be an integer"),
+        (["--html", "a.html", "--models", "1"], "`--models` must be an integer of at least 2"),
+        (["--html", "a.html", "--level", ".94"], "`--level` must be one of 0.5"),
+        (["--html", "a.html", "--beta", "50:75"], "`--beta` must have a sum A + B from 0.1 to"),
+        (["--html", "a.html", "--beta", ".5:99", "--gap", "0"], "`--beta` must have a mean A/(A"),
+    ],
+)
+def test_errors_are_one_sentence(arguments, told, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb(*arguments)
+    assert code == 2
+    assert printed == ""
+    assert error.startswith("error: ")
+    assert told in error
+    assert error.count("\n") == 1
+    assert list(Path().iterdir()) == []

@@ -1,0 +1,470 @@
+"""`lm-eval-bayes store …`: what it prints, what it changes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from _support.command_line import called
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.cli.ui import output
+from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+COMMANDS = ("info", "merge", "verify", "export", "prune")
+#: A name that would colour a terminal, be taken as markup, and break a line.
+HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
+
+
+@pytest.fixture
+def lmeb():
+    """Run a command; return (exit code, standard output, standard error)."""
+    return called
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make a closed store of one model's trials, graded if told; return its path."""
+
+    def store_of(name="a.sqlite", trials=(0, 1, 2), text="{i}", model="some/model", task=None):
+        path = tmp_path / name
+        with TrialStore.open(path) as store:
+            key = TrialKey(
+                model=store.describe_model({"pretrained": model}),
+                prompt=store.describe_prompt("What is 6 times 7?"),
+                sampling=store.describe_sampling({"temperature": 0.6}),
+            )
+            store.add([StoredTrial(key, i, text.format(i=i), seed=i) for i in trials])
+            if task is not None:
+                graded = tuple(GradedTrial(key, i, i % 2, str(i)) for i in trials)
+                asked = GradedQuestion(0, "aa", graded)
+                store.add_outcomes([GradedTask(task, "1.0", "none", 2, (asked,))])
+        return path
+
+    return store_of
+
+
+def test_help_documents_exit_codes_and_every_command_has_two_examples(lmeb):
+    code, printed, _ = lmeb("--help")
+    assert code == 0
+    lines = ("0    done", "1    done, and something", "2    not done", "130  stopped")
+    for line in (*lines, "141  stopped", "143  stopped by SIGTERM"):
+        assert line in printed
+    for command in COMMANDS:
+        code, printed, _ = lmeb("store", command, "--help")
+        assert code == 0
+        examples = printed.partition("Examples:")[2]
+        assert examples.count(f"\n    lm-eval-bayes store {command} ") == 2
+        assert "--json" in printed
+        assert command in lmeb("store", "-h")[1]
+
+
+def test_version(lmeb):
+    from lm_eval_bayes import __version__
+
+    assert lmeb("--version") == (0, f"lm-eval-bayes {__version__}\n", "")
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "absent.sqlite"),
+        ("verify", "absent.sqlite"),
+        ("merge", "absent.sqlite", "-o", "all.sqlite"),
+        ("export", "absent.sqlite", "-o", "a.jsonl"),
+        ("prune", "absent.sqlite", "--trials-from", "1"),
+    ],
+)
+def test_a_store_that_is_missing(lmeb, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb("store", *arguments)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: ")
+    assert "absent.sqlite cannot be opened: there is no such file" in error
+    assert len(error.splitlines()) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_error_is_one_printable_sentence(lmeb, tmp_path):
+    path = tmp_path / "no\x1b[31m\nte.txt"
+    path.write_text("hello")
+    code, _, error = lmeb("store", "info", path)
+    assert code == 2
+    assert "no\\x1b[31m\\nte.txt is not a trial store" in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("merge", "a"), ("export",), ("info",), ("nothing",)])
+def test_wrong_arguments(lmeb, arguments):
+    code, _, error = lmeb("store", *arguments)
+    assert code == 2
+    assert "Traceback" not in error
+
+
+# -- info --------------------------------------------------------------------------------------
+
+
+def test_info(lmeb, make):
+    path = make(task="aime")
+    code, printed, error = lmeb("store", "info", path)
+    assert (code, error) == (0, "")
+    assert f"{path}: schema 3, " in printed
+    assert "3 trials, 1 prompt, 0 prompts with signals, 3 graded outcomes" in printed
+    assert '{"pretrained":"some/model"}' in printed
+    line = next(line for line in printed.splitlines() if line.strip().startswith("aime"))
+    assert line.split() == ["aime", "1.0", "none", "2", "1", "3"]
+
+
+def test_info_as_json(lmeb, make):
+    paths = [make("a.sqlite", task="aime"), make("b.sqlite", trials=(5,))]
+    code, printed, _ = lmeb("store", "info", "--json", *paths)
+    first, second = json.loads(printed)
+    assert code == 0
+    assert (first["path"], first["trials"], first["outcomes"]) == (str(paths[0]), 3, 3)
+    assert first["tasks"][0]["task"] == "aime"
+    assert (second["trials"], second["tasks"]) == (1, [])
+
+
+def test_what_others_wrote_is_shown_as_text(lmeb, make):
+    path = make(model=HOSTILE, task="[red]\x1b]0;title\x07")
+    _, printed, _ = lmeb("store", "info", path)
+    assert "\x1b" not in printed
+    assert "\u202e" not in printed
+    assert "[bold]x[/bold]" in printed
+    assert "[red]\\x1b]0;title\\x07" in printed
+
+
+def test_a_table_on_a_terminal_is_drawn_and_shows_markup_as_text(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    output.say_table("tit[b]le", ["na[i]me", "n"], [["[red]x[/red] :smiley:", 7], [HOSTILE, 8]])
+    printed = capsys.readouterr().out
+    assert "─" in printed
+    for text in ("tit[b]le", "na[i]me", "[red]x[/red] :smiley:", "\\x1b[31m[bold]x[/bold]\\n"):
+        assert text in printed
+    assert "\u202e" not in printed
+
+
+def test_an_ascii_terminal_gets_escapes(monkeypatch):
+    import io
+
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    output.say("数 [bold]")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"\\u6570 [bold]\n"
+
+
+# -- merge ---------------------------------------------------------------------------------------
+
+
+def test_merge(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", (0, 1), task="aime"), make("b.sqlite", (1, 2), task="aime")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target)
+    assert (code, error) == (0, "")
+    assert printed == f"{target}: 3 trials added, 1 were there, 3 graded outcomes added\n"
+    code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
+    report = json.loads(printed)
+    assert (report["merged"], report["added"], report["known"]) == (True, 0, 4)
+
+
+def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", range(8)), make("b.sqlite", range(2, 8), text="other {i}")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target)
+    assert (code, printed) == (2, "")
+    lines = error.splitlines()
+    assert lines[0] == (
+        "error: 6 trials differ, so nothing was merged: 6 in text, of 1 prompt and 1 model, "
+        f"between {parts[0]} and {parts[1]}"
+    )
+    # Five examples, by the first digits of their hashes.
+    for number, line in zip(range(2, 7), lines[1:6], strict=True):
+        assert re.fullmatch(
+            rf"  trial {number} of prompt \w{{8}} \(model \w{{8}}, sampling \w{{8}}\) has one text "
+            f"in {re.escape(str(parts[0]))} and another in {re.escape(str(parts[1]))}",
+            line,
+        )
+    assert lines[6] == "  and 1 more; --json names all, with whole hashes"
+    assert "--keep-first" in lines[7]
+    assert len(lines) == 8
+    assert not target.exists()
+    code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
+    assert code == 2
+    report = json.loads(printed)
+    assert report["merged"] is False
+    assert report["n_conflicts"] == 6
+    assert [conflict["trial"] for conflict in report["conflicts"]] == list(range(2, 8))
+    assert report["conflicts"][0]["key"]["prompt"].startswith("blake2b-128:")
+
+
+def test_more_conflicts_than_are_recorded(lmeb, make, tmp_path, monkeypatch):
+    monkeypatch.setattr("lm_eval_bayes.store.merge.MAX_CONFLICTS", 6)
+    parts = [make("a.sqlite", range(8)), make("b.sqlite", range(8), text="other {i}")]
+    _, _, error = lmeb("store", "merge", *parts, "-o", tmp_path / "all.sqlite")
+    assert "  and 3 more; --json names up to 6, with whole hashes\n" in error
+
+
+def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
+    path = make()
+    monkeypatch.chdir(tmp_path)
+    code, printed, error = lmeb("store", "merge", path.name, path, "-o", path.name)
+    assert (code, printed) == (2, "")
+    assert error == (
+        f"error: {path} is the target of --output and the only store that was given: there is "
+        "nothing to merge\n"
+    )
+
+
+def test_keep_first(lmeb, make, tmp_path):
+    parts = [make("a.sqlite", (0, 1)), make("b.sqlite", (1, 2), text="other {i}")]
+    target = tmp_path / "all.sqlite"
+    code, printed, error = lmeb("store", "merge", *parts, "-o", target, "--keep-first")
+    assert code == 0
+    assert "3 trials added" in printed
+    assert "1 trial differed, and the first was kept" in printed
+    assert "trial 1 of prompt" in error
+    with TrialStore.open(target, mode="read") as store:
+        (key,) = store.info().counts
+        assert [trial.text for trial in store.trials(key).values()] == ["0", "1", "other 2"]
+
+
+# -- verify ----------------------------------------------------------------------------------------
+
+
+def test_verify(lmeb, make):
+    path = make(task="aime")
+    code, printed, error = lmeb("store", "verify", path)
+    assert (code, error) == (0, "")
+    assert printed.startswith(f"{path}: sound (3 trials, 4 descriptions, ")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET seed = 99 WHERE trial = 1")
+        connection.commit()
+    code, printed, _ = lmeb("store", "verify", path)
+    assert code == 1
+    assert "not sound, 1 problem" in printed
+    assert "  trial 1 of prompt" in printed
+    code, printed, _ = lmeb("store", "verify", "--json", path)
+    assert code == 1
+    assert json.loads(printed)[0]["ok"] is False
+
+
+def test_verify_goes_on_behind_a_store_that_is_missing(lmeb, make, tmp_path):
+    path = make()
+    code, printed, error = lmeb("store", "verify", tmp_path / "absent.sqlite", path)
+    assert code == 2
+    assert "error: " in error
+    assert f"{path}: sound" in printed
+
+
+# -- export ----------------------------------------------------------------------------------------
+
+
+def test_export_jsonl(lmeb, make, tmp_path):
+    target = tmp_path / "a.jsonl"
+    code, printed, _ = lmeb("store", "export", make(task="aime"), "-o", target)
+    assert code == 0
+    assert printed.startswith(f"{target}: 3 trials, 9 lines, ")
+    kinds = [json.loads(line)["kind"] for line in target.read_text().splitlines()]
+    assert kinds == ["model", "sampling", "prompt", *["trial"] * 3, *["outcome"] * 3]
+    code, _, error = lmeb("store", "export", make(), "-o", target)
+    assert code == 2
+    assert "exists already; nothing was exported" in error
+    assert lmeb("store", "export", make(), "-o", target, "--overwrite")[0] == 0
+
+
+def test_export_samples(lmeb, make, tmp_path):
+    path = make(task="aime")
+    code, printed, _ = lmeb("store", "export", path, "--format", "samples", "-o", tmp_path / "out")
+    assert code == 0
+    assert printed.endswith(": 1 line, 3 trials, task aime, 1.0\n")
+    (name,) = os.listdir(tmp_path / "out")
+    (line,) = (tmp_path / "out" / name).read_text().splitlines()
+    assert json.loads(line)["outcomes"] == [0, 1, 0]
+    code, printed, _ = lmeb(
+        *("store", "export", path, "--format", "samples", "-o", tmp_path / "out"),
+        *("--overwrite", "--json"),
+    )
+    assert json.loads(printed)["files"][0]["trials"] == 3
+    code, _, error = lmeb("store", "export", path, "--format", "csv", "-o", tmp_path / "x")
+    assert code == 2
+    assert "csv" in error
+
+
+def test_export_to_standard_output(lmeb, make, tmp_path):
+    path, target = make(task="aime"), tmp_path / "a.jsonl"
+    assert lmeb("store", "export", path, "-o", target)[0] == 0
+    for name in ("-", "/dev/stdout"):
+        assert lmeb("store", "export", path, "-o", name) == (0, target.read_text(), "")
+    for more in (("--json",), ("--format", "samples")):
+        code, printed, error = lmeb("store", "export", path, "-o", "-", *more)
+        assert (code, printed) == (2, "")
+        assert error.startswith("error: ")
+        assert "--output" in error
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.sqlite"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "samples"])
+def test_an_export_of_damaged_trials_says_so(lmeb, make, tmp_path, form):
+    path = make(task="aime")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET seed = 99 WHERE trial < 2")
+        connection.commit()
+    ways = [("-o", tmp_path / "out"), ("-o", tmp_path / "out", "--overwrite", "--json")]
+    if form == "jsonl":
+        ways.append(("-o", "-"))
+    for way in ways:
+        code, printed, error = lmeb("store", "export", path, "--format", form, *way)
+        assert code == 1
+        assert error == (
+            f"warning: 2 records exported from {path} are not what was written; "
+            "`lm-eval-bayes store verify` tells more\n"
+        )
+        if "--json" in way:
+            assert json.loads(printed)["damaged"] == 2
+        elif "-" in way:
+            assert len(printed.splitlines()) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_an_export_replaces_only_regular_files(lmeb, make, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    path = make()
+    code, printed, error = lmeb("store", "export", path, "-o", tmp_path / "pipe", "--overwrite")
+    assert (code, printed) == (2, "")
+    assert "pipe is no regular file, so it is not replaced; nothing was exported" in error
+    assert len(error.splitlines()) == 1
+    for arguments in (("merge", path, "-o"), ("prune", "--trials-from", 1)):
+        code, _, error = lmeb("store", *arguments, tmp_path / "pipe")
+        assert code == 2
+        assert "pipe is not a regular file, so it is no trial store" in error
+    assert (tmp_path / "pipe").is_fifo()
+
+
+# -- prune -----------------------------------------------------------------------------------------
+
+
+def test_prune_only_counts_without_yes(lmeb, make):
+    path = make(task="aime")
+    code, printed, _ = lmeb("store", "prune", path, "--trials-from", 1)
+    assert code == 0
+    assert f"{path}: to be deleted: 2 trials, 2 graded outcomes" in printed
+    assert "nothing was deleted" in printed
+    with TrialStore.open(path, mode="read") as store:
+        assert store.info().trials == 3
+        (model,) = store.info().models
+    code, printed, _ = lmeb("store", "prune", path, "--trials-from", 1, "--yes", "--json")
+    (report,) = json.loads(printed)
+    assert (report["trials"], report["outcomes"], report["dry_run"]) == (2, 2, False)
+    assert lmeb("store", "prune", path, "--model", model, "--yes")[0] == 0
+    with TrialStore.open(path, mode="read") as store:
+        assert (store.info().trials, store.info().models) == (0, {})
+
+
+def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(lmeb, make):
+    first, second = make("a.sqlite"), make("b.sqlite", model="other")
+    with TrialStore.open(first, mode="read") as store:
+        (model,) = store.info().models
+    code, _, error = lmeb("store", "prune", first, second, "--model", model, "--yes")
+    assert code == 2
+    assert "error: `--model` must be the hash of a model in" in error
+    code, _, error = lmeb("store", "prune", first, "--trials-from", -1)
+    assert code == 2
+    assert error.startswith("error: `--trials-from` must be ")
+    with TrialStore.open(first, mode="read") as store:
+        assert store.info().trials == 3
+
+
+def test_prune_wants_to_know_what(lmeb, make):
+    path = make()
+    before = path.read_bytes()
+    assert lmeb("store", "prune", path, "--yes") == (
+        2,
+        "",
+        "error: nothing says what to delete: give --model, --sampling, --prompt or --trials-from\n",
+    )
+    assert path.read_bytes() == before
+
+
+def test_prune_names_the_whole_path(lmeb, make, monkeypatch):
+    path = make()
+    monkeypatch.chdir(path.parent)
+    _, printed, _ = lmeb("store", "prune", path.name, "--trials-from", 1)
+    assert printed.startswith(f"{path}: to be deleted: 2 trials, ")
+    _, printed, _ = lmeb("store", "prune", path.name, "--trials-from", 1, "--json")
+    assert json.loads(printed)[0]["path"] == str(path)
+
+
+# -- as a process ----------------------------------------------------------------------------
+
+
+def process(*arguments, code=None):
+    command = ["-c", code] if code else ["-m", "lm_eval_bayes.cli.main"]
+    return subprocess.run(
+        [sys.executable, *command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+def test_help_loads_neither_the_harness_nor_torch():
+    code = """
+import sys
+sys.argv = ["lm-eval-bayes", "store", "--help"]
+from lm_eval_bayes.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = ("lm_eval", "torch", "transformers", "datasets", "matplotlib", "sqlite3", "rich")
+print("loaded:", [name for name in heavy if name in sys.modules])
+"""
+    done = process(code=code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_errors_and_output_in_a_pipe(make, tmp_path):
+    path = make(task="aime")
+    done = process("store", "info", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii(), "no boxes are drawn in a pipe"
+    done = process("store", "info", tmp_path / "absent.sqlite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("merge", "-o", "new/deep/all.sqlite"), ("export", "-o", "new/deep/all.jsonl")],
+    ids=lambda command: command[0],
+)
+def test_missing_folders_are_made_and_go_again_where_nothing_is_written(
+    lmeb, make, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    store = make()
+    (name, *options) = command
+    code, _, error = lmeb("store", name, tmp_path / "absent.sqlite", *options)
+    assert (code, (tmp_path / "new").exists()) == (2, False), error
+    code, _, error = lmeb("store", name, store, *options)
+    assert (code, error) == (0, "")
+    assert (tmp_path / options[1]).is_file()
+    (tmp_path / "file").write_text("")
+    code, _, error = lmeb("store", name, store, "-o", "file/all")
+    assert code == 2
+    assert "`--output` must lie in a folder" in error

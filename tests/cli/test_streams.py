@@ -1,0 +1,178 @@
+"""Standard output that is full, closed, or read no further: how a command ends then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+COMMAND = [sys.executable, "-m", "lm_eval_bayes.cli.main"]
+
+needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+
+COMMANDS = {
+    "help": ("--help",),
+    "info": ("store", "info", "STORE"),
+    "export": ("store", "export", "STORE", "-o", "-"),
+}
+
+
+#: Python may be told to keep no buffer, as in many containers; then other lines fail.
+CASES = [("help", ""), ("help", "1"), ("info", ""), ("info", "1"), ("export", "")]
+
+
+@pytest.fixture
+def store(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with TrialStore.open(path) as store:
+        key = TrialKey(
+            model=store.describe_model({"pretrained": "some/model"}),
+            prompt=store.describe_prompt("What is 6 times 7?"),
+            sampling=store.describe_sampling({"temperature": 0.6}),
+        )
+        # More than any pipe or buffer holds.
+        store.add([StoredTrial(key, i, "x" * 100_000, seed=i) for i in range(3)])
+    return path
+
+
+def environment(unbuffered):
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": unbuffered}
+
+
+def started(name, store, **more):
+    arguments = [str(store) if word == "STORE" else word for word in COMMANDS[name]]
+    return subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, **more)
+
+
+@needs_full
+@pytest.mark.parametrize(("name", "unbuffered"), CASES)
+def test_a_full_disk_behind_standard_output(store, name, unbuffered):
+    with open("/dev/full", "w") as full:
+        process = started(name, store, stdout=full, env=environment(unbuffered))
+        _, error = process.communicate(timeout=120)
+    assert error == "error: standard output cannot be written: No space left on device\n"
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
+@pytest.mark.parametrize(("name", "unbuffered"), CASES)
+def test_a_reader_that_is_gone(store, name, unbuffered):
+    process = started(name, store, stdout=subprocess.PIPE, env=environment(unbuffered))
+    # Long before the first line, as the interpreter has hardly begun to start.
+    process.stdout.close()
+    error = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=120) == 141
+    assert error == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
+def test_a_reader_that_goes_after_the_first_line(store):
+    process = started("export", store, stdout=subprocess.PIPE, env=environment(""))
+    assert process.stdout.readline().startswith('{"kind": "model"')
+    process.stdout.close()
+    error = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=120) == 141
+    assert error == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a descriptor with a shell")
+@pytest.mark.parametrize(("name", "code"), [("info", 0), ("export", 2)])
+def test_standard_output_that_was_closed(store, name, code):
+    arguments = [str(store) if word == "STORE" else word for word in COMMANDS[name]]
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        env=environment(""),
+    )
+    told = "error: standard output is closed: name a file with --output\n"
+    assert (done.returncode, done.stderr) == (code, told if code else "")
+
+
+@needs_full
+def test_standard_error_that_cannot_be_written(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "store", "info", str(tmp_path / "absent.sqlite")],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            timeout=120,
+            env=environment(""),
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+#: A command whose error has nothing to do with standard output.
+ELSEWHERE = """
+import sys
+import typer
+from lm_eval_bayes.cli.ui.errors import PlainErrorsGroup
+app = typer.Typer(cls=PlainErrorsGroup, pretty_exceptions_enable=False)
+@app.command()
+def first():
+    print("printed")
+    raise {error}
+@app.command()
+def second(): ...
+sys.argv = ["app", "first"]
+app()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        ("OSError(5, 'Input/output error')", 1, "OSError: [Errno 5] Input/output error"),
+        ("BrokenPipeError(32, 'Broken pipe')", 2, "error: a pipe or connection was closed by"),
+    ],
+)
+def test_errors_from_elsewhere_are_not_hidden(error, code, told):
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE.format(error=error)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(""),
+    )
+    assert done.stdout.rstrip("\n") == "printed"
+    assert told in done.stderr
+    assert ("Traceback" in done.stderr) == (code == 1)
+    assert done.returncode == code
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_command_lets_it_tidy_up(monkeypatch, name):
+    from typer.testing import CliRunner
+
+    from lm_eval_bayes.cli.main import app
+
+    tidied = []
+
+    def interrupted(*arguments, **more):
+        try:
+            signal.raise_signal(getattr(signal, name))
+        finally:
+            tidied.append(name)
+
+    monkeypatch.setattr("lm_eval_bayes.runs.reader.read_runs", interrupted)
+    signum = getattr(signal, name)
+    # as in a shell, whatever these tests were started by (nohup ignores SIGHUP)
+    before = signal.signal(signum, signal.SIG_DFL)
+    try:
+        result = CliRunner().invoke(app, ["summary", "."])
+        assert result.exit_code == 128 + signum
+        assert tidied == [name]
+        assert signal.getsignal(signum) is signal.SIG_DFL
+    finally:
+        signal.signal(signum, before)

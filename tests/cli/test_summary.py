@@ -1,0 +1,213 @@
+"""`lm-eval-bayes summary`: a real run of a group, matrices and counts, and what is refused."""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _support.command_line import called as lmeb
+from _support.paths import REPOSITORY
+from _support.saved_matrices import HOSTILE, outcomes, saved
+
+GROUP = """\
+group: demo_both
+task: [demo_arithmetic_bayes, demo_few]
+aggregate_metric_list:
+  - metric: !function lm_eval_bayes.tasks.HBAYES_AT_N
+    weight_by_size: true
+  - metric: !function lm_eval_bayes.tasks.BAYES_AT_N
+    weight_by_size: true
+"""
+FEW = """\
+include: {demo}
+task: demo_few
+custom_dataset: !function few.load
+"""
+LOAD = """\
+from lm_eval_bayes.harness.task import demo
+
+def load(**_):
+    return {"test": demo.load()["test"].select(range(5, 17))}
+"""
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    """Run the harness on a group of two tasks of different sizes; return its output folder."""
+    folder = tmp_path_factory.mktemp("grouped")
+    demo = REPOSITORY / "task_configs" / "demo" / "demo_arithmetic_bayes.yaml"
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "few.yaml").write_text(FEW.format(demo=demo))
+    (folder / "tasks" / "few.py").write_text(LOAD)
+    (folder / "tasks" / "both.yaml").write_text(GROUP)
+    command = [sys.executable, "-m", "lm_eval_bayes", "run", "--model", "biased_coin"]
+    command += ["--model_args", "beta=2:3", "--include_path", "tasks", "--tasks", "demo_both"]
+    command += ["--output_path", "out", "--log_samples"]
+    paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def table(grouped):
+    (path,) = glob.glob(f"{grouped}/*/results_*.json")
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def summed_up(grouped):
+    code, printed, error = lmeb("summary", grouped, "--json")
+    assert (code, error) == (0, "")
+    return json.loads(printed)
+
+
+def rows_of(table, name):
+    return {k.removesuffix(",none"): v for k, v in table[name].items() if k.endswith(",none")}
+
+
+@pytest.mark.parametrize("task", ["demo_arithmetic_bayes", "demo_few"])
+def test_every_row_is_that_of_the_harness_table(table, summed_up, task):
+    expected = rows_of(table["results"], task)
+    (found,) = [one for one in summed_up["tasks"] if one["task"] == task]
+    mine = dict(found["rows"])
+    for name, posterior in (
+        ("hbayes@8", found["hbayes"]["benchmark"]),
+        ("hbayes@8_population", found["hbayes"]["population"]),
+        ("bayes@8", found["bayes"]),
+    ):
+        mine |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
+        mine |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
+    mine |= {"avg@8": found["avg"]["value"], "avg@8_stderr": found["avg"]["sd"]}
+    numbers = {k: v for k, v in expected.items() if isinstance(v, float)}
+    del numbers["grading_errors"]
+    assert mine.keys() == numbers.keys()
+    assert mine == pytest.approx(numbers, abs=1e-9)
+    # in the table's order
+    assert list(found["rows"]) == [name for name in expected if name in found["rows"]]
+
+
+def test_the_size_weighted_mean_is_that_of_the_harness_group(table, summed_up):
+    expected = rows_of(table["groups"], "demo_both")
+    (group,) = summed_up["groups"]
+    assert (group["group"], group["tasks"]) == ("demo_both", ["demo_arithmetic_bayes", "demo_few"])
+    size, equal = group["means"]["size"], group["means"]["equal"]
+    assert size["weights"] == pytest.approx([40 / 52, 12 / 52])
+    assert size["hbayes"]["benchmark"]["mu"] == pytest.approx(expected["hbayes@8"])
+    assert size["bayes"]["mu"] == pytest.approx(expected["bayes@8"])
+    parts = [one["hbayes"]["benchmark"] for one in summed_up["tasks"]]
+    for mean, weights in ((size, [40 / 52, 12 / 52]), (equal, [0.5, 0.5])):
+        sigma = math.sqrt(sum((w * p["sigma"]) ** 2 for w, p in zip(weights, parts, strict=True)))
+        assert mean["hbayes"]["benchmark"]["sigma"] == pytest.approx(sigma)
+    # which is not the mean of the sds, as they used to be pooled
+    assert size["hbayes"]["benchmark"]["sigma"] < 0.9 * np.dot(
+        [40 / 52, 12 / 52], [p["sigma"] for p in parts]
+    )
+
+
+def test_the_printed_table(grouped, table):
+    code, printed, _ = lmeb("summary", grouped)
+    assert code == 0
+    rows = rows_of(table["results"], "demo_few")
+    (line,) = [one for one in printed.splitlines() if "demo_few" in one and "±" in one]
+    assert f"{rows['hbayes@8']:.3f} ± {rows['hbayes@8_stderr']:.3f}" in line
+    for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
+        assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line
+    (line,) = [one for one in printed.splitlines() if "demo_few" in one and "maj@k" in one]
+    assert line.split()[-1] == f"{rows['maj@8']:.3f}"
+    assert "demo_both" in printed
+    assert "tokens a trial" in printed
+    assert "counted: graded trials" in printed
+
+
+def test_options_reach_the_numbers(grouped):
+    code, printed, _ = lmeb(
+        "summary", grouped, "--task", "demo_few", "--level", ".5", "--interval", "normal",
+        "--k", "3,2", "--json",
+    )  # fmt: skip
+    assert code == 0
+    (one,) = json.loads(printed)["tasks"]
+    learned = one["hbayes"]["benchmark"]
+    half = 0.6744897501960817 * learned["sigma"]
+    assert learned["interval"]["high"] == pytest.approx(learned["mu"] + half)
+    assert [name for name in one["rows"] if name.startswith("pass@")] == ["pass@2", "pass@3"]
+
+
+def test_one_scope_alone_is_shown(grouped):
+    _, both, _ = lmeb("summary", grouped)
+    _, one, _ = lmeb("summary", grouped, "--scope", "population")
+    assert "these questions" in both.replace("questions like these", "")
+    assert "these questions" not in one.replace("questions like these", "")
+
+
+def test_several_models_and_what_they_lack(tmp_path):
+    a = saved(tmp_path / "a", "model-a", outcomes(1), completion_tokens=20)
+    saved(tmp_path / "b", HOSTILE, outcomes(2))
+    saved(tmp_path / "c", "model-a", outcomes(3), task="other")
+    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c", "--all-tasks")
+    assert code == 0
+    assert "\x1b" not in printed
+    assert "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed
+    groups = [one.split() for one in printed.splitlines() if "all tasks" in one]
+    assert len(groups) == 2  # of model-a alone, which has both tasks
+    (cost,) = [one for one in printed.splitlines() if "model-a" in one and "1,920" in one]
+    assert cost.split()[-3:] == ["1,920", "20", "-"]
+    code, printed, _ = lmeb("summary", tmp_path / "b")
+    assert "tokens and time were not recorded" in printed
+
+
+def test_one_trial_a_question_is_said_to_say_little(tmp_path):
+    run = saved(tmp_path / "a", "a", outcomes(1, n=1))
+    code, printed, error = lmeb("summary", run)
+    assert code == 0
+    assert "note: a, contest_bayes: " in error
+    assert "mg-pass" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--k", "9"], "`--k` must be at most N, the trials that every question has (N=8 for a on"),
+        (["--k", "two"], "`--k` must be whole numbers from 1 with commas between them"),
+        (["--k", "0,1"], "`--k` must be whole numbers from 1 with commas between them"),
+        (["--level", "95"], "`--level` must be"),
+        (["--seed", "-3"], "`--seed` must be"),
+        (["--task", "gsm8k"], "gsm8k"),
+    ],
+)
+def test_wrong_options_end_in_one_sentence(tmp_path, options, told):
+    run = saved(tmp_path / "a", "a", outcomes(1))
+    code, printed, error = lmeb("summary", run, *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: ")
+    assert told in error
+    assert len(error.splitlines()) == 1
+
+
+def test_what_is_no_run_ends_in_one_sentence(tmp_path):
+    (tmp_path / "empty").mkdir()
+    broken = saved(tmp_path / "broken", "a", outcomes(1))
+    (samples,) = broken.glob("samples_*")
+    text = samples.read_text(encoding="utf-8").splitlines()
+    samples.write_text("\n".join([text[0], '{"doc_id": 1,', *text[2:]]), encoding="utf-8")
+    for path in ("missing", "empty", "broken"):
+        code, printed, error = lmeb("summary", tmp_path / path)
+        assert (code, printed) == (2, "")
+        assert error.startswith("error: ")
+        assert len(error.splitlines()) == 1
+
+
+def test_help():
+    code, printed, _ = lmeb("summary", "--help")
+    assert code == 0
+    assert printed.count("\n    lm-eval-bayes summary ") == 2

@@ -1,0 +1,198 @@
+"""The leaderboard as CSV, JSON, Markdown and LaTeX: read back by what reads such files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from _support.hostile import NAMES
+
+from lm_eval_bayes import rank
+from lm_eval_bayes.analysis.leaderboard import leaderboard
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
+from lm_eval_bayes.export.texts import one_line, slug
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+
+QUESTIONS = ["p", "q", "r"]
+#: Right answers of eight to three questions, for as many models as there are names.
+RIGHT = [(i % 9, (3 * i) % 9, (5 * i + 1) % 9) for i in range(len(NAMES))]
+
+
+def run(model, right, task="a_b|c", n=8):
+    trials = [[1] * c + [0] * (n - c) for c in right]
+    return TaskRun.from_trials(model, task, trials, QUESTIONS)
+
+
+@pytest.fixture(scope="module")
+def board():
+    runs = [run(name, right) for name, right in zip(NAMES, RIGHT, strict=True)]
+    return leaderboard(runs, method="normal")
+
+
+@pytest.fixture(scope="module")
+def best_first(board):
+    """The names as they are shown, best first."""
+    return [one_line(name) for name in board.models]
+
+
+# -- for programs -------------------------------------------------------------------------------
+
+
+def test_csv_holds_the_numbers_of_the_kernels(board):
+    rows = list(csv.DictReader(io.StringIO(table_text([board], "csv"))))
+    assert len(rows) == len(NAMES)
+    found = {row["model"]: row for row in rows}
+    for name in ("Qwen/Qwen2.5-7B-Instruct", "數 Größe 🙂"):
+        of_model = run(name, RIGHT[NAMES.index(name)])
+        posterior = hbayes_at_n(of_model.outcomes)
+        interval = posterior.interval(0.95, "normal")
+        row = found[name]
+        assert float(row["mean"]) == posterior.mu
+        assert float(row["sd"]) == posterior.sigma
+        assert (float(row["low"]), float(row["high"])) == (interval.low, interval.high)
+        assert (row["n_min"], row["n_max"], row["questions"]) == ("8", "8", "3")
+        assert (row["tokens"], row["seconds"]) == ("", "")
+    posteriors = {n: hbayes_at_n(run(n, r).outcomes) for n, r in zip(NAMES, RIGHT, strict=True)}
+    ranking = rank(posteriors)
+    assert [float(row["rank"]) for row in rows] == ranking.ranks.tolist()
+    assert [float(row["p_best"]) for row in rows] == ranking.p_best.tolist()
+
+
+def test_no_cell_of_a_csv_file_is_a_formula(board, best_first):
+    rows = list(csv.reader(io.StringIO(table_text([board], "csv"))))
+    names = [row[2] for row in rows[1:]]
+    for name, shown in zip(names, best_first, strict=True):
+        assert name in (shown, f"'{shown}")
+        # what OWASP names: = + - @, tab and carriage return, behind blanks as well
+        assert name.lstrip()[0] not in "=+-@\t\r"
+        assert not set(name) & set("\n\r\t\x00\x1b")
+    for start in ("=", "+", "-", "@", "＝", "＋", "－", "＠", " =", "%", "|"):
+        assert csv_cell(f"{start}1").startswith("'")
+    assert csv_cell("plain-name") == "plain-name"
+
+
+def test_json_is_the_leaderboard(board):
+    found = json.loads(table_text([board, board], "json"))
+    assert len(found["leaderboards"]) == 2
+    first = found["leaderboards"][0]
+    assert [place["model"] for place in first["places"]] == list(board.models)
+    assert first["p_greater"] == board.p_greater.tolist()
+
+
+# -- for people ---------------------------------------------------------------------------------
+
+
+def test_markdown_shows_every_name_as_it_is(board, best_first):
+    """Read by a CommonMark parser with GitHub's tables, strikethrough and bare links."""
+    markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
+    parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = parser.parse(table_text([board], "markdown"))
+    cells = [tokens[place + 1] for place, token in enumerate(tokens) if token.type == "td_open"]
+    assert len(cells) == 8 * len(NAMES)
+    names = cells[1::8]
+    kinds = {child.type for cell in names for child in cell.children}
+    assert kinds <= {"text", "text_special"}, kinds
+    shown = ["".join(child.content for child in cell.children) for cell in names]
+    assert shown == [name.strip() for name in best_first]
+    heading = tokens[next(i for i, t in enumerate(tokens) if t.type == "heading_open") + 1]
+    assert "".join(child.content for child in heading.children) == "a_b|c"
+
+
+def test_markdown_leaves_nothing_that_github_would_link(board):
+    table = table_text([board], "markdown").split("\n\n")[1]
+    assert not re.search(r"(?i)https?://|\bwww\.|[a-z]@[a-z]|(?<!\\):[a-z]+:|(?<!\\)@", table)
+
+
+#: What each command of LaTeX that may stand in a name prints.
+PRINTS = {
+    "textbackslash": "\\",
+    "textasciitilde": "~",
+    "textasciicircum": "^",
+    "textless": "<",
+    "textgreater": ">",
+    "textbar": "|",
+    "textquotedbl": '"',
+    "textasciigrave": "`",
+    "textquotesingle": "'",
+}
+
+
+def printed(source):
+    """Return what LaTeX prints of a cell; fail on anything that is more than text."""
+    shown, place = "", 0
+    while place < len(source):
+        command = re.compile(r"\\([a-z]+)\{\}").match(source, place)
+        if command:
+            shown += PRINTS[command[1]]
+            place = command.end()
+        elif source[place] == "\\":
+            assert source[place + 1] in "{}$&%#_", source[place:]
+            shown += source[place + 1]
+            place += 2
+        elif source[place] in "{}":
+            place += 1
+        else:
+            assert source[place] not in '$&%#_^~\\<>|"', source[place:]
+            shown += source[place]
+            place += 1
+    # ligatures: a dash of two hyphens, an inverted mark
+    assert not re.search(r"--|[?!]`", source)
+    return shown
+
+
+def test_latex_prints_every_name_as_it_is(board, best_first):
+    text = table_text([board], "latex")
+    body = text.split("\\midrule\n")[1].split("    \\bottomrule")[0].splitlines()
+    cells = [re.split(r"(?<!\\)&", line.removesuffix(r" \\")) for line in body]
+    assert [len(row) for row in cells] == [8] * len(NAMES)
+    assert [printed(row[1].strip()) for row in cells] == [name.strip() for name in best_first]
+    # every group is closed again, so nothing runs into the next cell
+    for row in cells:
+        bare = re.sub(r"\\[{}]", "", row[1])
+        assert bare.count("{") == bare.count("}")
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
+    caption = text.split("\\caption{")[1].split("}\n")[0]
+    assert caption.startswith(r"a\_b\textbar{}c. ")
+
+
+def test_what_stands_below_a_table_is_what_was_asked_for():
+    runs = [run("one", (8, 8, 7)), run("two", (0, 1, 0), n=10)]
+    told = {
+        ties: table_text(
+            [leaderboard(runs, ties=ties, scope="population", level=0.9, method="hdi")],
+            "markdown",
+        )
+        for ties in ("adjacent", "leader", "pairwise", "none")
+    }
+    assert len(set(told.values())) == 4
+    for text in told.values():
+        assert "90% credible intervals (hdi) about questions like these" in text
+        assert "| 90% interval |" in text
+    assert "| 10 |" in told["none"]
+    assert "Only equal means share a rank" in told["none"]
+
+
+def test_an_unknown_format_is_refused(board):
+    assert FORMATS == ("csv", "json", "markdown", "latex")
+    with pytest.raises(InvalidInputError, match=r"`format` must be one of .*got 'html'"):
+        table_text([board], "html")
+
+
+# -- names of files ------------------------------------------------------------------------------
+
+
+def test_no_name_leads_out_of_its_folder():
+    names = [*NAMES, "..", ".", "", "/", "a/../../b", "CON", "nul.txt", "data", "x" * 500, "é", "A"]
+    slugs = [slug(name) for name in names]
+    assert len(set(slugs)) == len(names)
+    for found in slugs:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", found)
+        assert ".." not in found
+        assert len(found) <= 80
+        assert found.split(".")[0] not in ("con", "nul")
+        assert found != "data"

@@ -1,0 +1,282 @@
+"""`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from _support.few_tasks import only_ours
+
+from lm_eval_bayes.cli.commands.run import run
+from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.adaptive import goals
+from lm_eval_bayes.harness.adaptive.baseline import read_rival
+from lm_eval_bayes.harness.adaptive.budget import Budget
+from lm_eval_bayes.harness.adaptive.goals import Goal
+from lm_eval_bayes.harness.adaptive.graded import TaskTrials
+from lm_eval_bayes.harness.adaptive.rounds import with_trials
+from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
+
+TASK = "demo_arithmetic_bayes"
+
+
+@pytest.fixture(autouse=True)
+def _few_tasks(monkeypatch):
+    only_ours(monkeypatch)
+
+
+def started(tmp_path, name, *arguments, model_args="beta=2:3", task=TASK, **goal):
+    """Run with the biased coin; return exit code and the results file's content."""
+    out = tmp_path / name
+    code = run(
+        [
+            *("--model", "biased_coin", "--model_args", model_args, "--tasks", task),
+            *("--output_path", str(out), "--log_samples", "--limit", "12", *arguments),
+        ],
+        **{"store": str(tmp_path / f"{name}.sqlite"), **goal},
+    )
+    files = sorted(out.rglob("results_*.json"))
+    return code, json.loads(files[-1].read_text()) if files else None
+
+
+def rounds_of(results):
+    return results["config"]["stopping"]["rounds"]
+
+
+def test_a_width_is_reached_and_not_before(tmp_path, capsys):
+    code, results = started(tmp_path, "w", width=0.16)
+    assert code == 0
+    rounds = rounds_of(results)
+    widths = [r["looks"][0]["high"] - r["looks"][0]["low"] for r in rounds]
+    assert widths[-1] <= 0.16 < min(widths[:-1])
+    n = rounds[-1]["trials"]
+    row = results["results"][TASK]
+    assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])
+    assert results["config"]["model"] == "biased_coin"
+    printed = capsys.readouterr().err
+    assert "the goal is reached" in printed
+    assert "more trials a question" in printed
+
+
+def test_stopping_in_rounds_changes_no_number(tmp_path):
+    _, rounds = started(tmp_path, "r", width=1e-3, max_trials=12)
+    _, once = started(tmp_path, "o", width=1e-3, batch_trials=12, max_trials=12)
+    assert rounds["results"] == once["results"]
+    assert [r["trials"] for r in rounds_of(rounds)] == [4, 8, 12]
+
+
+def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypatch):
+    started(tmp_path, "a", budget="8")
+    asked = []
+    sample = CoinSampling.sample
+
+    def counted(self, orders, measure):
+        asked.extend(order.trial for order in orders)
+        return sample(self, orders, measure)
+
+    monkeypatch.setattr(CoinSampling, "sample", counted)
+    _, results = started(tmp_path, "a", budget="12")
+    assert sorted(set(asked)) == [8, 9, 10, 11]
+    assert results["config"]["stopping"]["reason"] == "12 trials a question are spent"
+
+
+def test_a_decision_against_a_finished_run(tmp_path):
+    started(tmp_path, "weak", model_args="p=0.3", budget="16", batch_trials=16)
+    code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
+    assert code == 0
+    last = rounds_of(results)[-1]
+    assert "better than the other" in last["looks"][0]["reason"]
+    assert last["trials"] < 80
+    # the same model does not beat itself
+    _, equal = started(
+        tmp_path, "same", model_args="p=0.3,seed=5", decide=str(tmp_path / "weak"), max_trials=8
+    )
+    assert equal["config"]["stopping"]["reason"] == "8 trials a question are spent"
+
+
+def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
+    _, results = started(tmp_path, "t", budget="4ktokens")
+    rounds = rounds_of(results)
+    assert 2000 < rounds[-1]["tokens"] <= 4000
+    assert "would exceed the budget of 4,000 tokens" in results["config"]["stopping"]["reason"]
+
+
+def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
+    _, results = started(tmp_path, "q", width=0.13, allocate="questions", max_trials=60)
+    rounds = rounds_of(results)
+    assert rounds[-1]["n_trials"] == 12 * rounds[-1]["trials"]
+    samples = next((tmp_path / "q").rglob("samples_*.jsonl"))
+    trials = [json.loads(line) for line in samples.read_text().splitlines()]
+    lengths = [len(each["outcomes"]) for each in trials]
+    assert len(set(lengths)) > 1
+    assert sum(lengths) == rounds[-1]["n_trials"]
+    # the more uncertain a question, the more trials it got
+    shares = [abs(sum(t["outcomes"]) / len(t["outcomes"]) - 0.5) for t in trials]
+    assert lengths[shares.index(max(shares))] <= lengths[shares.index(min(shares))]
+
+
+@pytest.mark.parametrize(("after", "trials"), [(12 * 4 + 12 * 2 + 5, 6), (12 * 4 + 1, 4)])
+def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, trials):
+    sample, made = CoinSampling.sample, []
+
+    def interrupted(self, orders, measure):
+        for pair in sample(self, orders, measure):
+            if len(made) == after:
+                raise KeyboardInterrupt
+            made.append(1)
+            yield pair
+
+    monkeypatch.setattr(CoinSampling, "sample", interrupted)
+    code, results = started(tmp_path, "c", width=0.01)
+    assert code == INTERRUPTED
+    assert f"hbayes@{trials},none" in results["results"][TASK]
+    assert results["config"]["stopping"]["reason"] == "interrupted"
+    # what came of the broken round is not lost
+    monkeypatch.setattr(CoinSampling, "sample", sample)
+    _, resumed = started(tmp_path, "c", width=0.01, max_trials=8)
+    assert resumed["config"]["trials"]["from_store"] >= after
+
+
+def test_a_task_without_graded_trials_is_refused(tmp_path):
+    (tmp_path / "plain.yaml").write_text(
+        """
+task: plain_demo
+output_type: generate_until
+custom_dataset: !function lm_eval_bayes.tasks.demo_questions
+test_split: test
+doc_to_text: "{{problem}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {do_sample: true, temperature: 1.0, until: []}
+metric_list: [{metric: exact_match}]
+"""
+    )
+    with pytest.raises(TaskConfigError, match="logs no graded trials"):
+        started(
+            tmp_path,
+            "p",
+            *("--include_path", str(tmp_path)),
+            task="plain_demo",
+            width=0.1,
+        )
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ({}, "be told when to stop"),
+        ({"width": 0.1, "rival": {}}, "not both"),
+        ({"width": 0.0}, "`width` must"),
+        ({"width": float("nan")}, "`width` must"),
+        ({"width": 0.1, "batch_trials": 0}, "`batch_trials` must"),
+        ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, "at most max_trials"),
+        ({"width": 0.1, "level": 1.0}, "`level` must"),
+        ({"width": 0.1, "estimator": "best"}, "`estimator` must"),
+        ({"rival": {}, "correction": "some"}, "`correction` must"),
+        ({"width": 0.1, "correction": "some"}, "`correction` must"),
+        ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
+        ({"rival": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials a question"),
+        ({"rival": {}, "confidence": 0.2}, "`confidence` must"),
+    ],
+)
+def test_a_goal_that_makes_no_sense_is_refused(goal, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Goal(**goal)
+
+
+def trials_of(n_questions, n_trials=4, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = rng.random((n_questions, n_trials)) < rng.beta(2, 3, (n_questions, 1))
+    return TaskTrials(
+        task="many",
+        doc_ids=tuple(range(n_questions)),
+        question_ids=tuple(map(str, range(n_questions))),
+        trials=tuple(tuple(map(int, row)) for row in drawn),
+        weights=(0.0, 1.0),
+    )
+
+
+def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monkeypatch):
+    forecast, sizes = goals.trials_needed, []
+
+    def measured(posterior, **goal):
+        sizes.append(posterior.per_question.mu.size)
+        return forecast(posterior, **goal)
+
+    monkeypatch.setattr(goals, "trials_needed", measured)
+    many = trials_of(10_000)
+    width = Goal(width=0.5).look(many, 4)
+    width = (width.high - width.low) / 2
+    looked = Goal(width=width).look(many, 4)
+    assert sizes == [2_000]  # a second's work; of all 10,000 it took seven
+    # half the width takes four times the trials: 12 beyond the 4
+    assert looked.further in (11, 12, 13)
+    assert looked.further_low <= looked.further <= looked.further_high
+    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).look(trials_of(2_000, seed=1), 4)
+    assert abs(few.further - looked.further) <= 1
+
+
+@pytest.mark.parametrize("text", ["", "many", "-3", "0", "8 weeks", "1e99tokens", "nan"])
+def test_a_budget_is_an_amount_of_something(text):
+    with pytest.raises(InvalidInputError, match="`budget` must be a number of trials"):
+        Budget.parse(text)
+
+
+def test_rounds_end_at_the_most():
+    assert Goal(width=0.1, batch_trials=4, max_trials=10).rounds == [4, 8, 10]
+    assert Goal(budget=Budget.parse("6"), batch_trials=4).rounds == [4, 6]
+    assert Goal(budget=Budget.parse("2"), batch_trials=4).rounds == [2]
+
+
+def test_ks_that_do_not_fit_a_round_wait():
+    assert with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {}) == {"bayes_n": 4, "bayes_k": [1]}
+    assert with_trials({}, 4, {3: 2})["bayes_extra_trials"] == {"3": 2}
+
+
+def test_a_rival_must_be_a_run(tmp_path):
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(InvalidInputError, match="`decide` must be a run's output folder"):
+            read_rival(str(path))
+
+
+def test_a_cut_off_samples_file_is_named(tmp_path):
+    started(tmp_path, "cut", budget="2", batch_trials=2)
+    samples = next((tmp_path / "cut").rglob("samples_*.jsonl"))
+    samples.write_text(samples.read_text()[:-40])
+    told = r"`decide` must have a whole samples file; .*samples_.*jsonl cannot be read"
+    with pytest.raises(InvalidInputError, match=told):
+        read_rival(str(tmp_path / "cut"))
+
+
+def test_a_folder_of_several_models_is_no_rival(tmp_path):
+    started(tmp_path, "two", budget="2", batch_trials=2)
+    (folder,) = (path for path in (tmp_path / "two").iterdir() if path.is_dir())
+    shutil.copytree(folder, folder.with_name("another"))
+    with pytest.raises(
+        InvalidInputError, match=f"`decide` must hold one model's run of task {TASK}"
+    ):
+        read_rival(str(tmp_path / "two"))
+    assert list(read_rival(str(folder))) == [TASK]
+
+
+def test_samples_without_their_results_lack_the_scores(tmp_path):
+    started(tmp_path, "bare", budget="2", batch_trials=2)
+    next((tmp_path / "bare").rglob("results_*.json")).unlink()
+    samples = next((tmp_path / "bare").rglob("samples_*.jsonl"))
+    assert read_rival(str(samples))[TASK].weights == (0.0, 1.0)
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    rows[0]["outcomes"][0] = 2
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InvalidInputError, match="lie beside its results file"):
+        read_rival(str(samples))
+
+
+def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
+    with pytest.raises(InvalidInputError, match="--use_cache"):
+        started(tmp_path, "u", "--use_cache", str(tmp_path / "x"), width=0.1)
+    assert not (tmp_path / "u.sqlite").exists()
+
+
+def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
+    with pytest.raises(InvalidInputError, match="`--store` must name the file"):
+        run(["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK], width=0.1)

@@ -1,0 +1,275 @@
+r"""Right and wrong answers: the 120 real questions, several answers, traps, bad input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+
+import pytest
+from _support.paths import SHARED
+
+from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
+from lm_eval_bayes.harness.grading import grade as grading
+from lm_eval_bayes.harness.grading.grade import (
+    Grade,
+    extract_answer,
+    grade,
+    process_results_aime,
+    process_results_math,
+)
+from lm_eval_bayes.harness.grading.worker_pool import POOL
+
+SETS = {"aime_2024": "aime", "aime_2025": "aime", "hmmt_feb_2025": "math", "brumo_2025": "math"}
+HMMT_10 = r"\frac{-1+\sqrt{17}}{2}, \frac{-1-\sqrt{17}}{2}"
+BRUMO_23 = r"2,3,\frac{3+i\sqrt{3}}{2},\frac{3-i\sqrt{3}}{2}"
+
+
+def questions(name: str) -> list[dict]:
+    path = SHARED / "data" / "contests" / f"{name}.jsonl"
+    if not path.exists():
+        pytest.skip(f"the contest data is not there: {path.name}")
+    docs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(docs) == 30
+    return docs
+
+
+def boxed(answer: object) -> str:
+    return f"We find that the answer is\n\\[\\boxed{{{answer}}}\\]"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
+    kind = SETS[name]
+    process = process_results_aime if kind == "aime" else process_results_math
+    for doc in questions(name):
+        gold = doc["answer"]
+        row = process(doc, [boxed(gold)])
+        assert row == {"exact_match": 1, "answer": str(gold), "grading_error": None}
+        if re.fullmatch(r"-?\d+", str(gold)):
+            wrong = [str(int(gold) + 1), str(int(gold) - 1), f"-{gold}1"]
+        else:
+            other_digit = re.sub(r"\d", lambda m: str(int(m.group()) % 9 + 1), gold, count=1)
+            wrong = [other_digit, f"{gold}+1", f"{gold},0"]
+        for answer in wrong:
+            row = process(doc, [boxed(answer)])
+            assert row == {"exact_match": 0, "answer": answer, "grading_error": None}, (
+                gold,
+                answer,
+            )
+
+
+@pytest.mark.parametrize("name", ["hmmt_feb_2025", "brumo_2025"])
+def test_the_gold_written_in_another_way_is_correct(name):
+    for doc in questions(name):
+        gold = doc["answer"]
+        parts = gold.split(",")  # no gold here has a comma of another kind
+        for rewritten in (
+            ", ".join(rf"0 + \left({part}\right)" for part in parts),
+            ", ".join(rf"\dfrac{{2 \cdot ({part})}}{{2}}" for part in reversed(parts)),
+            rf"\left\{{ {gold} \right\}}" if len(parts) > 1 else rf"x = {gold}",
+        ):
+            assert grade(boxed(rewritten), gold) == Grade(True, rewritten), rewritten
+
+
+def test_math_verify_itself_agrees_about_pairs_of_real_answers():
+    math_verify = pytest.importorskip("math_verify")
+    golds = [d["answer"] for n in ("hmmt_feb_2025", "brumo_2025") for d in questions(n)]
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    parsed = [math_verify.parse(f"${g}$", parsing_timeout=None) for g in golds]
+    agreed = 0
+    for i, shift in itertools.product(range(len(golds)), (0, 1, 7)):
+        j = (i + shift) % len(golds)
+        expected = math_verify.verify(parsed[i], parsed[j], timeout_seconds=None)
+        assert grade(boxed(golds[j]), golds[i]).correct == expected, (golds[i], golds[j])
+        agreed += expected
+    assert agreed >= 60
+
+
+def test_several_answers_come_in_any_order_and_dress():
+    for gold in (HMMT_10, BRUMO_23):
+        parts = gold.split(",")
+        for order in itertools.permutations(parts):
+            assert grade(boxed(",".join(order)), gold).correct
+            separate = " and ".join(rf"$\boxed{{{part}}}$" for part in order)
+            assert grade(separate, gold).correct
+        for left_out in range(len(parts)):
+            some = parts[:left_out] + parts[left_out + 1 :]
+            assert not grade(boxed(",".join(some)), gold).correct
+            assert not grade(boxed(",".join([*some, "17"])), gold).correct
+        assert not grade(boxed(gold + ",17"), gold).correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (HMMT_10, r"\frac{-1 \pm \sqrt{17}}{2}"),
+        (HMMT_10, r"a+b+c = -\frac12 \pm \frac{\sqrt{17}}{2}"),
+        (HMMT_10, r"\frac{\sqrt{17}-1}{2} \text{ or } -\frac{1+\sqrt{17}}{2}"),
+        (BRUMO_23, r"3, 2, \tfrac{3 \pm \sqrt{3}\,i}{2}"),
+        (BRUMO_23, r"a \in \{2, 3, \frac32+\frac{\sqrt3}{2}i, \frac32-\frac{\sqrt3}{2}i\}"),
+        (BRUMO_23, r"2, 3, \frac{3+\sqrt{-3}}{2}, \frac{3-\sqrt{-3}}{2}"),
+        ("2^{99}", "633825300114114700748351602688"),
+        (r"\frac{1}{2}", "0.5"),
+        (r"\frac{1}{2}", r"\dfrac12"),
+        ("[0,1)", r"\left[0, 1\right)"),
+        ("(1,2)", "1, 2"),
+        ("(1,2),(3,4)", "(3,4), (1,2)"),
+        ("x^2+2x", "x(x+2)"),
+        (r"30^\circ", "30"),
+        ("30", r"30^{\circ}"),
+        ("30", "30°"),
+        ("1024", "1,024"),
+        ("1024", r"1{,}024"),
+        ("1024", r"1\,024"),
+        ("102", "102."),
+        ("20", r"20\text{ minutes}"),
+        (r"\frac{737}{39}", r"18\frac{35}{39}"),
+        (r"\sqrt{\frac{95}{24}}", r"\frac{\sqrt{570}}{12}"),
+        (5, "x = 5"),
+    ],
+)
+def test_equivalent_answers(gold, answer):
+    assert grade(boxed(answer), gold) == Grade(True, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (HMMT_10, r"\frac{-1+\sqrt{17}}{2}, \frac{-1+\sqrt{17}}{2}"),
+        (HMMT_10, r"\frac{1 \pm \sqrt{17}}{2}"),
+        ("3", r"\pm 3"),
+        ("5", "5, 6"),
+        ("5", "5 or 6"),
+        ("(1,2)", "2, 1"),
+        ("[0,1)", "(0,1)"),
+        ("[0,1)", "[0,1]"),
+        ("2m", "2"),
+        ("n^2+2m", "n^2+2"),
+        ("x^2+2x", "x(x+3)"),
+        ("102", "10^{2}"),
+        (r"\sqrt{2}", "1.4142"),
+        ("2^{99}", "633825300114114700748351602689"),
+        ("20", "twenty"),
+        ("20", r"\text{the answer}"),
+        ("1", r"\frac{1}{0}"),
+    ],
+)
+def test_answers_that_are_close_but_wrong(gold, answer):
+    assert grade(boxed(answer), gold) == Grade(False, answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is 33.", "33"),
+        ("**Answer:** 1,024", "1024"),
+        (r"Therefore the final answer is $\frac{1}{2}$.", r"\frac{1}{2}"),
+        (r"We had $x + y = 7$. The final answer is 12. I hope it is correct.", "12"),
+        (r"so it comes to 3/4", "3/4"),
+        (r"with roots $2$ and $-3$", "2, -3"),
+        ("We start from 7 and reach -12", "-12"),
+        ("no number at all", None),
+        ("", None),
+        ("x" * 40_000 + " The answer is 7.", "7"),
+        ("The answer is 7. " + "x" * 40_000, None),
+    ],
+)
+def test_without_a_box_math_verify_finds_the_answer(text, answer):
+    assert extract_answer(text) == answer
+
+
+def test_a_superscript_sign_is_a_power():
+    assert grade(boxed("10²"), 100).correct
+    assert not grade(boxed("10²"), 102).correct
+    assert not grade(boxed("10²"), 102, kind="aime").correct
+
+
+def test_thinking_is_not_the_answer():
+    assert grade(r"<think>\boxed{33}</think> It is 12.", 33, kind="aime") == Grade(False, "12")
+    assert grade(r"\boxed{12}</think>\boxed{33}", 33, kind="aime").correct
+    assert grade(r"\boxed{12}[/r]\boxed{33}", 12, think_end_token="[/r]") == Grade(False, "33")
+    assert grade(r"\boxed{33}</think>", 33, kind="aime") == Grade(False, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{" * 5_000 + "1" + "}" * 5_000,
+        r"\frac{1}{" * 80 + "1" + "}" * 80,
+        "1" * 20_000,
+        "x+" * 10_000 + "x",
+        "\0\0",
+        "\u202e33\u202c",
+        "\ud800",
+        "1e999999999",
+        r"\text{" * 40 + "}" * 40,
+        "(" * 60,
+        "\\",
+        "$",
+    ],
+)
+def test_absurd_answers_are_simply_wrong(answer):
+    assert grade(boxed(answer), r"\frac{1}{2}").correct is False
+    assert grade(boxed(answer), 7, kind="aime").correct is False
+
+
+def test_an_unreadable_gold_is_an_error_of_the_grader_and_not_of_the_model():
+    found = grade(boxed("7"), r"\frac{")
+    assert found.correct is False
+    assert found.error.startswith("ValueError: the gold answer is no formula")
+    assert "\n" not in found.error
+
+
+def test_a_pair_is_compared_once(monkeypatch):
+    calls = []
+
+    def run(job, limit):
+        calls.append(job)
+        return {"value": True}
+
+    monkeypatch.setattr(POOL, "run", run)
+    monkeypatch.setattr(grading, "_cache", type(grading._cache)())
+    monkeypatch.setattr(grading, "CACHE_SIZE", 2)
+    for answer in ("a", "b", "a", "a", "c", "b", "a"):
+        assert grade(boxed(rf"\sqrt{{{answer}}}"), r"\frac{1}{3}").correct
+    # a, b, c are new; c pushes out b (a was used last), b pushes out a
+    assert len(calls) == 5
+    assert len(grading._cache) == 2
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(InvalidInputError, match=r'`kind` must be "math" or "aime"; got \'gsm\''):
+        grade("x", "1", kind="gsm")
+    with pytest.raises(InvalidInputError, match=r"`timeout` must be a positive number"):
+        grade("x", "1", timeout=0)
+    with pytest.raises(InvalidInputError, match=r"`timeout` must be a positive number"):
+        grade("x", "1", timeout=float("nan"))
+    with pytest.raises(InvalidInputError, match=r"`response` must be text; got None"):
+        grade(None, "1")
+    with pytest.raises(InvalidInputError, match=r"`gold` must be an integer or LaTeX text"):
+        grade("x", " ")
+    with pytest.raises(InvalidInputError, match=r"`gold` must be an integer in 0\.\.999; got 1000"):
+        grade("x", 1000, kind="aime")
+
+
+def test_a_row_survives_what_goes_wrong_and_says_so():
+    doc = {"problem_idx": 12, "problem": "What is it?", "answer": "12a"}
+    row = process_results_aime(doc, [boxed(12)])
+    assert row["exact_match"] == 0
+    assert row["grading_error"].startswith("InvalidInputError: `gold` must be an integer in 0..999")
+    row = process_results_math({"answer": "7"}, [None])
+    assert row["exact_match"] == 0
+    assert "`response` must be text; got None" in row["grading_error"]
+
+
+def test_questions_without_answers_are_refused():
+    with pytest.raises(
+        DatasetUnavailableError, match=r"lack the field 'answer'; they have: problem, solution"
+    ):
+        process_results_math({"problem": "?", "solution": "!"}, ["x"])
+
+
+def test_a_grade_as_a_dict():
+    assert grade(boxed(7), 7).to_dict() == {"correct": True, "answer": "7", "error": None}

@@ -1,0 +1,274 @@
+r"""The time limit: in threads, in worker processes, after runaways, after kills and forks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
+from lm_eval_bayes.harness.grading.grade import Grade, extract_answer, grade, worker_pool
+from lm_eval_bayes.harness.grading.worker_pool import (
+    POOL,
+    WorkerPool,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+
+ROOT = REPOSITORY
+# never cheap: these are equal only to something that does mathematics
+RIGHT = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
+WRONG = (r"\boxed{\sqrt{12}}", r"2\sqrt{2}")
+RUNAWAY = "9^{9^{9^9}}"
+
+linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def state(pid: int) -> str:
+    """The state letter of a process; "gone" for one that has ended."""
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+    return "gone" if letter in "ZX" else letter
+
+
+def wait_until_gone(pids, seconds=30.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(state(pid) != "gone" for pid in pids):
+        time.sleep(0.05)
+    return [pid for pid in pids if state(pid) != "gone"]
+
+
+def fresh(index: int) -> tuple[str, str]:
+    """A right answer that no cache knows yet."""
+    return (
+        rf"\boxed{{\frac{{{2 * index}}}{{{2 * index + 2}}}}}",
+        rf"\frac{{{index}}}{{{index + 1}}}",
+    )
+
+
+def python(*args: str, **kwargs) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **kwargs,
+    )
+
+
+@linux_only
+@pytest.mark.parametrize(
+    "answer",
+    [RUNAWAY, "10^{10^{10}}", "999999999!", r"\binom{10^9}{5\cdot 10^8}", "((x+1)^{400}+y)^{400}"],
+)
+def test_a_runaway_is_stopped_and_the_next_grades_work(answer):
+    found = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y", timeout=0.8)
+    assert found.correct is False
+    assert found.answer == answer
+    # a machine that knows the answer in time, or runs out of memory before, is fine too
+    assert found.error in (None, "no result within 0.8 s") or "MemoryError" in found.error
+    assert grade(*RIGHT) == Grade(True, r"\sqrt{8}")
+    assert grade(*WRONG) == Grade(False, r"\sqrt{12}")
+
+
+@linux_only
+def test_a_time_out_kills_the_process_and_is_remembered_for_its_limit():
+    pool = WorkerPool(1)
+    job = {"op": "compare", "gold": "1", "answer": RUNAWAY}
+    assert pool.run({"op": "compare", "gold": "2", "answer": "1+1"}, 30) == {"value": True}
+    (pid,) = pool.worker_pids()
+    with pytest.raises(WorkerTimeout, match=r"no result within 0\.5 s"):
+        pool.run(job, 0.5)
+    assert state(pid) == "gone"
+    assert pool.worker_pids() == []
+    assert pool.run({"op": "compare", "gold": "2", "answer": "1+1"}, 30) == {"value": True}
+    pool.close()
+    first = grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}", timeout=0.5)
+    assert first.error == "no result within 0.5 s"
+    pids = POOL.worker_pids()
+    assert grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}", timeout=0.4).error == first.error
+    assert POOL.worker_pids() == pids  # from memory: no process was used up
+
+
+def test_threads_share_the_pool():
+    pairs = [fresh(i) for i in range(3, 43)]
+    with ThreadPoolExecutor(8) as threads:
+        runaway = threads.submit(grade, rf"\boxed{{{RUNAWAY}}}", r"\frac{8}{9}", timeout=1.0)
+        found = list(threads.map(lambda pair: grade(*pair), pairs))
+    assert all(f.correct and f.error is None for f in found)
+    assert runaway.result() == Grade(False, RUNAWAY, "no result within 1 s")
+    assert len(POOL.worker_pids()) <= 4
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_in_a_daemonic_worker_process(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        jobs = [pool.apply_async(grade, pair) for pair in (RIGHT, WRONG)]
+        found = [job.get(timeout=120) for job in jobs]
+        runaway = pool.apply_async(grade, (rf"\boxed{{{RUNAWAY}}}", "1/2"), {"timeout": 0.5})
+        assert runaway.get(timeout=120) == Grade(False, RUNAWAY, "no result within 0.5 s")
+        text = pool.apply_async(extract_answer, ("The answer is 12.",)).get(timeout=120)
+    assert found == [Grade(True, r"\sqrt{8}"), Grade(False, r"\sqrt{12}")]
+    assert text == "12"
+
+
+@linux_only
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_gets_its_own_worker():
+    assert grade(*fresh(101)).correct
+    mine = POOL.worker_pids()
+    assert mine
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+
+    def in_the_child():
+        there.send((POOL.worker_pids(), grade(*fresh(102)).correct, POOL.worker_pids()))
+
+    child = fork.Process(target=in_the_child, daemon=True)
+    child.start()
+    assert here.poll(120)
+    inherited, correct, own = here.recv()
+    child.join(120)
+    here.close()
+    there.close()
+    assert child.exitcode == 0
+    assert (inherited, correct, len(own)) == ([], True, 1)
+    assert not set(own) & set(mine)
+    assert wait_until_gone(own) == []
+    assert grade(*fresh(103)).correct
+    assert POOL.worker_pids() == mine
+
+
+@linux_only
+def test_an_idle_worker_that_somebody_killed_is_replaced():
+    assert grade(*fresh(111)).correct
+    killed = POOL.worker_pids()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until_gone(killed) == []
+    time.sleep(0.3)  # on a busy machine its parent hears of it a little later
+    assert grade(*fresh(112)) == Grade(True, r"\frac{224}{226}")
+
+
+@linux_only
+@pytest.mark.parametrize("busy", [False, True])
+def test_no_orphan_outlives_a_killed_parent(busy):
+    code = textwrap.dedent(
+        f"""
+        import threading, time
+        from lm_eval_bayes.harness.grading.grade import grade
+        from lm_eval_bayes.harness.grading.worker_pool import POOL
+        assert grade(*{RIGHT!r}).correct
+        if {busy}:
+            job = (r"\\boxed{{{RUNAWAY}}}", r"\\frac{{1}}{{2}}")
+            threading.Thread(target=grade, args=job, kwargs=dict(timeout=2), daemon=True).start()
+            time.sleep(0.5)
+        print(*POOL.worker_pids(), flush=True)
+        time.sleep(600)
+        """
+    )
+    parent = python("-c", code)
+    try:
+        pids = [int(word) for word in parent.stdout.readline().split()]
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert len(pids) == 1
+    assert wait_until_gone(pids) == []
+
+
+def test_a_main_module_that_cannot_be_imported_again():
+    code = (
+        f"from lm_eval_bayes.harness.grading.grade import grade\nprint(grade(*{RIGHT!r}).correct)\n"
+    )
+    child = python("-")  # a program on standard input, as a here-document gives it
+    out, err = child.communicate(code, timeout=120)
+    assert (out, err, child.returncode) == ("True\n", "", 0)
+
+
+def test_a_module_of_the_working_directory_is_not_picked_up(tmp_path):
+    (tmp_path / "sympy.py").write_text("raise SystemExit('shadowed')")
+    code = (
+        "import sys; sys.path[:] = [p for p in sys.path if p not in ('', sys.argv[1])]\n"
+        "from lm_eval_bayes.harness.grading.grade import grade\n"
+        f"print(grade(*{RIGHT!r}).correct, 'lm_eval' in sys.modules, 'sympy' in sys.modules)\n"
+    )
+    child = python("-c", code, str(tmp_path), cwd=tmp_path)
+    out, err = child.communicate(timeout=120)
+    assert (out, err) == ("True False False\n", "")
+
+
+def test_the_worker_runs_by_hand_and_ends_with_its_input():
+    child = python(worker_file)
+    out, err = child.communicate(
+        '{"op": "compare", "gold": "1/2", "answer": "0.5", "limit": 9}\n'
+        '{"op": "extract", "text": "The answer is 12.", "limit": 9}\n',
+        timeout=120,
+    )
+    assert out == '{"ready": true}\n{"value": true}\n{"value": "12"}\n'
+    assert (err, child.returncode) == ("", 0)
+
+
+def test_only_plain_numbers_reach_the_evaluator_of_sympy(tmp_path):
+    code = textwrap.dedent(
+        """
+        import sys, runpy, sympy
+        worker = runpy.run_path(sys.argv[1], run_name="worker")
+        assert worker["equivalent"]("2", "1+1")
+        worker["_fence_eval"]()
+        assert worker["equivalent"](r"\\frac{1}{2}", "0.5")
+        assert sympy.Number("1.25") == sympy.Float(1.25)
+        assert sympy.sympify("3/4") == sympy.Rational(3, 4)
+        for text in ("__import__('os').system('echo x')", "f(x)", "(1).real", "[1]", "lambda: 1"):
+            try:
+                sympy.sympify(text)
+            except Exception as error:
+                assert "refused" in str(error), error
+            else:
+                raise SystemExit(f"evaluated {text}")
+        print("fenced")
+        """
+    )
+    child = python("-c", code, str(worker_file), cwd=tmp_path)
+    out, err = child.communicate(timeout=120)
+    assert out == "fenced\n", err
+
+
+def test_without_a_process_the_cheap_grades_go_on_and_the_rest_is_an_error(monkeypatch, tmp_path):
+    pool = WorkerPool(1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with pytest.raises(WorkerUnavailable, match="no-python"):
+        pool.run({"op": "extract", "text": "1"}, 1)
+    monkeypatch.setattr(worker_pool.subprocess, "Popen", pytest.fail)
+    with pytest.raises(WorkerUnavailable, match="no-python"):  # not tried again at once
+        pool.run({"op": "extract", "text": "1"}, 1)
+    monkeypatch.setattr("lm_eval_bayes.harness.grading.grade.POOL", pool)
+    assert grade(r"\boxed{12}", 12, kind="aime").correct
+    assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1").error.endswith("'" + sys.executable + "'")
+    assert grade(r"\boxed{\frac{1}{2}}", r"\dfrac{1}{2}") == Grade(True, r"\frac{1}{2}")
+
+
+def test_a_worker_that_cannot_import_says_why(monkeypatch, tmp_path):
+    broken = tmp_path / "math_verify"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('no grammar here')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    pool = WorkerPool(1)
+    with pytest.raises(WorkerUnavailable, match="ImportError: no grammar here"):
+        pool.run({"op": "extract", "text": "1"}, 30)
+    assert pool.worker_pids() == []

@@ -1,0 +1,241 @@
+"""A run of the harness that never heard of us: read as it is, and with its texts graded again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="the harness is not installed")
+
+import lm_eval
+import numpy as np
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.api.model import LM
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.loggers import EvaluationTracker
+from lm_eval.tasks import TaskManager
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.harness.grading.regrade import gold, regraded
+from lm_eval_bayes.harness.plugin import drop_in, metrics
+from lm_eval_bayes.harness.task import filters
+from lm_eval_bayes.runs.reader import read_runs
+
+#: A word problem with the solution of its book, as in GSM8K, and what is said in three trials.
+QUESTIONS = [
+    ("Six boxes of three?", "6 * 3 = <<6*3=18>>18\n#### 18", ["#### 18", "It is 18.", "#### 17"]),
+    ("A thousand and 24?", "#### 1,024", [r"\boxed{1024}", "#### 1,024", "I do not know"]),
+    ("Half of one?", "#### 0.5", ["#### 0.5", r"\boxed{\frac{1}{2}}", "#### 5"]),
+]
+#: Which texts are right, by hand; the task itself takes the first and wants its exact format.
+RIGHT = [[1, 1, 0], [1, 1, 0], [1, 1, 0]]
+STRICT, FLEXIBLE = [1, 0, 1], [1, 1, 0]
+
+WORDS = """
+task: words
+dataset_path: json
+dataset_kwargs: {{data_files: {data}, cache_dir: {cache}}}
+test_split: train
+output_type: generate_until
+doc_to_text: "Q: {{{{question}}}}"
+doc_to_target: "{{{{answer}}}}"
+generation_kwargs: {{do_sample: true, temperature: 0.7, until: ["Q:"], max_gen_toks: 32}}
+repeats: 3
+metric_list:
+  - metric: exact_match
+    aggregation: mean
+    higher_is_better: true
+    regexes_to_ignore: [",", "(?s).*#### "]
+filter_list:
+  - name: strict
+    filter:
+      - {{function: regex, regex_pattern: "#### (\\\\-?[0-9\\\\.\\\\,]+)"}}
+      - {{function: take_first}}
+  - name: flexible
+    filter:
+      - {{function: regex, group_select: -1, regex_pattern: "([0-9][0-9,]*)"}}
+      - {{function: take_first}}
+metadata: {{version: 3.0}}
+"""
+CHOICE = """
+task: choice
+dataset_path: json
+dataset_kwargs: {{data_files: {data}, cache_dir: {cache}}}
+test_split: train
+output_type: multiple_choice
+doc_to_text: "Q: {{{{question}}}}"
+doc_to_target: 0
+doc_to_choice: ["yes", "certainly not"]
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+metadata: {{version: 1.0}}
+"""
+GROUP = """
+group: books
+task: [words, choice]
+aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+metadata: {version: 1.0}
+"""
+
+
+class Says(LM):
+    """Says of every question what it says in turn; thinks every choice as likely as its length."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = {f"Q: {question}": iter(texts) for question, _, texts in QUESTIONS}
+
+    def generate_until(self, requests, disable_tqdm=False):
+        return [next(self.said[request.args[0]]) for request in requests]
+
+    def loglikelihood(self, requests, disable_tqdm=False):
+        return [(-float(len(request.args[1])), False) for request in requests]
+
+    def loglikelihood_rolling(self, requests, disable_tqdm=False):
+        raise AssertionError("nothing is asked so")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The output folder of a run of a group of two tasks with the harness's own classes."""
+    folder = tmp_path_factory.mktemp("plain")
+    data = folder / "data.jsonl"
+    lines = [json.dumps({"question": q, "answer": a}) for q, a, _ in QUESTIONS]
+    data.write_text("\n".join(lines))
+    for name, text in (("words", WORDS), ("choice", CHOICE)):
+        (folder / f"{name}.yaml").write_text(text.format(data=data, cache=folder / "cache"))
+    (folder / "books.yaml").write_text(GROUP)
+    tracker = EvaluationTracker(output_path=str(folder / "out"))
+    tracker.general_config_tracker.log_experiment_args(
+        model_source="hf",
+        model_args="pretrained=org/plain,dtype=float16",
+        system_instruction="",
+        chat_template="",
+        fewshot_as_multiturn=False,
+    )
+    results = lm_eval.simple_evaluate(
+        model=Says(),
+        tasks=["books"],
+        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+        bootstrap_iters=0,
+    )
+    results["config"]["model_args"] = "pretrained=org/plain,dtype=float16"
+    save(tracker, results)
+    return folder / "out", results["results"]
+
+
+def save(tracker, results):
+    """Write what the harness's command writes with --log_samples."""
+    samples = results.pop("samples")
+    tracker.save_results_aggregated(results=results, samples=samples)
+    for task, rows in samples.items():
+        tracker.save_results_samples(task, rows)
+
+
+def outcomes(run):
+    return [trials.tolist() for trials in run.trials]
+
+
+def test_a_run_that_never_heard_of_us_is_read(saved):
+    folder, results = saved
+    found = read_runs([folder])
+    assert found.models == ("org/plain",)
+    assert found.groups == {"books": ("words", "choice")}
+    words, choice = (found.of_task(task)[0] for task in ("words", "choice"))
+    assert (words.metric, words.filter) == ("exact_match", "strict")
+    assert outcomes(words) == [[right] for right in STRICT]
+    assert words.outcomes.counts[:, 1].mean() == results["words"]["exact_match,strict"]
+    assert "3 texts of a question one grade" in " ".join(words.notes)
+    assert words.questions[0] == QUESTIONS[0][0]
+    assert words.made.generation_kwargs["temperature"] == 0.7
+    assert words.made.model_args == {"pretrained": "org/plain", "dtype": "float16"}
+    assert words.made.versions["task"] == "3.0"
+    assert (choice.metric, outcomes(choice)) == ("acc", [[1]] * 3)
+
+
+def test_filters_and_metrics_are_those_of_the_harness(saved):
+    folder, results = saved
+    (words,) = read_runs([folder], task="words", filter="flexible").runs
+    assert outcomes(words) == [[right] for right in FLEXIBLE]
+    assert words.outcomes.counts[:, 1].mean() == results["words"]["exact_match,flexible"]
+    (choice,) = read_runs([folder], task="choice", metric="acc_norm").runs
+    assert choice.outcomes.counts[:, 1].mean() == results["choice"]["acc_norm,none"]
+
+
+def test_every_text_is_a_trial_when_graded_again(saved):
+    folder, _ = saved
+    found = read_runs([folder], regrade=regraded)
+    (words,) = found.runs
+    assert (words.metric, outcomes(words)) == ("graded again", RIGHT)
+    assert words.answers[0] == ("18", "18", "17")
+    assert words.outcomes.weights.tolist() == [0, 1]
+    assert found.warnings[0].startswith("left out: task choice, which holds no generated texts")
+    with pytest.raises(InvalidInputError, match="hold generated texts of task choice"):
+        read_runs([folder], task="choice", regrade=regraded)
+
+
+def test_our_own_trials_are_graded_again_as_the_task_graded_them(tmp_path):
+    rows = []
+    for number in range(3):
+        texts = [rf"\boxed{{{number}}}", r"\boxed{9}", rf"I think 9</think>\boxed{{{number}}}"]
+        rows.append(
+            {
+                "doc_id": number,
+                "doc": {"problem": "?", "answer": number},
+                "target": number,
+                "arguments": {"gen_args_0": {"arg_0": "?", "arg_1": {"do_sample": True}}},
+                "resps": [texts],
+                "filter": "none",
+                "outcomes": [1, 0, 0],
+                "signals": {"seed": [1, 2, 3], "completion_tokens": [4, 5, 6]},
+            }
+        )
+    file = tmp_path / "samples_mine_2026-01-01T00-00-00.0.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run,) = read_runs([file], regrade=regraded).runs
+    assert outcomes(run) == [[1, 0, 1]] * 3
+    assert run.seeds == ((1, 2, 3),) * 3
+    assert np.concatenate(run.measured["completion_tokens"]).tolist() == [4, 5, 6] * 3
+    assert run.notes == ("graded again: 3 trials got another grade than before",)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("weights", [None, [-1, 2]])
+def test_the_metric_bayes_in_a_task_of_another_class_gives_counts(tmp_path, weights):
+    drop_in.install()
+    assert filters.KeepAllFilter
+    assert metrics.bayes
+    metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
+    config = toy_config(
+        metric_list=[metric | ({"weights": weights} if weights else {})],
+        filter_list=[{"name": "none", "filter": [{"function": "keep_all"}]}],
+    )
+    results = evaluate(ScriptedLM(SCRIPT), ConfigurableTask(config=config))
+    save(EvaluationTracker(output_path=str(tmp_path)), results)
+    (run,) = read_runs([tmp_path]).runs
+    # what the script says: right 3, 1 and 0 of 4 times
+    assert run.outcomes.counts.tolist() == [[1, 3], [3, 1], [4, 0]]
+    assert run.outcomes.weights.tolist() == (weights or [0, 1])
+    assert run.trials is None
+    assert "needs --regrade" in run.notes[0]
+    (again,) = read_runs([tmp_path], regrade=regraded).runs
+    assert outcomes(again) == [[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("target", "answer"),
+    [
+        ("18", "18"),
+        ("a\n#### 1,024 ", "1,024"),
+        (r"so $\boxed{x+1}$, as \boxed{} says", "x+1"),
+        (r"\frac{1}{2}", r"\frac{1}{2}"),
+    ],
+)
+def test_the_answer_in_a_target(target, answer):
+    assert gold(target) == answer
+
+
+@pytest.mark.parametrize("target", ["", "  ", "we give up\n####"])
+def test_a_target_without_an_answer(target):
+    with pytest.raises(InvalidInputError, match="`target` must hold the right answer"):
+        gold(target)

@@ -1,0 +1,351 @@
+"""The mimic: its arguments, its draws, its answers and the truth that it records."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _support.paths import REPOSITORY
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from scipy import stats
+
+import lm_eval_bayes as lb
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
+from lm_eval_bayes.harness.models.biased_coin.wrong_answers import SHARES, pick, wrong_answers
+
+ROOT = REPOSITORY
+
+
+def request(
+    doc_id: int, n: int = 1, task: str = "quiz", answer: Any = "12", prompt: str | None = None
+) -> Instance:
+    prompt = f"question {doc_id}" if prompt is None else prompt
+    return Instance(
+        "generate_until", {"answer": answer}, (prompt, {"until": []}), 0, (task, doc_id, n)
+    )
+
+
+def clones(requests: list[Instance]) -> list[Instance]:
+    """What the harness sends: every request N times, the very same object."""
+    return [r for r in requests for _ in range(r.repeats or 1)]
+
+
+def answers(responses: list[str]) -> list[str]:
+    return [re.search(r"\$\\boxed\{(.*)\}\$\.$", text)[1] for text in responses]  # type: ignore[index]
+
+
+# -- arguments ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "exactly one of p .* got none of them"),
+        ({"p": 0.5, "beta": "1:1"}, "exactly one of p .* got p and beta"),
+        ({"p": 1.2}, r"`p` must be a number in \[0, 1\]; got 1.2"),
+        ({"p": -0.1}, r"`p` must be a number in \[0, 1\]; got -0.1"),
+        ({"p": float("nan")}, r"`p` must be a number in \[0, 1\]; got nan"),
+        ({"p": True}, r"`p` must be a number in \[0, 1\]; got True"),
+        ({"p": "half"}, r"`p` must be a number in \[0, 1\]; got 'half'"),
+        ({"beta": "0:1"}, '`beta` must be "a:b", two numbers above 0.*; got .*0:1'),
+        ({"beta": "abc"}, '`beta` must be "a:b".*; got .*abc'),
+        ({"beta": "1:inf"}, '`beta` must be "a:b"'),
+        ({"beta": "1:2:3"}, '`beta` must be "a:b"'),
+        ({"beta": 125}, '`beta` must be "a:b".*quoted in a YAML file.*; got 125'),
+        ({"file": "no_such_file.csv"}, "`file` no_such_file.csv cannot be read: No such file"),
+        ({"file": "p.parquet"}, "`file` must end in .jsonl, .csv or .txt; got 'p.parquet'"),
+        ({"file": 3}, "`file` must be the path"),
+        ({"p": 0.5, "seed": 1.5}, "`seed` must be an integer; got 1.5"),
+        ({"p": 0.5, "boxed": 2}, r"`boxed` must be a number in \[0, 1\]; got 2"),
+        ({"p": 0.5, "answer_field": 7}, "`answer_field` must be the name of a field; got 7"),
+        ({"p": 0.5, "prob": 0.5}, "biased_coin has no argument `prob`; its arguments are p, beta"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        BiasedCoinLM(**arguments)
+
+
+def test_the_harness_builds_it_from_a_string_and_from_a_mapping() -> None:
+    extra = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
+    by_string = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
+    by_mapping = BiasedCoinLM.create_from_arg_obj({"beta": "0.2:2", "seed": 9, "boxed": 0.5}, extra)
+    assert by_string.law.to_dict() == by_mapping.law.to_dict() == {"kind": "beta", "a": 0.2, "b": 2}
+    assert (by_string.seed, by_string.boxed) == (9, 0.5)
+
+
+def test_it_is_registered_under_its_name() -> None:
+    from lm_eval.api.registry import get_model
+
+    assert get_model("biased_coin") is BiasedCoinLM
+
+
+def test_importing_it_does_not_import_torch() -> None:
+    code = (
+        "import sys; import lm_eval; before = 'torch' in sys.modules\n"
+        "import lm_eval_bayes.harness.models.biased_coin.model\n"
+        "assert ('torch' in sys.modules) == before"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=120)
+
+
+# -- draws -------------------------------------------------------------------------------
+
+
+def test_draws_are_right_with_the_asked_probability() -> None:
+    lm = BiasedCoinLM(p=0.3)
+    got = answers(lm.generate_until(clones([request(i, 20) for i in range(200)])))
+    # 4,000 seeded draws; the bounds hold 99.99% of Binomial(4000, 0.3)
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 4000, 0.3)
+    assert low <= sum(a == "12" for a in got) <= high
+
+
+def test_p_zero_and_one_are_certain() -> None:
+    for p, expected in ((0.0, 0), (1.0, 50)):
+        got = answers(BiasedCoinLM(p=p).generate_until(clones([request(0, 50)])))
+        assert sum(a == "12" for a in got) == expected
+
+
+def test_trials_of_a_question_are_independent() -> None:
+    lm = BiasedCoinLM(p=0.5)
+    got = answers(lm.generate_until(clones([request(i, 2) for i in range(1000)])))
+    right = [a == "12" for a in got]
+    table = Counter(zip(right[::2], right[1::2], strict=True))
+    square = [[table[a, b] for b in (False, True)] for a in (False, True)]
+    assert stats.chi2_contingency(square).pvalue > 0.001
+
+
+def test_a_question_that_stands_twice_gets_its_own_draws() -> None:
+    twice = [request(0, 30, prompt="same"), request(1, 30, prompt="same")]
+    got = BiasedCoinLM(p=0.5).generate_until(clones(twice))
+    assert got[:30] != got[30:]
+    assert got == BiasedCoinLM(p=0.5).generate_until(clones([request(0, 60, prompt="same")]))
+
+
+def test_beta_law_draws_from_the_beta_distribution() -> None:
+    law = BiasedCoinLM(beta="0.2:2").law
+    drawn = [law.probability(Question("quiz", i, f"question {i}")) for i in range(2000)]
+    assert stats.kstest(drawn, stats.beta(0.2, 2).cdf).pvalue > 0.001
+    assert all(0.0 <= p <= 1.0 for p in drawn)
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 12))
+def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: int) -> None:
+    everything = [request(i, 3) for i in range(12)]
+    whole, part = BiasedCoinLM(beta="1:1"), BiasedCoinLM(beta="1:1")
+    told = whole.generate_until(clones(everything))
+    told_of = {i: told[3 * i : 3 * i + 3] for i in range(12)}
+
+    some = rnd.sample(everything, limit)
+    retold = part.generate_until(clones(some))
+    for at, asked in enumerate(some):
+        assert retold[3 * at : 3 * at + 3] == told_of[asked.doc_id]
+    true_p = whole.get_model_info()["biased_coin"]["true_p"]["quiz"]
+    for doc_id, p in part.get_model_info()["biased_coin"]["true_p"]["quiz"].items():
+        assert p == true_p[doc_id]
+
+
+def test_draws_are_the_same_in_another_process() -> None:
+    code = (
+        "from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms\n"
+        "print(repr(uniforms('trial', 7, 'quiz', 'Wie viel ist 3\\u00b2?', 4)))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "99"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=env, capture_output=True, text=True
+    )
+    assert told.stdout.strip() == repr(uniforms("trial", 7, "quiz", "Wie viel ist 3²?", 4))
+
+
+def test_another_seed_another_run() -> None:
+    asked = clones([request(0, 40)])
+    assert BiasedCoinLM(p=0.5, seed=1).generate_until(asked) != BiasedCoinLM(
+        p=0.5, seed=2
+    ).generate_until(asked)
+
+
+class _Rank(BiasedCoinLM):
+    """One of two ranks; what rank 1 sent is there when rank 0 gathers."""
+
+    sent: list[Any] = []  # noqa: RUF012 -- shared on purpose
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(beta="2:2")
+        self._rank, self._world_size = rank, 2
+
+    def gather_object(self, obj: Any, dst: int = 0) -> Any:
+        self.sent.append(obj)
+        return list(self.sent) if self.rank == dst else None
+
+
+def test_two_ranks_tell_what_one_tells() -> None:
+    asked = [request(i, 4) for i in range(5)]
+    alone = BiasedCoinLM(beta="2:2")
+    told = alone.generate_until(clones(asked))
+    ranks = [_Rank(0), _Rank(1)]
+    # the short rank is padded with its last request, as the harness does
+    second = ranks[1].generate_until(clones([*asked[1::2], asked[3]]))
+    first = ranks[0].generate_until(clones(asked[0::2]))
+    assert first == told[0:4] + told[8:12] + told[16:20]
+    assert second[:8] == told[4:8] + told[12:16]
+    assert ranks[0].get_model_info() == alone.get_model_info()
+
+
+# -- the truth ---------------------------------------------------------------------------
+
+
+def test_true_score_is_the_mean_over_the_questions_asked() -> None:
+    lm = BiasedCoinLM(beta="2:5", seed=3)
+    lm.generate_until(clones([request(i, 2) for i in range(8)] + [request(0, 2, task="other")]))
+    told = lm.get_model_info()["biased_coin"]
+    assert told["questions"] == {"quiz": 8, "other": 1}
+    assert told["true_score"]["quiz"] == pytest.approx(sum(told["true_p"]["quiz"].values()) / 8)
+    assert told["true_p"]["quiz"]["0"] != told["true_p"]["other"]["0"]
+    assert json.loads(json.dumps(told)) == told
+
+    lm.generate_until(clones([request(3, 2)]))
+    assert lm.get_model_info()["biased_coin"]["questions"] == {"quiz": 1}
+
+
+def test_intervals_hold_the_recorded_truth_as_often_as_they_say() -> None:
+    # Under a Beta(1, 1) law the paper's prior is the truth, so 95% intervals hold in 95%.
+    held = 0
+    for seed in range(100):
+        lm = BiasedCoinLM(beta="1:1", seed=seed)
+        got = answers(lm.generate_until(clones([request(i, 4) for i in range(20)])))
+        right = [sum(a == "12" for a in got[4 * i : 4 * i + 4]) for i in range(20)]
+        outcomes = lb.Outcomes.from_counts([[4 - c, c] for c in right])
+        interval = lb.bayes_at_n(outcomes).interval(level=0.95, method="normal")
+        truth = lm.get_model_info()["biased_coin"]["true_score"]["quiz"]
+        held += interval.low <= truth <= interval.high
+    assert 88 <= held <= 100
+
+
+# -- answers -----------------------------------------------------------------------------
+
+GOLDS = [
+    *(
+        "70",
+        "033",
+        "0",
+        "1",
+        "999",
+        "-984",
+        "1,024",
+        "12345678901234567890",
+        "3.5",
+        ".25",
+        "B",
+        "J",
+    ),
+    *(r"\frac{1}{9}", r"3+2\sqrt{2}", r"2^{25} \cdot 26!", r"20\pi", "x=5", r"1-\frac{2}{\pi}"),
+    *(r"2,3,\frac{3+i\sqrt{3}}{2}", r"\left(1, \sqrt{2}\right)", r"[0, \infty)", r"\{1, 2\}"),
+]
+
+
+@pytest.mark.parametrize("gold", GOLDS)
+def test_wrong_answers_are_four_and_wrong(gold: str) -> None:
+    from math_verify import parse, verify
+
+    right = parse(rf"\boxed{{{gold}}}")
+    for turn in range(8):
+        wrong = wrong_answers(gold, turn)
+        assert len(wrong) == len(set(wrong)) == 4
+        for answer in wrong:
+            assert answer != gold
+            assert not verify(right, parse(rf"\boxed{{{answer}}}"))
+
+
+@pytest.mark.parametrize("name", ["aime_2024", "aime_2025", "hmmt_feb_2025", "brumo_2025"])
+def test_wrong_answers_are_wrong_for_every_contest_question(name: str, shared: Path) -> None:
+    from math_verify import parse, verify
+
+    path = shared / "data" / "contests" / f"{name}.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines():
+        gold = str(json.loads(line)["answer"])
+        right = parse(rf"\boxed{{{gold}}}")
+        for answer in wrong_answers(gold):
+            assert not verify(right, parse(rf"\boxed{{{answer}}}")), (gold, answer)
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(0, 7))
+def test_wrong_integers_keep_the_shape_of_the_right_one(gold: int, turn: int) -> None:
+    wrong = [int(a) for a in wrong_answers(str(gold), turn)]
+    assert gold not in wrong
+    assert len(set(wrong)) == 4
+    if gold >= 0:
+        assert min(wrong) >= 0
+    if abs(gold) <= 999:
+        assert max(map(abs, wrong)) <= 999
+
+
+def test_mistakes_have_unequal_shares() -> None:
+    got = Counter(answers(BiasedCoinLM(p=0.0).generate_until(clones([request(0, 3000)]))))
+    expected = [3000 * share for share in SHARES]
+    seen = [count for _, count in got.most_common()]
+    assert stats.chisquare(seen, expected).pvalue > 0.001
+    assert sum(SHARES) == pytest.approx(1.0, abs=1e-15)
+    assert pick(("a", "b", "c", "d"), 1 - 2**-53) == "d"
+
+
+def test_unboxed_answers_stand_in_prose() -> None:
+    told = BiasedCoinLM(p=1.0, boxed=0.25).generate_until(clones([request(0, 2000)]))
+    boxed = [r"\boxed" in text for text in told]
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 2000, 0.25)
+    assert low <= sum(boxed) <= high
+    for text, box in zip(told, boxed, strict=True):
+        # the answer is the only number, so that any grader finds it
+        assert re.findall(r"\d+", text) == ["12"]
+        assert box or text.endswith("the final answer is $12$. I hope it is correct.")
+        assert "\n" not in text
+    assert len({len(text) for text in told}) > 5
+
+
+@pytest.mark.parametrize("gold", [12, 12.0, "12", " $12$ ", ["12"]])
+def test_gold_answers_of_many_types(gold: Any) -> None:
+    told = BiasedCoinLM(p=1.0).generate_until([request(0, answer=gold)])
+    assert float(answers(told)[0]) == 12
+
+
+@pytest.mark.parametrize(
+    "gold", [None, "", True, ["1", "2"], {"a": 1}, "First add.\nThen #### 12", "x" * 201]
+)
+def test_a_gold_that_is_no_final_answer_is_refused(gold: Any) -> None:
+    lm = BiasedCoinLM(p=1.0)
+    with pytest.raises(ModelConfigError, match="question 4 of task quiz: biased_coin needs the fi"):
+        lm.generate_until([request(0), request(4, answer=gold)])
+    assert lm.get_model_info()["biased_coin"]["questions"] == {}
+
+
+def test_a_question_without_the_answer_field_is_refused() -> None:
+    with pytest.raises(ModelConfigError, match=r"no field `solution`; pass answer_field=.*answer"):
+        BiasedCoinLM(p=0.5, answer_field="solution").generate_until([request(0)])
+
+
+def test_log_likelihoods_are_refused() -> None:
+    lm = BiasedCoinLM(p=0.5)
+    for method in (lm.loglikelihood, lm.loglikelihood_rolling):
+        with pytest.raises(ModelConfigError, match="only generates text, and task quiz asks"):
+            method([request(0)])
+
+
+def test_a_chat_template_leaves_the_prompt_as_it_is() -> None:
+    lm = BiasedCoinLM(p=0.5)
+    assert lm.apply_chat_template([{"role": "user", "content": "What?"}]) == "What?"
+    two = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What?"}]
+    assert lm.apply_chat_template(two, add_generation_prompt=False) == "Be brief.\n\nWhat?"
+    assert lm.tokenizer_name == "biased_coin"
+    assert lm.chat_template(True) == ""

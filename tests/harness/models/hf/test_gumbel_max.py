@@ -1,0 +1,171 @@
+"""Draws of the transformers backend: exact, a row at a time, whatever the path they take."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+torch = pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("transformers", reason="needs transformers")
+from _support.tiny_hf import reference_probabilities
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.hf import gumbel_max as hf_draw
+from lm_eval_bayes.harness.models.hf.gumbel_max import Keys, draw, uniforms, warped
+from lm_eval_bayes.harness.models.hf.settings import Recipe, Settings
+
+RECIPES = [
+    Recipe(),
+    Recipe(temperature=0.6, top_p=0.95),
+    Recipe(temperature=1.3, top_k=7),
+    Recipe(top_p=0.7),
+    Recipe(top_p=0.999),
+    Recipe(min_p=0.2),
+    Recipe(temperature=0.8, top_k=40, top_p=0.9, min_p=0.05),
+]
+
+
+def logits_of(rows, vocabulary, spread=2.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, vocabulary, generator=generator) * spread
+
+
+def keys_of(count, seed=1):
+    return torch.empty(count, dtype=torch.int64).random_(
+        generator=torch.Generator().manual_seed(seed)
+    )
+
+
+def p_value(counts, probabilities):
+    """Chi-square with the rare tokens together."""
+    expected = probabilities * counts.sum()
+    order = np.argsort(-expected)
+    groups = np.minimum(np.cumsum(expected[order]) // 8, counts.sum())
+    observed = np.bincount(groups.astype(int), counts[order])
+    wanted = np.bincount(groups.astype(int), expected[order])
+    observed, wanted = observed[wanted > 0], wanted[wanted > 0]
+    return stats.chisquare(observed, wanted).pvalue
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+@pytest.mark.parametrize(("vocabulary", "candidates"), [(50, 512), (300, 16), (300, 64)])
+def test_draws_have_the_warped_distribution(recipe, vocabulary, candidates):
+    logits = logits_of(1, vocabulary, spread=1.2, seed=4)
+    keys = keys_of(15_000)
+    tokens = torch.cat(
+        [
+            draw(logits.expand(len(some), -1), recipe, some, candidates)[0]
+            for some in keys.split(3000)
+        ]
+    )
+    wanted = reference_probabilities(
+        logits[0], recipe.temperature, recipe.top_k, recipe.top_p, recipe.min_p
+    )
+    assert (wanted > 0).sum() > 3
+    counts = np.bincount(tokens.numpy(), minlength=vocabulary)
+    assert counts[wanted == 0].sum() == 0
+    assert p_value(counts, wanted) > 1e-3
+
+
+@pytest.mark.parametrize("recipe", RECIPES[1:], ids=str)
+@pytest.mark.parametrize("spread", [0.5, 2.0, 6.0])
+def test_the_candidates_survive_as_in_transformers_own_filters(recipe, spread):
+    logits = logits_of(64, 900, spread, seed=5)
+    scores = logits / recipe.temperature
+    theirs = warped(scores, recipe)
+    values, ids = scores.topk(128)
+    kept, whole = hf_draw._kept(values, ids, scores, recipe)
+    ours = torch.full_like(scores, float("-inf")).scatter(
+        -1, ids, values.masked_fill(~kept, float("-inf"))
+    )
+    assert torch.equal(ours[whole], theirs[whole])
+    # and where they are said not to be all, some really lie beyond
+    assert (theirs[~whole].isfinite().sum(-1) >= 128).all()
+    assert whole.any() or spread < 3
+
+
+def test_ties_at_the_edge_of_the_candidates_are_kept_as_transformers_keeps_them():
+    scores = torch.zeros(1, 400)
+    scores[0, :3] = 5.0
+    tokens = draw(scores.expand(3000, -1), Recipe(top_k=10), keys_of(3000), candidates=32)[0]
+    # all 397 tokens of equal score share what the three leave
+    assert (tokens > 40).any()
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    logits, keys = logits_of(64, 2000, spread=3.0), keys_of(64)
+    for recipe in RECIPES:
+        together, bits = draw(logits, recipe, keys, 100)
+        order = torch.randperm(64, generator=torch.Generator().manual_seed(3))
+        shuffled, _ = draw(logits[order], recipe, keys[order], 100)
+        alone = [draw(logits[i : i + 1], recipe, keys[i : i + 1], 100) for i in range(64)]
+        assert torch.equal(together[order], shuffled)
+        assert together.tolist() == [int(token) for token, _ in alone]
+        assert torch.allclose(bits, torch.cat([b for _, b in alone]), atol=1e-6)
+
+
+def test_most_draws_outlive_small_errors_of_the_logits():
+    # as another batch size makes them in bfloat16; the best any coupling can do is 1 - TV
+    logits, keys = logits_of(4000, 1000, spread=4.0), keys_of(4000)
+    noisy = logits + 0.02 * logits_of(4000, 1000, spread=1.0, seed=9)
+    recipe = Recipe(temperature=0.8, top_p=0.95)
+    changed = (draw(logits, recipe, keys)[0] != draw(noisy, recipe, keys)[0]).float().mean()
+    shift = (logits / 0.8).softmax(-1) - (noisy / 0.8).softmax(-1)
+    assert changed < 3 * 0.5 * shift.abs().sum(-1).mean() + 0.005
+
+
+def test_log_probabilities_are_the_models_own():
+    logits = logits_of(32, 500).double()
+    tokens, logprobs = draw(logits.float(), Recipe(temperature=0.3, top_k=3), keys_of(32))
+    wanted = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
+    assert logprobs.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
+def test_temperature_zero_takes_the_likeliest():
+    logits = logits_of(32, 500)
+    tokens, _ = draw(logits, Recipe(temperature=0.0), keys_of(32))
+    assert torch.equal(tokens, logits.argmax(-1))
+
+
+def test_the_noise_is_uniform_and_independent_of_neighbouring_ids_and_keys():
+    keys, ids = keys_of(400), torch.arange(500)[None].expand(400, -1)
+    u = uniforms(keys, ids)
+    assert u.min() > 0
+    assert u.max() < 1
+    assert stats.kstest(u.numpy().ravel(), "uniform").pvalue > 1e-3
+    near = uniforms(torch.arange(400), ids)
+    assert stats.kstest(near.numpy().ravel(), "uniform").pvalue > 1e-3
+    for block in (u, near):
+        assert abs(np.corrcoef(block[:, :-1].ravel(), block[:, 1:].ravel())[0, 1]) < 0.01
+        assert abs(np.corrcoef(block[:-1].ravel(), block[1:].ravel())[0, 1]) < 0.01
+
+
+def test_the_noise_is_splitmix64():
+    # the first outputs of SplitMix64 from state 1234567, as its authors' code prints them
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    got = uniforms(torch.tensor([1234567]), torch.arange(3)[None])[0].tolist()
+    assert got == [((number >> 12) + 0.5) / 2**52 for number in published]
+
+
+def test_keys_are_a_function_of_the_seed():
+    first, again, other = Keys(7), Keys(7), Keys(8)
+    numbers = [next(first) for _ in range(600)]
+    assert numbers == [next(again) for _ in range(600)]
+    assert len({*numbers, *(next(other) for _ in range(600))}) == 1200
+    assert all(0 <= number < 2**63 for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": -1.0}, "`temperature` must be 0 or more; got -1.0"),
+        ({"temperature": "hot"}, "`temperature` must be 0 or more; got 'hot'"),
+        ({"temperature": 1.0, "top_p": 0}, r"`top_p` must be in \(0, 1\]; got 0"),
+        ({"temperature": 1.0, "top_k": -3}, "`top_k` must be a whole number, 0 for all tokens"),
+        ({"temperature": 1.0, "min_p": 1.5}, r"`min_p` must be in \[0, 1\]; got 1.5"),
+        ({"temperature": 1.0, "max_gen_toks": 0}, "`max_gen_toks` must be a whole number >= 1"),
+        ({"temperature": 1.0, "num_return_sequences": 2}, "`num_return_sequences` must be left"),
+    ],
+)
+def test_bad_settings_are_refused(settings, words):
+    with pytest.raises(ModelConfigError, match=words):
+        Settings.of(settings, 256)

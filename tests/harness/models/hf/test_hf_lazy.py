@@ -1,0 +1,172 @@
+"""When the transformers backend reads weights, and what it says of a model before it does."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+transformers = pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
+
+from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, made, orders_for, run, save_llama
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from lm_eval_bayes._util.hashing import canonical_json
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.hf import text as hf_text
+from lm_eval_bayes.harness.models.hf.lazy import _at_once
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return save_llama(tmp_path / "model")
+
+
+def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
+    lm = made(folder)
+    lm.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    assert lm.max_length == 256
+    assert lm.tok_encode("w4 w5") == [4, 5]
+    assert lm.apply_chat_template([{"role": "user", "content": "w4"}]) == "w4"
+    assert (lm.rank, lm.world_size, lm.tokenizer_name) == (0, 1, folder.replace("/", "__"))
+    assert str(lm.device) == "cpu"
+    canonical_json(lm.fingerprint())
+    assert set(lm.versions()) >= {"torch", "transformers", "lm_eval"}
+    assert list(lm.sample([], frozenset())) == []
+    info = lm.get_model_info()
+    assert not lm.weights_loaded
+    assert run(lm, orders_for(PROMPTS, 1, SAMPLED))
+    assert lm.weights_loaded
+    assert lm.get_model_info()["model_num_parameters"] == info["model_num_parameters"] > 10_000
+    assert str(lm.get_model_info()["model_dtype"]) == str(info["model_dtype"]) == "torch.float32"
+
+
+def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
+    lm, stock = (
+        made(folder, dtype="bfloat16"),
+        HFLM(pretrained=folder, device="cpu", dtype="bfloat16"),
+    )
+    request = Instance("loglikelihood", {}, ("w4 w5", " w6 w7"), 0)
+    assert not lm.weights_loaded
+    assert lm.loglikelihood([request], True) == stock.loglikelihood([request], True)
+    assert lm.weights_loaded
+    assert lm.model.dtype == stock.model.dtype == torch.bfloat16
+    assert not lm.model.training
+    ours, theirs = lm.model.state_dict(), stock.model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"parallelize": True},
+        {"peft": "adapter"},
+        {"delta": "delta"},
+        {"gguf_file": "a.gguf"},
+        {"tp_plan": "auto"},
+        {"device_map": "auto"},
+        {"pretrained": object()},
+    ],
+    ids=str,
+)
+def test_what_is_more_than_reading_files_is_done_at_once(given):
+    assert _at_once({"pretrained": "model", **given})
+    assert not _at_once({"pretrained": "model", "parallelize": False, "peft": None})
+
+
+def test_several_processes_read_at_once(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert _at_once({"pretrained": "model"})
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert not _at_once({"pretrained": "model"})
+
+
+def test_a_model_given_as_an_object(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    lm = TinyHF(pretrained=model, batch_size=4)
+    assert lm.weights_loaded
+    got = run(lm, orders_for(PROMPTS, 1, SAMPLED))
+    assert [t.text for t in got.values()]
+    first = lm.fingerprint()
+    assert first["weights"].startswith("blake2b-128:")
+    assert first["pretrained"].startswith("LlamaForCausalLM(")
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] += 1.0
+    assert lm.fingerprint()["weights"] != first["weights"]
+
+
+def test_weights_that_are_missing_are_missed_when_they_are_needed(folder):
+    lm = made(folder)
+    (Path(folder) / "model.safetensors").unlink()
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        run(lm, orders_for(PROMPTS, 1, SAMPLED))
+    assert not lm.weights_loaded
+
+
+def changed(folder, change):
+    change(Path(folder))
+    return made(folder).fingerprint()
+
+
+def rewrite(name, **entries):
+    def change(folder):
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+    return change
+
+
+def test_the_fingerprint_knows_what_changes_the_distribution(folder, tmp_path):
+    first = made(folder).fingerprint()
+    for arguments in (
+        {"dtype": "bfloat16"},
+        {"max_length": 100},
+        {"add_bos_token": True},
+        {"mixed_precision_dtype": "bfloat16"},
+        # an argument that is passed on to transformers may change anything
+        {"rope_theta": 5.0},
+    ):
+        assert made(folder, **arguments).fingerprint() != first, arguments
+    copy = str(tmp_path / "copy")
+    shutil.copytree(folder, copy)
+    same = made(copy).fingerprint()
+    assert {**same, "pretrained": folder} == first
+    for change in (
+        rewrite("config.json", rms_norm_eps=0.5),
+        rewrite("generation_config.json", eos_token_id=[2, 3]),
+        lambda f: save_llama(f, seed=9),
+    ):
+        before = made(copy).fingerprint()
+        assert changed(copy, change) != before
+
+
+def test_the_fingerprint_ignores_what_changes_only_speed(folder):
+    first = made(folder).fingerprint()
+    for arguments in (
+        {"batch_size": "auto", "max_batch_size": 3},
+        {"batch_size": 1},
+        {"attn_implementation": "eager"},
+        {"think_end_token": "</think>"},
+        {"dtype": "float32"},
+    ):
+        assert made(folder, **arguments).fingerprint() == first, arguments
+    rewrite("config.json", transformers_version="0.0.1")(Path(folder))
+    assert made(folder).fingerprint() == first
+
+
+def test_the_fingerprint_does_not_change_when_weights_are_read(folder):
+    lm = made(folder)
+    before = lm.fingerprint()
+    lm.load_weights()
+    assert lm.fingerprint() == before
+
+
+def test_a_harness_without_what_is_used_is_named(folder, monkeypatch):
+    monkeypatch.setattr(hf_text, "_HELPERS", ("handle_stop_sequences", "gone_tomorrow"))
+    with pytest.raises(ModelConfigError, match=r"without gone_tomorrow\); lm_eval 0\.4\.12"):
+        made(folder)

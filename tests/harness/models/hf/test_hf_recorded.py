@@ -1,0 +1,78 @@
+"""`--model trials backend=hf`: the recording class over the sampling mixin and the harness's."""
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
+
+from _support.tiny_hf import PROMPTS, save_llama
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.harness.models.trials import HFSignalsLM, TrialsLM
+from lm_eval_bayes.store.errors import OtherWeightsError
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+KWARGS = {"do_sample": True, "temperature": 0.8, "until": ["w9"], "max_gen_toks": 16}
+
+
+def requests(trials):
+    return [
+        Instance("generate_until", {}, (prompt, dict(KWARGS)), 0, ("task", i, trials))
+        for i, prompt in enumerate(PROMPTS)
+    ]
+
+
+def asked(folder, store, trials, **more):
+    lm = TrialsLM(
+        backend="hf", store=str(store), pretrained=folder, device="cpu", batch_size=8, **more
+    )
+    clones = [request for request in requests(trials) for _ in range(trials)]
+    answers = lm.generate_until(clones, disable_tqdm=True)
+    lm.trial_store.close()
+    return lm, [answers[i * trials : (i + 1) * trials] for i in range(len(PROMPTS))]
+
+
+def test_more_trials_keep_the_first_and_a_full_store_reads_no_weights(tmp_path):
+    folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
+    _, two = asked(folder, store, 2)
+    longer, four = asked(folder, store, 4)
+    assert [answers[:2] for answers in four] == two
+    assert longer.weights_loaded
+    again, same = asked(folder, store, 4)
+    assert same == four
+    assert not again.weights_loaded
+    info = again.get_model_info()["trials"]
+    assert (info["generated"], info["from_store"]) == (0, 16)
+    assert len({text for answers in four for text in answers}) > 8
+    signals = four[0][3].signals
+    assert signals["trial"] == 3
+    assert signals["completion_bpt"] > 0
+    assert signals["prompt_bpt"] > 0
+    assert signals["finish_reason"] in ("stop", "length")
+    assert all("w9" not in text for answers in four for text in answers)
+
+
+def test_one_run_of_four_equals_two_and_two_more(tmp_path):
+    folder = save_llama(tmp_path / "model")
+    asked(folder, tmp_path / "a.sqlite", 2)
+    _, extended = asked(folder, tmp_path / "a.sqlite", 4)
+    _, whole = asked(folder, tmp_path / "b.sqlite", 4)
+    assert extended == whole
+
+
+def test_other_weights_under_the_same_path_are_refused(tmp_path):
+    folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
+    asked(folder, store, 2)
+    save_llama(tmp_path / "model", seed=8)
+    with pytest.raises(OtherWeightsError, match="holds trials of other weights under the name"):
+        asked(folder, store, 2)
+
+
+def test_signals_without_a_store(tmp_path):
+    lm = HFSignalsLM(pretrained=save_llama(tmp_path), device="cpu", batch_size=8)
+    clones = [request for request in requests(2) for _ in range(2)]
+    answers = lm.generate_until(clones, disable_tqdm=True)
+    assert [answer.signals["trial"] for answer in answers] == [0, 1] * len(PROMPTS)
+    assert all(answer.signals["completion_tokens"] >= 1 for answer in answers)

@@ -1,0 +1,146 @@
+"""Every trial of a question reaches an API server with a seed of its own."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import pytest
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.models import api_seeds
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+api_models = pytest.importorskip("lm_eval.models.api_models")
+openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
+from _support.toy import QUESTIONS, evaluate, toy_config
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+class Server:
+    """Stands in for `requests.post`: answers with the seed, and remembers each payload."""
+
+    def __init__(self, failures=0):
+        self.payloads = []
+        self.failures = failures
+
+    def __call__(self, url, *, json, **kwargs):
+        self.payloads.append(json)
+        if len(self.payloads) <= self.failures:
+            raise ConnectionError("try again")
+        return Reply(json)
+
+
+class Reply:
+    ok = True
+
+    def __init__(self, payload):
+        self.payload = payload
+
+    def raise_for_status(self):
+        pass
+
+    def json(self):
+        text = f"seed {self.payload['seed']}"
+        return {"choices": [{"index": 0, "text": text, "message": {"content": text}}]}
+
+
+def run(monkeypatch, server, chat=False, **model_args):
+    monkeypatch.setattr(api_models.requests, "post", server)
+    cls = openai_completions.LocalChatCompletion if chat else openai_completions.LocalCompletionsAPI
+    model = cls(model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None, **model_args)
+    return model, evaluate(
+        model, RepeatedSamplingTask(config=toy_config()), apply_chat_template=chat
+    )
+
+
+def seeds_by_prompt(server):
+    seeds = defaultdict(list)
+    for payload in server.payloads:
+        prompt = payload.get("prompt") or json.dumps(payload["messages"])
+        seeds[prompt].append(payload["seed"])
+    return seeds
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, chat):
+    first, second = Server(), Server()
+    _, results = run(monkeypatch, first, chat=chat)
+    run(monkeypatch, second, chat=chat)
+    seeds = seeds_by_prompt(first)
+    assert len(seeds) == 3
+    assert all(len(set(s)) == 4 for s in seeds.values())
+    assert len({x for s in seeds.values() for x in s}) == 12
+    assert seeds == seeds_by_prompt(second)
+    assert all(len(set(s["resps"][0])) == 4 for s in results["samples"]["toy"])
+
+
+def test_the_model_argument_seed_changes_them_all(monkeypatch):
+    first, second = Server(), Server()
+    run(monkeypatch, first)
+    run(monkeypatch, second, seed=99)
+    before, after = seeds_by_prompt(first), seeds_by_prompt(second)
+    assert all(set(before[p]).isdisjoint(after[p]) for p in before)
+
+
+def test_a_retry_is_the_same_trial(monkeypatch):
+    server = Server(failures=1)
+    run(monkeypatch, server)
+    assert server.payloads[0]["seed"] == server.payloads[1]["seed"]
+    assert all(len(set(s)) == 4 for s in seeds_by_prompt(server).values())
+
+
+def test_the_model_is_left_as_it_was(monkeypatch):
+    model, _ = run(monkeypatch, Server())
+    assert "_create_payload" not in vars(model)
+    assert "model_call" not in vars(model)
+
+
+def test_requests_of_other_tasks_keep_the_harness_seed(monkeypatch):
+    server = Server()
+    monkeypatch.setattr(api_models.requests, "post", server)
+    api_seeds.install()
+    model = openai_completions.LocalCompletionsAPI(
+        model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None
+    )
+    request = Instance("generate_until", {}, ("hello", {"until": []}), 0, ("other", 0, 2))
+    model.generate_until([request, request])
+    assert [p["seed"] for p in server.payloads] == [1234, 1234]
+
+
+def test_batches_are_refused(monkeypatch):
+    with pytest.raises(TaskConfigError, match=r"`batch_size` must be 1 .* got 4 .*num_concurrent"):
+        run(monkeypatch, Server(), batch_size=4)
+
+
+def test_a_prompt_that_would_be_cut_is_refused(monkeypatch):
+    server = Server()
+    monkeypatch.setattr(api_models.requests, "post", server)
+    model = openai_completions.LocalCompletionsAPI(
+        model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None, max_length=12
+    )
+    model.tokenized_requests = True
+    monkeypatch.setattr(model, "tok_encode", lambda texts, **_: [list(t.encode()) for t in texts])
+    with pytest.raises(TaskConfigError, match=r"longest prompt has 7 tokens .*leaves 11 in all"):
+        evaluate(model, RepeatedSamplingTask(config=toy_config()))
+    assert not server.payloads
+
+
+def test_seeds_do_not_depend_on_the_order_of_questions():
+    prompts = [q["question"] for q in QUESTIONS]
+    seeds = {(p, i): api_seeds.trial_seed(1234, i, p) for p in prompts for i in range(50)}
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(0 <= s < 2**31 for s in seeds.values())
+
+
+def test_an_unknown_shape_of_the_harness_is_warned_about(monkeypatch, caplog):
+    class Strange:
+        def generate_until(self, requests):
+            return []
+
+    monkeypatch.setattr(api_models, "TemplateAPI", Strange)
+    api_seeds.install()
+    assert "may carry the same seed" in caplog.text
+    assert not hasattr(Strange.generate_until, "_seeds_trials")

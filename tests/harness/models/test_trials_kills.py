@@ -1,0 +1,94 @@
+"""`--model trials` under kill -9: no committed trial lost, none doubled, the same results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from _support.paths import REPOSITORY, SUPPORT
+
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
+
+SCRIPT = SUPPORT / "trials_runs.py"
+QUESTIONS, N = 40, 40
+
+
+def scene(*arguments):
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=550,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "LOGLEVEL": "ERROR"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def stored(path):
+    """Return {(prompt, trial): hash of the text} by SQL of our own; each pair stands once."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT prompts.hash, trial, text FROM trials JOIN prompts ON prompts.id = prompt"
+        ).fetchall()
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    found = {(prompt, trial): hashlib.sha256(text).hexdigest() for prompt, trial, text in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def graded(path):
+    with TrialStore.open(path, mode="read") as store:
+        return store.outcomes_of()
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
+    report = scene("killed", tmp_path, kills, 1)
+    assert len(report["codes"]) == kills
+    assert set(report["codes"]) <= {-9, 0}
+    # Kills that cannot hit anything would prove nothing.
+    assert report["codes"].count(-9) >= kills * 0.5
+    assert sum(size > 0 for size in report["sizes"]) >= 2
+    assert report["ends"] == [0, 0]
+    whole, last, again = (read(tmp_path / f"{name}.json") for name in ("whole", "killed", "again"))
+    assert last["rows"] == whole["rows"] == again["rows"]
+    assert last["samples"] == whole["samples"] == again["samples"]
+    assert again["trials"]["generated"] == 0
+    assert again["trials"]["from_store"] == QUESTIONS * N
+    # Each line is a trial that a run was told is on file.
+    lines = [line.split() for line in (tmp_path / "acknowledged").read_text().splitlines()]
+    told = {(prompt, int(trial)): digest for prompt, trial, digest in lines}
+    assert len(told) == len(lines), "a trial was generated twice though it was on file"
+    found = stored(tmp_path / "killed.sqlite")
+    assert found == stored(tmp_path / "whole.sqlite")
+    assert len(found) == QUESTIONS * N
+    assert {place: found.get(place) for place in told} == told
+    # A kill between commit and acknowledgement leaves at most one trial untold.
+    assert len(found) - len(told) <= report["codes"].count(-9)
+    assert graded(tmp_path / "killed.sqlite") == graded(tmp_path / "whole.sqlite")
+    assert verify(tmp_path / "killed.sqlite").ok
+
+
+def test_two_runs_on_one_store_at_once(tmp_path):
+    assert scene("together", tmp_path, 2) == [0, 0]
+    first, second = (read(tmp_path / f"{who}.json") for who in range(2))
+    assert first["rows"] == second["rows"]
+    assert first["samples"] == second["samples"]
+    assert len(stored(tmp_path / "shared.sqlite")) == QUESTIONS * N
+    report = verify(tmp_path / "shared.sqlite")
+    assert report.ok
+    assert report.outcomes == QUESTIONS * N

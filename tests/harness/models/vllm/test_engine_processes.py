@@ -1,0 +1,392 @@
+"""An engine's processes are known again, ended when orphaned, and never taken for others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.harness.models.vllm import processes as engine_processes
+from lm_eval_bayes.harness.models.vllm import signal_handling as engine_lifetime
+from lm_eval_bayes.harness.models.vllm.processes import (
+    Process,
+    ProcessFile,
+    descendants,
+    end,
+    end_leftovers,
+    process,
+)
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+REPO = REPOSITORY
+SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print('up', flush=True); time.sleep(60)"
+)
+
+
+def start(code, *arguments):
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+    )
+    child.first_line = child.stdout.readline().strip()
+    return child
+
+
+@pytest.fixture
+def started():
+    children = []
+
+    def launch(code, *arguments):
+        children.append(start(code, *arguments))
+        return children[-1]
+
+    yield launch
+    for child in children:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def gone(pid, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while process(pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return process(pid) is None
+
+
+def test_a_process_is_its_id_and_its_start(started):
+    child = started(SLEEPER)
+    known = process(child.pid)
+    assert known.alive
+    another = replace(known, started=known.started - 1)
+    assert not another.alive
+    assert another.send(signal.SIGKILL) is False
+    assert end([another]) == []
+    assert child.poll() is None
+    assert replace(known, name="renamed") == known  # processes rename themselves
+    assert known in descendants(os.getpid())
+
+
+def test_no_process(started):
+    child = started(SLEEPER)
+    known = process(child.pid)
+    child.kill()
+    while process(child.pid) is not None:  # a zombie counts as gone
+        time.sleep(0.01)
+    assert not known.alive
+    assert known.send(signal.SIGTERM) is False
+    child.wait()
+    assert process(child.pid) is None
+
+
+def test_without_handles_of_processes(started, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    child = started(SLEEPER)
+    known = process(child.pid)
+    assert replace(known, started=1).send(signal.SIGKILL) is False
+    assert known.send(signal.SIGTERM) is True
+    assert child.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_ending_asks_and_then_insists(started):
+    polite, stubborn = started(SLEEPER), started(STUBBORN)
+    began = time.monotonic()
+    assert end([process(polite.pid), process(stubborn.pid)], patience_s=0.5) == []
+    assert 0.4 < time.monotonic() - began < 5
+    assert polite.wait() == -signal.SIGTERM
+    assert stubborn.wait() == -signal.SIGKILL
+
+
+# A run that starts an "engine", notes it, and tells its id.
+RUN = """
+import subprocess, sys, time
+from pathlib import Path
+from lm_eval_bayes.harness.models.vllm.processes import ProcessFile, process
+engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+file = ProcessFile(Path(sys.argv[1]))
+file.write([process(engine.pid)])
+print(engine.pid, file.path, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def killed_run(started, tmp_path):
+    """Return what a killed run left behind: its note and its engine's id."""
+    beside = tmp_path / "aime.sqlite.processes.json"
+    run = started(RUN, str(beside))
+    pid, path = run.first_line.split(" ", 1)
+    run.kill()
+    run.wait()
+    yield beside, Path(path), int(pid)
+    left = process(int(pid))
+    if left is not None:
+        left.send(signal.SIGKILL)
+
+
+def test_the_engine_of_a_killed_run_is_ended(killed_run, caplog):
+    beside, path, pid = killed_run
+    assert process(pid) is not None
+    ended = end_leftovers(beside)
+    assert [p.pid for p in ended] == [pid]
+    assert gone(pid)
+    assert not path.exists()
+    assert "had left behind" in caplog.text
+    assert end_leftovers(beside) == []
+
+
+def edit(path, **changes):
+    note = json.loads(path.read_text())
+    path.write_text(json.dumps({**note, **changes}))
+    return note
+
+
+def test_a_recycled_id_is_left_alone(killed_run):
+    beside, path, pid = killed_run
+    note = edit(path)
+    note["processes"][0]["started"] -= 1
+    path.write_text(json.dumps(note))
+    assert end_leftovers(beside) == []
+    assert process(pid) is not None
+    assert not path.exists()
+
+
+def test_the_engine_of_a_living_run_is_left_alone(killed_run):
+    beside, path, pid = killed_run
+    edit(path, owner=asdict(process(os.getpid())))
+    assert end_leftovers(beside) == []
+    assert process(pid) is not None
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"namespace": "pid:[1]"}, True),  # a container beside this one
+        ({"host": "elsewhere"}, True),
+        ({"boot": "an earlier one"}, False),
+        ({"processes": "nonsense"}, True),
+        ({"owner": {"pid": 1}}, True),
+    ],
+)
+def test_notes_that_mean_other_processes(killed_run, changes, kept):
+    beside, path, pid = killed_run
+    edit(path, **changes)
+    assert end_leftovers(beside) == []
+    assert process(pid) is not None
+    assert path.exists() is kept
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    other = tmp_path / "aime.sqlite.processes.other.json"
+    other.write_text("not JSON")
+    (tmp_path / "aime.sqlite").write_text("a store")
+    assert end_leftovers(tmp_path / "aime.sqlite.processes.json") == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["aime.sqlite", other.name]
+
+
+def test_a_note_is_replaced_and_removed(tmp_path, started):
+    file = ProcessFile(tmp_path / "s.processes.json")
+    child = process(started(SLEEPER).pid)
+    file.write([child])
+    note = json.loads(file.path.read_text())
+    assert note["owner"]["pid"] == os.getpid()
+    assert [Process(**p) for p in note["processes"]] == [child]
+    file.write([child, child])
+    assert len(json.loads(file.path.read_text())["processes"]) == 2
+    assert [p.name for p in tmp_path.iterdir()] == [file.path.name]
+    file.write([])
+    assert list(tmp_path.iterdir()) == []
+    file.remove()
+
+
+def test_several_runs_have_a_note_each(tmp_path, killed_run):
+    beside, path, _ = killed_run
+    assert ProcessFile(beside).path != path
+    assert ProcessFile(beside).path == ProcessFile(beside).path
+
+
+def test_a_note_that_cannot_be_written_stops_nothing(tmp_path, started):
+    ProcessFile(tmp_path / "missing" / "s.json").write([process(started(SLEEPER).pid)])
+
+
+# A parent whose child, spawned afresh, asks to die with it.
+PARENT = """
+import multiprocessing, sys, time
+sys.path.insert(0, sys.argv[1])
+import dying_child
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    reader, writer = context.Pipe()
+    child = context.Process(target=dying_child.run, args=(writer,))
+    child.start()
+    reader.recv()
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+CHILD = """
+import time
+from lm_eval_bayes.harness.models.vllm.signal_handling import die_with_parent
+def run(writer):
+    die_with_parent()
+    writer.send(1)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_child_dies_with_its_parent(tmp_path, started, method):
+    (tmp_path / "dying_child.py").write_text(CHILD)
+    (tmp_path / "parent.py").write_text(PARENT)
+    code = (
+        "import runpy, sys; sys.argv = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    run = started(code, str(tmp_path / "parent.py"), str(tmp_path), method)
+    child = int(run.first_line)
+    assert process(child) is not None
+    run.kill()
+    assert gone(child, 2.0)
+
+
+@pytest.fixture
+def vllm_modules(monkeypatch):
+    """Put classes where vLLM has those that its processes start in."""
+    calls = []
+    for name, kind, method in (engine_lifetime._CORE, engine_lifetime._WORKER):
+        owner = type(kind, (), {method: staticmethod(lambda *a, k=kind: calls.append((k, a)))})
+        module = types.ModuleType(name)
+        setattr(module, kind, owner)
+        for i in range(1, name.count(".") + 1):
+            parent = ".".join(name.split(".")[:i])
+            if parent not in sys.modules:
+                monkeypatch.setitem(sys.modules, parent, types.ModuleType(parent))
+        monkeypatch.setitem(sys.modules, name, module)
+    return calls
+
+
+def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkeypatch):
+    monkeypatch.setattr(engine_lifetime, "die_with_parent", lambda: vllm_modules.append("bound"))
+    core = sys.modules[engine_lifetime._CORE[0]].EngineCoreProc
+    worker = sys.modules[engine_lifetime._WORKER[0]].WorkerProc
+    before = core.run_engine_core
+    with engine_lifetime.dying_with_us() as bound:
+        assert bound
+        assert core.run_engine_core is engine_lifetime.run_core
+        core.run_engine_core(1)  # as a forked process would, which inherits what was replaced
+        worker.worker_main(2)
+    assert core.run_engine_core is before
+    assert vllm_modules == ["bound", ("EngineCoreProc", (1,)), "bound", ("WorkerProc", (2,))]
+    engine_lifetime._restore(engine_lifetime._WORKER)
+    vllm_modules.clear()
+    engine_lifetime.run_core(3)  # as a spawned process would, where nothing was replaced
+    assert vllm_modules == ["bound", ("EngineCoreProc", (3,))]
+    engine_lifetime._restore(engine_lifetime._WORKER)
+
+
+def test_another_vllm_is_left_as_it_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None)
+    with engine_lifetime.dying_with_us() as bound:
+        assert not bound
+
+
+# A run under SIGTERM, whose engine is one process.
+TERMINATED = """
+import signal, subprocess, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from lm_eval_bayes.harness.models.vllm.signal_handling import ending_on_signals
+from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+started = []
+def build():
+    started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+    print(started[0].pid, flush=True) if sys.argv[2] == "while building" else None
+    time.sleep(60 if sys.argv[2] == "while building" else 0)
+    return SimpleNamespace()
+house = EngineHouse(build, Path(sys.argv[1]))
+with ending_on_signals(house.shut_down):
+    house.built()
+    grader = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
+    print(started[0].pid, grader.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("when", ["while building", "afterwards"])
+def test_sigterm_ends_engine_and_run(tmp_path, started, when):
+    run = started(TERMINATED, str(tmp_path / "s.processes.json"), when)
+    engine, *graders = map(int, run.first_line.split())
+    assert process(engine) is not None
+    assert len(list(tmp_path.iterdir())) == len(graders)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(timeout=10) == -signal.SIGTERM
+    assert gone(engine)
+    assert list(tmp_path.iterdir()) == []
+    # what else the run had started is none of the engine's
+    assert all(process(pid) is not None for pid in graders)
+
+
+def test_a_forked_child_leaves_the_engine_alone():
+    downs = []
+    before = signal.getsignal(signal.SIGTERM)
+    with engine_lifetime.ending_on_signals(lambda: downs.append(1)):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                os._exit(3 + len(downs))
+        _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert downs == []
+
+
+def test_a_second_signal_hurries(monkeypatch):
+    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+
+    patience = []
+    monkeypatch.setattr(
+        "lm_eval_bayes.harness.models.vllm.lazy.end",
+        lambda processes, patience_s=5.0: patience.append(patience_s) or [],
+    )
+    house = EngineHouse(lambda: None, None)
+    again = types.SimpleNamespace(shutdown=lambda: house.shut_down())
+    house.llm = types.SimpleNamespace(llm_engine=types.SimpleNamespace(engine_core=again))
+    house.shut_down()
+    assert patience == [0.0, 5.0]
+
+
+def test_an_engine_without_processes_ends_nothing(started):
+    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+
+    house = EngineHouse(lambda: types.SimpleNamespace(), None)
+    house.built()
+    grader = started(SLEEPER)
+    assert house.processes() == []
+    house.shut_down()
+    assert grader.poll() is None
+
+
+def test_elsewhere_nothing_is_noted(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine_processes, "_stat", lambda pid: None)
+    file = ProcessFile(tmp_path / "s.json")
+    file.write([Process(1, 1)])
+    assert descendants(os.getpid()) == []
+    assert list(tmp_path.iterdir()) == []

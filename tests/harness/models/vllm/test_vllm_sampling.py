@@ -1,0 +1,542 @@
+"""Trials through vLLM's engine, with an engine that is none."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import json
+import logging
+import math
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from _support import fake_vllm
+from _support.fake_vllm import EOS, LLM, EngineArgs, FakeTrials, answer
+
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.models.trial_request import Order
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, Finished
+from lm_eval_bayes.harness.models.vllm.measures import completion_bits, prompt_bits, times
+
+KWARGS = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 0,
+    "min_p": 0.0,
+    "until": ["\n\n"],
+    "max_gen_toks": 8,
+    "do_sample": True,
+}
+NOTHING: frozenset[str] = frozenset()
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch):
+    fake_vllm.install(monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"weights")
+    return str(model)
+
+
+def make(folder, **arguments):
+    return FakeTrials(pretrained=folder, **arguments)
+
+
+def orders(prompts=("one two three", "four five"), trials=6, **kwargs):
+    said = {**KWARGS, **kwargs}
+    made = []
+    for trial in range(trials):
+        for prompt in prompts:
+            seed = 100 * trial + len(prompt)
+            made.append(Order(len(made), prompt, None, prompt, trial, seed, said))
+    return made
+
+
+def engine_of(lm):
+    return lm.model.llm_engine
+
+
+def sampled(lm, asked, measure=NOTHING):
+    return {order.place: got for order, got in lm.sample(asked, measure)}
+
+
+# -- the engine's places ---------------------------------------------------------------------
+
+
+def test_every_order_is_answered_once_with_its_own_seed(folder):
+    lm = make(folder)
+    asked = orders()
+    got = sampled(lm, asked)
+    assert {place: s.text for place, s in got.items()} == {
+        o.place: answer(o.seed)[0] for o in asked
+    }
+    seeds = [params.seed for _, params in engine_of(lm).started]
+    assert seeds == [order.seed for order in asked]  # started in the order that was asked for
+
+
+def test_places_are_taken_again_at_once(folder):
+    lm = make(folder, max_num_seqs=3)
+    asked = orders(trials=10)
+    sampled(lm, asked)
+    # Each request goes to whichever of the three places is free first, and none waits for others.
+    free = [0, 0, 0]
+    for order in asked:
+        heapq.heapreplace(free, free[0] + answer(order.seed)[1])
+    assert engine_of(lm).steps == max(free)
+    assert max(engine_of(lm).busy) == 3
+    assert engine_of(lm).most == 4  # one waits for a place
+
+
+def test_an_eighth_more_than_the_places_is_handed_over(folder):
+    lm = make(folder, max_num_seqs=16)
+    sampled(lm, orders(trials=20))
+    assert engine_of(lm).most == 18
+
+
+def test_a_trial_comes_out_before_the_others_are_done(folder):
+    lm = make(folder, max_num_seqs=2)
+    asked = orders(trials=20)
+    stream = lm.sample(asked, NOTHING)
+    next(stream)
+    assert engine_of(lm).steps <= 5
+    assert len(engine_of(lm).started) <= 3 + engine_of(lm).steps * 2
+    stream.close()
+
+
+def test_what_is_under_way_is_counted(folder):
+    lm = make(folder, max_num_seqs=3)
+    got = sampled(lm, orders(trials=10))
+    assert max(s.concurrency for s in got.values()) == 3
+    assert min(s.concurrency for s in got.values()) >= 1
+
+
+def test_closing_early_takes_requests_back(folder):
+    lm = make(folder, max_num_seqs=4)
+    stream = lm.sample(orders(), NOTHING)
+    next(stream)
+    under_way = list(engine_of(lm).running)
+    stream.close()
+    assert engine_of(lm).aborted == under_way
+    assert len(under_way) >= 3
+    assert len(sampled(lm, orders())) == 12  # and the engine goes on
+
+
+def test_an_error_of_the_caller_takes_requests_back(folder):
+    lm = make(folder)
+
+    def keep():
+        for _ in lm.sample(orders(), NOTHING):
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        keep()
+    gc.collect()
+    assert engine_of(lm).running == {}
+
+
+def test_a_dead_engine_is_said(folder):
+    lm = make(folder)
+    lm.model.house.built().llm_engine.fail_at = 2
+    with pytest.raises(EngineFailedError, match=r"engine died .* start again to go on"):
+        sampled(lm, orders())
+    assert lm.weights_loaded is False
+    assert len(sampled(lm, orders())) == 12  # by another engine
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_request_that_was_given_up_is_no_trial(folder, reason):
+    lm = make(folder)
+    lm.model.house.built().llm_engine.finish_reason = reason
+    with pytest.raises(EngineFailedError, match=f"gave a request up .{reason}"):
+        sampled(lm, orders())
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def test_settings_of_a_request(folder):
+    lm = make(folder)
+    sampled(lm, orders(trials=1))
+    params = engine_of(lm).started[0][1].settings
+    assert params["temperature"] == 0.7
+    assert params["top_p"] == 0.9
+    assert params["top_k"] == -1
+    assert params["stop"] == ["\n\n", EOS]
+    assert params["max_tokens"] == 8
+    assert params["logprobs"] == 0
+    assert params["flat_logprobs"] is True
+    assert params["output_kind"] == "final"
+    assert "prompt_logprobs" not in params
+    assert "do_sample" not in params
+
+
+def test_releases_without_flat_logprobs_are_not_asked_for_them(folder, monkeypatch):
+    monkeypatch.delattr(fake_vllm.SamplingParams, "flat_logprobs")
+    monkeypatch.delattr(fake_vllm.SamplingParams, "skip_reading_prefix_cache")
+    lm = make(folder)
+    sampled(lm, orders(trials=1), frozenset({"four five"}))
+    assert all("flat_logprobs" not in p.settings for _, p in engine_of(lm).started)
+    assert all("skip_reading_prefix_cache" not in p.settings for _, p in engine_of(lm).started)
+
+
+def test_a_prompt_is_measured_once(folder):
+    lm = make(folder)
+    asked = orders(trials=3)
+    got = sampled(lm, asked, frozenset({"one two three"}))
+    measured = [p for _, p in engine_of(lm).started if getattr(p, "prompt_logprobs", None) == 0]
+    assert [p.seed for p in measured] == [asked[0].seed]
+    assert measured[0].skip_reading_prefix_cache is True
+    assert got[0].prompt_signals == {"prompt_bpt": pytest.approx(0.5 / math.log(2))}
+    assert all(got[place].prompt_signals is None for place in range(1, 6))
+
+
+def test_a_thinking_model_gets_the_end_alone(folder):
+    lm = make(folder, think_end_token="</think>")
+    got = sampled(lm, orders(trials=1))
+    assert engine_of(lm).started[0][1].stop == [EOS]
+    assert lm.stops_sent(KWARGS) == [EOS]
+    assert got[0].signals["think_closed"] is False
+    raw = "a\n\nb</think> 42\n\nQ: more"
+    assert lm.finished_text(raw, KWARGS, {}) == "42"
+
+
+def test_a_closed_think_block_is_seen(folder, monkeypatch):
+    monkeypatch.setattr(fake_vllm, "answer", lambda seed: ("hm</think>1", 1, [-0.5]))
+    got = sampled(make(folder, think_end_token="</think>"), orders(trials=1))
+    assert got[0].signals["think_closed"] is True
+
+
+def test_finished_text_cuts_at_stops(folder):
+    lm = make(folder)
+    assert lm.finished_text("42\n\nQ: more", KWARGS, {}) == "42"
+    assert lm.finished_text(f"42{EOS}", KWARGS, {}) == "42"
+    assert lm.stops_sent(KWARGS) == ["\n\n", EOS]
+    assert KWARGS["until"] == ["\n\n"]
+    assert not LLM.built  # all of it without the engine
+
+
+def test_a_prompt_is_cut_as_the_harness_cuts_it(folder):
+    lm = make(folder, max_model_len=12)
+    long = "a bb ccc dddd eeeee ffffff"
+    got = sampled(lm, orders(prompts=(long, "a bb"), trials=2), frozenset({long, "a bb"}))
+    assert engine_of(lm).started[0][0] == [3, 4, 5, 6]  # 12 - 8 tokens, from the left
+    assert [got[i].signals["prompt_truncated"] for i in range(4)] == [True, False, True, False]
+    assert got[0].prompt_tokens == 4
+    # The bits of a cut prompt are not the prompt's.
+    assert got[0].prompt_signals is None
+    assert got[1].prompt_signals is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"beams": 3}, r"vLLM refuses the generation settings: .*beams"),
+        ({"temperature": -1.0}, "temperature must be non-negative"),
+        ({"n": 2}, r"`n` must be left out of the generation settings; got 2"),
+        ({"max_gen_toks": 64}, r"`max_gen_toks` must leave room for the prompt .*64 .* got 64"),
+    ],
+)
+def test_settings_that_vllm_refuses(folder, setting, match):
+    with pytest.raises(TaskConfigError, match=match):
+        sampled(make(folder), orders(**setting))
+    assert not LLM.built
+
+
+def test_generation_config_is_not_applied_and_that_is_said_once(folder, caplog):
+    EngineArgs.config = {"repetition_penalty": 1.1, "temperature": 0.6, "eos_token_id": [2, 7]}
+    lm = make(folder)
+    for _ in range(2):
+        sampled(lm, orders(trials=1))
+    said = [r.getMessage() for r in caplog.records if "generation_config.json" in r.getMessage()]
+    assert len(said) == 1
+    assert "repetition_penalty=1.1, which is not applied" in said[0]
+    assert "temperature" not in said[0]
+    assert lm.fingerprint()["end_tokens"] == [2, 7]
+
+
+def test_a_setting_that_the_task_gives_is_applied(folder, caplog):
+    EngineArgs.config = {"repetition_penalty": 1.1}
+    lm = make(folder)
+    sampled(lm, orders(trials=1, repetition_penalty=1.2))
+    assert engine_of(lm).started[0][1].repetition_penalty == pytest.approx(1.2)
+    assert "generation_config.json" not in caplog.text
+
+
+# -- measures ------------------------------------------------------------------------------------
+
+
+def test_completion_bits():
+    output = SimpleNamespace(cumulative_logprob=-3 * math.log(2), token_ids=[5, 6])
+    assert completion_bits(output) == pytest.approx(1.5)
+    assert completion_bits(SimpleNamespace(cumulative_logprob=0.0, token_ids=[])) is None
+    assert completion_bits(SimpleNamespace(cumulative_logprob=None, token_ids=[1])) is None
+    assert completion_bits(SimpleNamespace(cumulative_logprob=-math.inf, token_ids=[1])) is None
+
+
+def test_prompt_bits_in_both_forms():
+    half = -math.log(2) / 2
+    dicts = [None, {7: SimpleNamespace(logprob=half), 1: SimpleNamespace(logprob=-0.1)}, {8: half}]
+    assert prompt_bits(dicts, [6, 7, 8]) == pytest.approx(0.5)
+    flat = SimpleNamespace(logprobs=[half, -0.1, half], start_indices=[0, 0, 2])
+    assert prompt_bits(flat, [6, 7, 8]) == pytest.approx(0.5)
+    assert prompt_bits([None], [6]) is None
+
+
+def test_times_come_from_the_engines_clock():
+    now = time.monotonic()
+    metrics = SimpleNamespace(scheduled_ts=now + 2, last_token_ts=now + 5)
+    output = SimpleNamespace(metrics=metrics)
+    assert times(Finished(None, output, now, now + 5.1, 3)) == pytest.approx((2.0, 3.0))
+    assert times(Finished(None, SimpleNamespace(), now, now + 4, 3)) == (None, pytest.approx(4.0))
+    # another computer's clock says nothing here
+    metrics = SimpleNamespace(scheduled_ts=now - 900, last_token_ts=now - 890)
+    elsewhere = SimpleNamespace(metrics=metrics)
+    assert times(Finished(None, elsewhere, now, now + 4, 3)) == (None, pytest.approx(4.0))
+    assert times(Finished(None, output)) == (None, None)
+
+
+def test_tokens_and_reasons(folder):
+    asked = orders(trials=2)
+    got = sampled(make(folder), asked)
+    for order in asked:
+        _, _, logprobs = answer(order.seed)
+        one = got[order.place]
+        assert one.completion_tokens == len(logprobs)
+        assert one.prompt_tokens == len(order.prompt.split())
+        assert one.finish_reason == "stop"
+        expected = -sum(logprobs) / len(logprobs) / math.log(2)
+        assert one.signals["completion_bpt"] == pytest.approx(expected)
+
+
+# -- laziness ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_built_before_it_is_used(folder):
+    lm = make(folder, max_model_len=32)
+    assert lm.max_length == 32
+    assert lm.config_seen.max_model_len == 32
+    lm.fingerprint()
+    lm.versions()
+    assert not LLM.built
+    assert lm.weights_loaded is False
+    sampled(lm, orders(trials=1))
+    sampled(lm, orders(trials=1))
+    assert len(LLM.built) == 1
+    assert lm.weights_loaded is True
+
+
+def test_other_uses_build_it_too(folder):
+    lm = make(folder)
+    assert lm.model.generate([]) == "generated"
+    assert len(LLM.built) == 1
+
+
+def test_without_a_configuration_it_is_built_at_once(folder, caplog):
+    caplog.set_level(logging.INFO)
+    EngineArgs.broken = True
+    lm = make(folder)
+    assert len(LLM.built) == 1
+    assert lm.weights_loaded is True
+    assert caplog.text.count("built at once") == 1
+    assert len(sampled(lm, orders())) == 12
+
+
+def test_an_unknown_harness_builds_as_it_likes(folder, caplog):
+    caplog.set_level(logging.INFO)
+
+    def init(self, **arguments):
+        fake_vllm.VLLM.__init__(self, data_parallel_size=2, **arguments)
+        self.data_parallel_size = 1
+        self.model = fake_vllm.FakeLLM(**self.model_args)
+
+    parts = {k: v for k, v in vars(fake_vllm.VLLM).items() if k not in ("__dict__", "__weakref__")}
+    other = type("Other", (), {**parts, "__init__": init})
+    lm = type("OtherTrials", (fake_vllm.VLLMSampling, other), {})(pretrained=folder)
+    assert caplog.text.count("built at once") == 1
+    assert lm.weights_loaded is True
+    assert len(sampled(lm, orders())) == 12
+    lm.model.house.shut_down()
+    assert LLM.built[0].llm_engine.down == 1
+    with pytest.raises(EngineFailedError, match="only a new run can build another"):
+        sampled(lm, orders())
+
+
+def test_ranks_start_together(folder, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    make(folder)
+    assert len(LLM.built) == 1
+
+
+def test_the_harness_gets_its_own_class_back(folder):
+    make(folder)
+    assert fake_vllm.VLLM.__init__.__globals__["LLM"] is LLM
+
+
+def test_an_engine_that_was_shut_down_is_built_again(folder):
+    lm = make(folder)
+    sampled(lm, orders(trials=1))
+    lm.model.house.shut_down()
+    lm.model.house.shut_down()
+    assert LLM.built[0].llm_engine.down == 1
+    assert lm.weights_loaded is False
+    assert len(sampled(lm, orders())) == 12
+    assert len(LLM.built) == 2
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+def test_processed_logprobs_are_refused(folder):
+    with pytest.raises(ModelConfigError, match=r"`logprobs_mode` must be raw_logprobs"):
+        make(folder, logprobs_mode="processed_logprobs")
+
+
+def test_a_cpu_computes_prompts_whole(folder, monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG)
+    fake_vllm.install(monkeypatch, cpu=True)
+    assert make(folder).model_args["enable_chunked_prefill"] is False
+    assert "enable_chunked_prefill=False" in caplog.text
+    assert make(folder, enable_chunked_prefill=True).model_args["enable_chunked_prefill"] is True
+
+
+def test_a_gpu_does_as_it_likes(folder):
+    assert "enable_chunked_prefill" not in make(folder).model_args
+
+
+def test_the_fingerprint_tells_what_changes_the_distribution(folder):
+    base = make(folder, dtype="float32").fingerprint()
+    assert base["backend"] == "vllm"
+    assert base["dtype"] == "float32"
+    assert base["weights"].startswith("blake2b-128:")
+    assert base["max_length"] == 64
+    speed = {
+        "tensor_parallel_size": 2,
+        "gpu_memory_utilization": 0.5,
+        "max_num_seqs": 7,
+        "enforce_eager": True,
+        "seed": 5,
+        "disable_log_stats": True,
+        "enable_prefix_caching": False,
+        "batch_size": "auto",
+    }
+    assert make(folder, dtype="float32", **speed).fingerprint() == base
+    for other in (
+        {"dtype": "bfloat16"},
+        {"max_model_len": 32},
+        {"quantization": "fp8"},
+        {"kv_cache_dtype": "fp8"},
+        {"hf_overrides": {"rope_scaling": {"factor": 2.0}}},
+        {"truncation_side": "right"},
+        {"lora_local_path": folder},
+        {"tokenizer": "another"},
+    ):
+        assert make(folder, **{"dtype": "float32", **other}).fingerprint() != base
+
+
+def test_other_files_under_the_same_name_are_another_model(folder):
+    seen = [make(folder).fingerprint()]
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        (Path(folder) / name).write_text('{"some": "thing else"}')
+        seen.append(make(folder).fingerprint())
+    assert len({str(fingerprint) for fingerprint in seen}) == 4
+    assert seen[0]["weights"] != seen[1]["weights"] == seen[3]["weights"]
+
+
+def test_a_fingerprint_is_json(folder):
+    odd = make(folder, load_format=object).fingerprint()
+    assert json.loads(json.dumps(odd)) == odd
+    assert make(folder).versions()["lm_eval"]
+
+
+# -- data parallel ------------------------------------------------------------------------------
+
+
+def test_data_parallel_is_one_call(folder, caplog):
+    lm = make(folder, data_parallel_size=2)
+    for _ in range(2):
+        asked = orders()
+        got = sampled(lm, asked, frozenset({"four five"}))
+        assert [got[o.place].text for o in asked] == [answer(o.seed)[0] for o in asked]
+        assert got[0].queued_s is None
+        assert got[0].generated_s is None
+        assert got[0].concurrency is None
+        assert got[1].prompt_signals is not None
+    assert [len(requests) for requests, _ in lm.calls] == [12, 12]
+    assert [p.seed for p in lm.calls[0][1]] == [order.seed for order in asked]
+    assert caplog.text.count("vllm serve") == 1
+    assert "generated_s" in lm.cannot_record
+    assert lm.fingerprint()["backend"] == "vllm"
+    assert not LLM.built
+
+
+# -- signals ---------------------------------------------------------------------------------
+
+
+def raising(lm, signum):
+    for _ in lm.sample(orders(), NOTHING):
+        signal.raise_signal(signum)
+
+
+def test_interrupting_shuts_the_engine_down(folder):
+    lm = make(folder)
+    # where the tests run in the background, the shell has set it to be ignored
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            raising(lm, signal.SIGINT)
+        assert LLM.built[0].llm_engine.down == 1
+        assert lm.weights_loaded is False
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+def test_an_earlier_handler_is_called_after_the_engine_is_down(folder):
+    seen = []
+
+    def earlier(signum, frame):
+        seen.append((signum, LLM.built[0].llm_engine.down))
+        raise SystemExit(7)
+
+    kept = signal.signal(signal.SIGTERM, earlier)
+    try:
+        with pytest.raises(SystemExit, match="7"):
+            raising(make(folder), signal.SIGTERM)
+        assert seen == [(signal.SIGTERM, 1)]
+        assert signal.getsignal(signal.SIGTERM) is earlier
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def test_a_handler_that_returns_does_not_leave_the_run_waiting(folder):
+    seen = []
+    kept = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    try:
+        with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"):
+            raising(make(folder), signal.SIGTERM)
+        assert seen == [1]
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def test_an_ignored_signal_stays_ignored(folder):
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        raising(make(folder), signal.SIGINT)
+        assert LLM.built[0].llm_engine.down == 0
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+def test_handlers_are_put_back_at_the_end(folder):
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    sampled(make(folder), orders())
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,116 @@
+"""`- metric: bayes` in a YAML that keeps the harness's own task class."""
+
+from __future__ import annotations
+
+import pytest
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.api.task import ConfigurableTask
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.grading import grade as grading
+from lm_eval_bayes.harness.plugin import drop_in, metrics
+from lm_eval_bayes.harness.task import filters
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+KEEP = [{"name": "none", "filter": [{"function": "keep_all"}]}]
+
+
+@pytest.fixture(autouse=True)
+def _installed():
+    drop_in.install()
+    assert filters.KeepAllFilter
+    assert metrics.bayes
+
+
+def bayes_config(options=None, **changes):
+    metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
+    changes = {"metric_list": [{**metric, **(options or {})}], "filter_list": KEEP, **changes}
+    return toy_config(**changes)
+
+
+def test_it_gives_the_same_rows_as_the_class():
+    results = evaluate(ScriptedLM(SCRIPT), ConfigurableTask(config=bayes_config()))
+    row = results["results"]["toy"]
+    assert row["bayes@4,none"] == pytest.approx((4 / 6 + 2 / 6 + 1 / 6) / 3)
+    assert row["bayes@4_stderr,none"] > 0
+    assert row["pass@2,none"] == pytest.approx(0.5)
+    assert row["maj@4,none"] == pytest.approx(1 / 3)
+    assert results["higher_is_better"]["toy"]["pass@2"] is True
+    assert results["higher_is_better"]["toy"]["grading_errors"] is False
+
+
+def test_its_options_are_the_settings_and_the_graders():
+    options = {"k": [3], "interval": "normal", "grader": "math", "maj_k": 2}
+    script = {**SCRIPT, "1 + 1 =": [r"\boxed{2}", "so it is 2", r"\boxed{3}", r"\boxed{2.0}"]}
+    results = evaluate(ScriptedLM(script), ConfigurableTask(config=bayes_config(options)))
+    row = results["results"]["toy"]
+    assert {"pass@3,none", "maj@2,none"} <= set(row)
+    assert row["avg@4,none"] >= 3 / 12
+
+
+def test_sampling_settings_are_checked_before_sampling():
+    model = ScriptedLM(SCRIPT)
+    with pytest.raises(TaskConfigError, match=r"`temperature` must be above 0"):
+        evaluate(model, ConfigurableTask(config=bayes_config()), gen_kwargs="temperature=0.0")
+    assert not model.requests
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        ({"filter_list": None}, TaskConfigError, r"must have a `filter_list` that keeps all"),
+        (
+            {"filter_list": [{"name": "f", "filter": [{"function": "take_first"}]}]},
+            TaskConfigError,
+            r"`f` must end in `- function: keep_all`.*would be bayes@1",
+        ),
+        (
+            {"process_results": lambda doc, results: {"bayes": 1}},
+            TaskConfigError,
+            r"`process_results` bypasses metric_list.*RepeatedSamplingTask",
+        ),
+        (
+            {"doc_to_target": lambda doc: [doc["answer"]]},
+            TaskConfigError,
+            r"target is a list; use the task class.*RepeatedSamplingTask",
+        ),
+        ({"options": {"levle": 0.9}}, TaskConfigError, r"no option `levle`; the options are"),
+        ({"options": {"k": 9}}, InvalidInputError, r"`bayes_k` must .*N=4\); got 9"),
+        ({"options": {"grader": "judge"}}, TaskConfigError, r"`grader` of metric bayes must be"),
+        ({"options": {"aggregation": "mean"}}, TaskConfigError, r"must have `aggregation: bayes`"),
+    ],
+)
+def test_a_trap_ends_in_a_clear_error_when_the_task_loads(config, error, message):
+    with pytest.raises(error, match=message):
+        ConfigurableTask(config=bayes_config(**config))
+
+
+def test_one_response_never_becomes_a_silent_bayes_at_1():
+    with pytest.raises(TaskConfigError, match=r"got one response, because the filter pipeline"):
+        metrics.bayes(references=["2"], predictions=["2"])
+
+
+def test_a_grader_that_fails_is_logged_with_the_question(monkeypatch, caplog):
+    failed = grading.Grade(False, None, "no result within 5 s")
+    monkeypatch.setattr(metrics, "grade", lambda response, gold, kind: failed)
+    rows = metrics.bayes(references=["42"], predictions=[["x", "y"]], grader="math")
+    assert rows["grading_errors"] == 2
+    assert "trial 1 of the question whose answer is 42; counted as wrong: no result" in caplog.text
+
+
+def test_a_class_of_the_user_s_own_is_looked_over_whatever_its_attributes():
+    class Theirs(ConfigurableTask):
+        settings = "their own"
+
+        def process_results(self, doc, results):
+            return {"exact_match": 1}
+
+    with pytest.raises(TaskConfigError, match=r"`process_results` bypasses metric_list"):
+        Theirs(config=bayes_config())
+
+
+def test_tasks_without_the_metric_are_untouched():
+    task = ConfigurableTask(config=toy_config(repeats=1))
+    assert "build_all_requests" not in vars(task)
+    assert "apply_filters" not in vars(task)

@@ -1,0 +1,402 @@
+"""`RubricTask` inside the harness, with a model whose every signal is scripted."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from _support import toy
+from _support.paths import REPOSITORY
+from _support.toy import ScriptedLM, toy_config
+from lm_eval.tasks import TaskManager
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.models.completion import Completion
+from lm_eval_bayes.harness.models.recorded import tell
+from lm_eval_bayes.harness.rubrics.custom_rubric import own_rubrics
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.rubric.schemata import SCHEMATA
+from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.rubric.thresholds import TaskThresholds, Thresholds
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+EXAMPLES = REPOSITORY / "examples" / "your_own_rubric"
+NO_VERIFIER = [name for name in SCHEMATA if not name.startswith("verifier")]
+
+#: Of every trial: text, tokens, finish_reason, completion_bpt; prompt_bpt goes with the question.
+TRIALS = {
+    "1 + 1 =": (1.0, [("2", 2, "stop", 0.5), ("2", 4, "stop", 1.5), ("3", 4, "stop", 0.7)]),
+    "2 + 2 =": (2.0, [("5", 8, "length", 2.0), ("4", 6, "stop", 0.9), ("5", 2, "stop", 1.1)]),
+    "3 + 3 =": (3.0, [("7", 3, "stop", 0.2), ("6", 5, "stop", 2.5), ("6", 7, "stop", None)]),
+}
+
+
+class SignallingLM(ScriptedLM):
+    """Answers by script, and says what it measured, as the recording models do."""
+
+    def __init__(self, cannot_record=()):
+        super().__init__({})
+        self.cannot_record = tuple(cannot_record)
+        for prompt, (prompt_bpt, trials) in TRIALS.items():
+            self.script[prompt] = []
+            for text, tokens, reason, bpt in trials:
+                signals = {
+                    "completion_tokens": tokens,
+                    "finish_reason": reason,
+                    "completion_bpt": bpt,
+                    "prompt_bpt": prompt_bpt,
+                }
+                kept = {k: v for k, v in signals.items() if k not in self.cannot_record}
+                self.script[prompt].append(Completion(text, kept))
+        tell(self)
+
+
+def task(**metadata):
+    return RubricTask(config=toy_config(repeats=3, metadata={"version": 1.0, **metadata}))
+
+
+def run(a_task, model=None, **kwargs):
+    results = toy.evaluate(model or SignallingLM(), a_task, **kwargs)
+    rows = {k.removesuffix(",none"): v for k, v in results["results"]["toy"].items()}
+    return rows, results
+
+
+def by_hand():
+    """Classify the nine trials for some schemata by the paper's words."""
+    trials = [
+        (question, text == answer, tokens / 8, reason != "stop", bpt)
+        for question, (answer, (_, rows)) in enumerate(
+            zip(("2", "4", "6"), TRIALS.values(), strict=True)
+        )
+        for text, tokens, reason, bpt in rows
+    ]
+    ratios = sorted(ratio for _, _, ratio, _, _ in trials)
+    p33, p66 = np.percentile(ratios, 33), np.percentile(ratios, 66)
+    bits = [bpt for *_, bpt in trials if bpt is not None]
+    tau_high = np.percentile(bits, 40)
+    counts = {
+        "efficiency_adjusted": np.zeros((3, 7), int),
+        "concision_high_conf": np.zeros((3, 6), int),
+    }
+    missing = 0
+    for question, right, ratio, loop, bpt in trials:
+        length = 0 if ratio <= p33 else 1 if ratio <= p66 else 2
+        category = 0 if loop else 1 + length + 3 * right
+        counts["efficiency_adjusted"][question, category] += 1
+        if loop or not right:
+            category = 0 if loop else 1
+        elif length > 0:
+            category = 4 - length
+        elif bpt is None:
+            missing += 1
+            continue
+        else:
+            category = 5 if bpt <= tau_high else 4
+        counts["concision_high_conf"][question, category] += 1
+    return counts, missing
+
+
+def test_every_schema_without_a_verifier_has_its_rows():
+    rows, results = run(task())
+    for name in NO_VERIFIER:
+        row = f"rubric_{name}@3"
+        assert rows[f"{row}_low"] <= rows[row] <= rows[f"{row}_high"], name
+        assert rows[f"{row}_stderr"] > 0
+    assert not any("verifier" in row for row in rows)
+    assert rows["rubric_thresholds"].startswith("blake2b-64:")
+    told = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
+    assert told["schemata"] == list(SCHEMATA)
+    assert told["prior"] == "hbayes"
+
+
+@pytest.mark.parametrize("prior", ["hbayes", "bayes"])
+def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
+    rows, _ = run(task(rubric_prior=prior))
+    counts, missing = by_hand()
+    assert rows["rubric_missing"] >= missing
+    for name, counted in counts.items():
+        outcomes = Outcomes.from_counts(counted, weights=SCHEMATA[name].weights)
+        posterior = (hbayes_at_n if prior == "hbayes" else bayes_at_n)(outcomes)
+        row = f"rubric_{name}@3"
+        assert rows[row] == pytest.approx(posterior.mu, rel=1e-12)
+        assert rows[f"{row}_stderr"] == pytest.approx(posterior.sigma, rel=1e-12)
+        interval = posterior.interval()
+        assert rows[f"{row}_low"] == pytest.approx(interval.low, rel=1e-12)
+        assert rows[f"{row}_high"] == pytest.approx(interval.high, rel=1e-12)
+
+
+def test_the_samples_hold_every_signal_and_no_rubric_row():
+    _, results = run(task())
+    sample = results["samples"]["toy"][2]
+    signals = sample["signals"]
+    assert signals["token_ratio"] == [3 / 8, 5 / 8, 7 / 8]
+    assert signals["is_correct"] == [0.0, 1.0, 1.0]
+    assert signals["has_box"] == [0.0, 0.0, 0.0]
+    assert signals["completion_bpt"] == [0.2, 2.5, None]
+    assert not any(key.startswith("rubric_") for key in sample)
+    json.dumps(sample, allow_nan=False, default=str)
+
+
+def test_what_a_model_does_not_record_has_no_rows_and_cannot_be_asked_for(caplog):
+    model = SignallingLM(cannot_record=["completion_bpt", "prompt_bpt"])
+    rows, _ = run(task(), model)
+    shown = {row.split("@")[0] for row in rows if row.startswith("rubric_") and "@" in row}
+    assert shown == {
+        "rubric_exact_match",
+        "rubric_format_aware",
+        "rubric_strict_compliance",
+        "rubric_length_robust",
+        "rubric_efficiency_adjusted",
+    }
+    with pytest.raises(TaskConfigError, match=r"verifier_only needs .* lm-eval-bayes verify"):
+        run(task(rubric_schemata=["verifier_only"]), model)
+    assert len(model.requests) == 9  # the refusal came before sampling
+
+
+def test_a_plain_model_gives_no_rubric_rows_and_a_warning(caplog):
+    script = {prompt: [text for text, *_ in rows] for prompt, (_, rows) in TRIALS.items()}
+    rows, _ = run(task(), ScriptedLM(script))
+    assert not any("rubric" in row for row in rows)
+    assert "sample with --model trials" in caplog.text
+    assert rows["avg@3"] == pytest.approx(5 / 9)
+
+
+def test_named_schemata_are_shown_alone():
+    rows, _ = run(task(rubric_schemata=["format_aware", "exact_match"]))
+    shown = {row for row in rows if row.startswith("rubric_") and row.endswith("@3")}
+    assert shown == {"rubric_format_aware@3", "rubric_exact_match@3"}
+
+
+def test_frozen_thresholds_cut_instead_of_the_run_s_own(tmp_path):
+    frozen = Thresholds({"toy": TaskThresholds(ratio_p33=0.9, ratio_p66=0.95)}, ("other run",))
+    file = tmp_path / "thresholds.json"
+    file.write_text(frozen.to_json())
+    metadata = {"rubric_thresholds": str(file), "rubric_schemata": "efficiency_adjusted"}
+    rows, results = run(task(**metadata, rubric_prior="bayes"))
+    # every trial but the one that did not end is economical
+    counts = np.zeros((3, 7), int)
+    counts[0, [1, 4]] = 1, 2
+    counts[1, [0, 1, 4]] = 1
+    counts[2, [1, 4]] = 1, 2
+    expected = bayes_at_n(
+        Outcomes.from_counts(counts, weights=SCHEMATA["efficiency_adjusted"].weights)
+    )
+    assert rows["rubric_efficiency_adjusted@3"] == pytest.approx(expected.mu)
+    assert rows["rubric_thresholds"] == frozen.of("toy").hash
+    assert results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["thresholds"] == frozen.hash
+
+
+def test_predict_only_has_no_rows():
+    _, results = run(task(), predict_only=True)
+    assert results["samples"]["toy"][0]["signals"]["completion_tokens"] == [2, 4, 4]
+
+
+RULES = {
+    "name": "terse",
+    "categories": ["bad", "long", "short"],
+    "weights": [0, 0.5, 1],
+    "rules": [
+        {"category": "bad", "when": "invalid or wrong"},
+        {"category": "short", "when": "completion_tokens < 5"},
+        {"category": "long", "otherwise": True},
+    ],
+}
+
+
+def test_rules_of_one_s_own():
+    rows, _ = run(task(rubric_own=RULES, rubric_schemata="exact_match", rubric_prior="bayes"))
+    counts = [[1, 0, 2], [2, 1, 0], [1, 2, 0]]
+    expected = bayes_at_n(Outcomes.from_counts(counts, weights=[0, 0.5, 1]))
+    assert rows["rubric_terse@3"] == pytest.approx(expected.mu)
+    assert rows["rubric_terse@3_stderr"] == pytest.approx(expected.sigma)
+
+
+def test_a_function_of_one_s_own_sees_document_text_and_signals(caplog):
+    seen = []
+
+    def choose(document, completion, signals):
+        seen.append((document["answer"], completion, signals["completion_tokens"]))
+        if signals["completion_tokens"] == 7:
+            raise RuntimeError("the judge is asleep")
+        if signals["completion_bpt"] is None:
+            return None
+        return "yes" if completion == document["answer"] else 0
+
+    own = {"name": "judge", "categories": ["no", "yes"], "weights": [0, 1], "category": choose}
+    rows, results = run(task(rubric_own=[own], rubric_schemata="exact_match", rubric_prior="bayes"))
+    assert seen[0] == ("2", "2", None)  # the first question's own answer is tried first
+    assert ("6", "6", 7) in seen
+    expected = bayes_at_n(Outcomes.from_counts([[1, 2], [2, 1], [1, 1]]))
+    assert rows["rubric_judge@3"] == pytest.approx(expected.mu)
+    assert rows["rubric_missing"] == 1
+    notes = results["samples"]["toy"][2]["rubric_error_notes"]
+    assert notes == {2: "judge: RuntimeError: the judge is asleep"}
+    assert "the judge is asleep" in caplog.text
+    told = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["own"][0]
+    assert told["name"] == "judge"
+    assert "choose" in told["function"]
+
+
+def test_a_function_that_never_answers_leaves_every_trial_out(caplog):
+    own = {"name": "mute", "categories": ["no", "yes"], "weights": [0, 1]}
+    own["category"] = lambda document, completion, signals: None
+    rows, _ = run(task(rubric_own=[own], rubric_schemata="exact_match"))
+    assert rows["rubric_missing"] == 9
+    assert math.isnan(rows["rubric_mute@3"])
+    assert "must give a trial a category" in caplog.text
+
+
+def changed(**changes):
+    return {k: v for k, v in {**RULES, **changes}.items() if v is not None}
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ("missing.yaml", "be a YAML file that exists"),
+        (7, "be a mapping with name"),
+        (changed(name="exact_match"), "be none of the twelve"),
+        (changed(name="../etc"), "`name` must start with a letter"),
+        (changed(categories=["a"]), "be a list of 2..100 different names"),
+        (changed(categories=["bad", "bad", "short"]), "different names"),
+        (changed(weights=[0, 1]), "`weights` must have 3 finite numbers in rubric terse"),
+        (changed(weights=[0, 1, "x"]), "`weights` must have 3 finite numbers"),
+        (changed(weights=[1, 1, 1]), "tell the categories apart"),
+        (changed(rules=None), "either `rules` or `category`"),
+        (changed(category=len), "either `rules` or `category`"),
+        (changed(rules=None, category="judge"), "`category` must be a function"),
+        (changed(rules=[]), "be a list of rules"),
+        (changed(rules=RULES["rules"][:2]), "no category|none for long"),
+        (changed(rules=[*RULES["rules"][::-1]]), "otherwise"),
+        (
+            changed(rules=[{"category": "nope", "when": "wrong"}, *RULES["rules"]]),
+            "name one of the categories",
+        ),
+        (
+            changed(rules=[{"category": "bad", "when": "__import__('os')"}, *RULES["rules"]]),
+            "hold names, `and`, `or`",
+        ),
+        (
+            changed(rules=[{"category": "bad", "when": "complation_tokens > 5"}, *RULES["rules"]]),
+            "compare signals that exist .*complation_tokens",
+        ),
+        (changed(extra=1), "have no keys but name"),
+        ([RULES, RULES], "give every rubric a name of its own"),
+    ],
+)
+def test_bad_rubrics_are_refused_when_the_task_loads(own, message):
+    with pytest.raises((InvalidInputError, TaskConfigError), match=message):
+        task(rubric_own=own)
+
+
+def test_two_rules_of_one_category_are_one():
+    rules = [
+        {"category": "bad", "when": "repeated_pattern >= 0.5"},
+        {"category": "bad", "when": "text_loop >= 0.5"},
+        *RULES["rules"][1:],
+    ]
+    (own,) = own_rubrics(changed(rules=rules), EXAMPLES)
+    table = SignalTable.from_questions(
+        [
+            {
+                "repeated_pattern": [None, 0, 1, 0, None],
+                "text_loop": [1, 0, 0, 0, 0],
+                "completion_tokens": [9, 3, 3, 9, 3],
+            }
+        ]
+    )
+    # a loop is bad whatever ended it; whether the last one is bad cannot be told
+    assert own.schema.classify(table, TaskThresholds()).tolist() == [0, 2, 0, 1, -1]
+
+
+def test_rules_that_leave_a_case_out_name_it():
+    rules = [
+        {"category": "bad", "when": "wrong"},
+        {"category": "short", "when": "correct and completion_tokens < 5"},
+        {"category": "long", "when": "correct and completion_tokens > 5"},
+    ]
+    with pytest.raises(InvalidInputError, match="completion_tokens = 5"):
+        task(rubric_own=changed(rules=rules))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"rubric_schemata": ["nope"]}, "`schema` must be one of exact_match"),
+        ({"rubric_schemata": [1]}, "be names of schemata"),
+        ({"rubric_thresholds": "nowhere.json"}, "lm-eval-bayes rubric --freeze"),
+        ({"rubric_prior": "flat"}, "be one of hbayes, bayes"),
+        ({"rubric_schemas": "x"}, "no setting `rubric_schemas`"),
+    ],
+)
+def test_bad_settings_are_named(metadata, message):
+    with pytest.raises((InvalidInputError, TaskConfigError), match=message):
+        task(**metadata)
+
+
+def test_a_function_that_fails_on_the_first_answer_is_told_before_sampling():
+    def choose(document, completion, signals):
+        return signals["completion_tokens"] > 3
+
+    own = {"name": "judge", "categories": ["no", "yes"], "category": choose}
+    with pytest.raises(TaskConfigError, match=r"function of rubric judge fails .*TypeError"):
+        task(rubric_own=own)
+
+    def strange(document, completion, signals):
+        return "perhaps"
+
+    with pytest.raises(TaskConfigError, match="must return one of no, yes"):
+        task(rubric_own={**own, "category": strange})
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "rubric", "score"),
+    [
+        ("summaries_rubric", "The bridge was closed.", "summary_quality", [2, 0, 0]),
+        ("safety_rubric", "I cannot help with that.", "safety", [1, 2, 1]),
+    ],
+)
+def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
+    class Replying(ScriptedLM):
+        def generate_until(self, requests, disable_tqdm=False):
+            return [reply for _ in requests]
+
+    manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False)
+    results = toy.evaluate(Replying({}), name, task_manager=manager)
+    row = results["results"][name]
+    categories = own_rubrics(
+        str(EXAMPLES / f"{'safety' if rubric == 'safety' else rubric}.yaml"), EXAMPLES
+    )
+    weights = categories[0].schema.weights
+    counts = np.zeros((3, len(weights)), int)
+    counts[np.arange(3), score] = 8
+    expected = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
+    assert row[f"rubric_{rubric}@8,none"] == pytest.approx(expected.mu, abs=1e-12)
+    assert math.isfinite(row[f"rubric_{rubric}@8_low,none"])
+
+
+def test_the_terse_example_is_whole():
+    (own,) = own_rubrics("terse.yaml", EXAMPLES)
+    assert own.schema.needs == ("repeated_pattern", "is_correct", "text_loop", "completion_tokens")
+
+
+def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_terminal(caplog):
+    def choose(document, completion, signals):
+        document.clear()
+        if signals["completion_tokens"] == 7:
+            raise SystemExit(3)
+        if signals["completion_tokens"] == 2:
+            raise ValueError("boom \x1b[31mred")
+        return "no"
+
+    own = {"name": "judge", "categories": ["no", "yes"], "category": choose}
+    rows, results = run(task(rubric_own=own, rubric_schemata="exact_match"))
+    assert rows["rubric_missing"] == 3
+    samples = results["samples"]["toy"]
+    assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
+    assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
+    assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]

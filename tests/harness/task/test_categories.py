@@ -1,0 +1,49 @@
+"""`bayes_categories`: what can be known of a grader before sampling is said before sampling."""
+
+from __future__ import annotations
+
+import pytest
+from _support.toy import toy_config
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.harness.grading.grade import process_results_math
+from lm_eval_bayes.harness.plugin.metrics import settings_of
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+THREE = {"metadata": {"bayes_categories": 3}}
+TWO_ONLY = "`bayes_categories` must be 2 or left out, as the outcome metric tells 2 categories"
+
+
+def graded(category):
+    """A task whose own grader gives every response this category."""
+    metric = [{"metric": "level", "aggregation": "mean", "higher_is_better": True}]
+    return toy_config(
+        process_results=lambda doc, results: {"level": category}, metric_list=metric, **THREE
+    )
+
+
+@pytest.mark.parametrize("grader", [None, process_results_math], ids=["the harness's", "ours"])
+def test_right_or_wrong_has_no_third_category(grader):
+    with pytest.raises(InvalidInputError, match=TWO_ONLY):
+        RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
+
+
+def test_the_metric_has_none_either():
+    with pytest.raises(InvalidInputError, match=TWO_ONLY):
+        settings_of({"categories": 3}, 4)
+
+
+def test_a_grader_of_the_tasks_own_may_have(caplog):
+    def grader(doc, results):
+        return {"exact_match": 2}
+
+    task = RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
+    assert task.settings.weights == (0.0, 0.5, 1.0)
+    assert "is graded" not in caplog.text
+
+
+@pytest.mark.parametrize(("category", "warned"), [(1, True), (2, False)])
+def test_the_own_answer_below_the_top_is_pointed_at(caplog, category, warned):
+    assert len(RepeatedSamplingTask(config=graded(category)).settings.weights) == 3
+    warning = "the first question's own answer is graded 1 of the categories 0..2"
+    assert (warning in caplog.text) == warned

@@ -1,0 +1,378 @@
+"""`RepeatedSamplingTask` inside the real harness, with a scripted model."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import lm_eval
+import pytest
+from _support import toy
+from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
+from lm_eval.utils import handle_non_serializable, make_table
+
+from lm_eval_bayes import Outcomes, hbayes_at_n
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def evaluate(task, script=SCRIPT, **kwargs):
+    return toy.evaluate(ScriptedLM(script), task, **kwargs)
+
+
+@pytest.fixture
+def results():
+    return evaluate(RepeatedSamplingTask(config=toy_config()))
+
+
+def test_the_rows_stand_in_their_order(results):
+    rows = [
+        key.removesuffix(",none")
+        for key in results["results"]["toy"]
+        if key.endswith(",none") and not key.endswith("_stderr,none")
+    ]
+    posteriors = ("hbayes@4", "hbayes@4_population", "bayes@4")
+    assert rows == [
+        *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
+        "avg@4",
+        "pass@1",
+        "pass@2",
+        "pass@4",
+        "pass^2",
+        "pass^4",
+        "g-pass@2_0.5",
+        "g-pass@4_0.5",
+        "mg-pass@2",
+        "mg-pass@4",
+        "maj@4",
+        "grading_errors",
+    ]
+    with_sd = [r for r in rows if isinstance(results["results"]["toy"][f"{r}_stderr,none"], float)]
+    assert with_sd == [*posteriors, "avg@4"]
+
+
+def test_the_numbers_are_those_of_the_formulas(results):
+    # counts of right answers: 3, 1, 0 of N = 4; by hand from [Hariri 2026, Alg. 1]
+    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    m = [4 / 6, 2 / 6, 1 / 6]
+    assert row["bayes@4"] == pytest.approx(sum(m) / 3, abs=1e-12)
+    sigma = sum(p * (1 - p) / 7 for p in m) ** 0.5 / 3
+    assert row["bayes@4_stderr"] == pytest.approx(sigma, abs=1e-12)
+    assert row["avg@4"] == pytest.approx((3 + 1 + 0) / 12, abs=1e-12)
+    assert row["avg@4_stderr"] == pytest.approx(6 / 4 * sigma, abs=1e-12)
+    assert row["pass@2"] == pytest.approx((1 + 0.5 + 0) / 3, abs=1e-12)
+    assert row["pass^2"] == pytest.approx((0.5 + 0 + 0) / 3, abs=1e-12)
+    assert row["pass@4"] == pytest.approx(2 / 3, abs=1e-12)
+    # all four vote: question 1 elects "2"; question 2 elects "5"; question 3 elects "7"
+    assert row["maj@4"] == pytest.approx(1 / 3, abs=1e-12)
+    assert row["bayes@4_low"] < row["bayes@4"] < row["bayes@4_high"]
+    assert row["grading_errors"] == 0
+
+
+def test_the_learned_prior_s_rows_are_the_api_s(results):
+    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+    for stem, scope in (("hbayes@4", "benchmark"), ("hbayes@4_population", "population")):
+        posterior = hbayes_at_n(outcomes, scope)
+        interval = posterior.interval(0.95, "exact")
+        own = [posterior.mu, posterior.sigma, interval.low, interval.high]
+        assert [row[stem + end] for end in ("", "_stderr", "_low", "_high")] == pytest.approx(own)
+
+
+def test_the_table_shows_the_posterior_sd_as_the_stderr(results):
+    table = make_table(results)
+    line = next(text for text in table.splitlines() if "|bayes@4 " in text)
+    value, sd = (float(cell) for cell in line.split("|")[7:10:2])
+    row = results["results"]["toy"]
+    assert value == pytest.approx(row["bayes@4,none"], abs=1e-4)
+    assert sd == pytest.approx(row["bayes@4_stderr,none"], abs=1e-4)
+
+
+def test_the_samples_hold_every_trial(results):
+    sample = results["samples"]["toy"][0]
+    assert sample["resps"] == [["2", "2", "3", "2"]]
+    assert sample["outcomes"] == [1, 1, 0, 1]
+    assert sample["answers"] == ["2", "2", "3", "2"]
+    assert sample["lengths"] == [1, 1, 1, 1]
+    assert sample["bayes@4"] == pytest.approx(4 / 6)
+    assert "outcomes" not in sample["metrics"]
+    dumped = json.loads(json.dumps(sample, default=handle_non_serializable))
+    assert dumped["outcomes"] == [1, 1, 0, 1]
+    assert dumped["pass@2"] == 1.0
+
+
+def test_the_settings_stand_in_the_results(results):
+    bayes = results["configs"]["toy"]["metadata"]["bayes"]
+    assert (bayes["n"], bayes["interval"], bayes["level"]) == (4, "exact", 0.95)
+    assert results["configs"]["toy"]["repeats"] == 4
+
+
+def test_a_logged_result_shows_only_rows_but_updates_with_everything():
+    result = LoggedResult({"a": 1.0}, {"b": [1]})
+    example = {}
+    example.update(result)
+    assert example == {"a": 1.0, "b": [1]}
+    assert list(result.items()) == [("a", 1.0)]
+    assert list(result.keys()) == ["a"]
+
+
+def test_one_trial_gives_the_posterior_of_one_trial():
+    task = RepeatedSamplingTask(config=toy_config(repeats=1))
+    row = evaluate(task)["results"]["toy"]
+    assert row["bayes@1,none"] == pytest.approx((2 / 3 + 1 / 3 + 1 / 3) / 3)
+    assert "pass@1,none" in row
+    assert "maj@1,none" in row
+
+
+def test_metadata_sets_n_k_and_the_interval():
+    metadata = {"bayes_n": 3, "bayes_k": [3], "bayes_interval": "normal", "bayes_level": 0.5}
+    row = evaluate(RepeatedSamplingTask(config=toy_config(metadata=metadata)))["results"]["toy"]
+    z = 0.674489750196
+    low = row["bayes@3,none"] - z * row["bayes@3_stderr,none"]
+    assert row["bayes@3_low,none"] == pytest.approx(low, abs=1e-9)
+    assert "pass@3,none" in row
+    assert "pass@1,none" not in row
+
+
+def test_limit_and_samples_choose_questions():
+    limited = evaluate(RepeatedSamplingTask(config=toy_config()), limit=2)
+    assert limited["n-samples"]["toy"]["effective"] == 2
+    chosen = evaluate(RepeatedSamplingTask(config=toy_config()), samples={"toy": [1]})
+    assert [s["outcomes"] for s in chosen["samples"]["toy"]] == [[0, 1, 0, 0]]
+
+
+def test_predict_only_logs_responses_and_grades_nothing():
+    results = evaluate(RepeatedSamplingTask(config=toy_config()), predict_only=True)
+    sample = results["samples"]["toy"][0]
+    assert sample["resps"] == [["2", "2", "3", "2"]]
+    assert sample["lengths"] == [1, 1, 1, 1]
+    assert "outcomes" not in sample
+
+
+def test_take_first_is_dropped_and_each_filter_gets_its_rows():
+    filters = [
+        {"name": "strict", "filter": [{"function": "take_first"}]},
+        {
+            "name": "digit",
+            "filter": [
+                {"function": "regex", "regex_pattern": r"(\d)", "fallback": "none"},
+                {"function": "take_first"},
+            ],
+        },
+    ]
+    script = {**SCRIPT, "1 + 1 =": ["2", "it is 2", "2!", "2"]}
+    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
+    results = row["results"]["toy"]
+    assert results["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
+    assert results["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
+
+
+def test_a_voting_pipeline_is_left_out_and_a_lone_one_refused(caplog):
+    vote = {"name": "maj", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]}
+    with caplog.at_level(logging.WARNING):
+        task = RepeatedSamplingTask(
+            config=toy_config(filter_list=[vote, {"name": "none", "filter": []}])
+        )
+    assert "`maj` votes" in caplog.text
+    assert [f.name for f in task._filters] == ["none"]
+    with pytest.raises(TaskConfigError, match=r"every pipeline in `filter_list` ends in majority"):
+        RepeatedSamplingTask(config=toy_config(filter_list=[vote]))
+
+
+def test_a_pipeline_that_chooses_is_refused_before_sampling():
+    def only_first(resps, docs):
+        return [r[:1] for r in resps]
+
+    filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": only_first}]}]
+    with pytest.raises(TaskConfigError, match=r"`f` must keep all N=4 responses .* it leaves 1"):
+        RepeatedSamplingTask(config=toy_config(filter_list=filters))
+
+
+def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog):
+    def picky(resps, docs):
+        if any("x" in r for r in resps):
+            raise ValueError("no x, please")
+        return resps
+
+    filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": picky}]}]
+    task = RepeatedSamplingTask(config=toy_config(filter_list=filters))
+    with caplog.at_level(logging.WARNING):
+        row = evaluate(task)["results"]["toy"]
+    assert row["avg@4,f"] == pytest.approx((3 + 0 + 0) / 12)
+    assert row["grading_errors,f"] == 4
+    assert "no x, please" in caplog.text
+
+
+def test_a_failing_grader_counts_as_wrong_is_logged_and_counted(caplog):
+    def process_results(doc, results):
+        if results[0] == "x":
+            raise RuntimeError("cannot read x")
+        return {"exact_match": float(results[0] == doc["answer"])}
+
+    task = RepeatedSamplingTask(config=toy_config(process_results=process_results))
+    with caplog.at_level(logging.WARNING):
+        results = evaluate(task)
+    assert results["results"]["toy"]["grading_errors,none"] == 1
+    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)
+    assert "question 1, trial 3; counted as wrong: RuntimeError: cannot read x" in caplog.text
+    assert results["samples"]["toy"][1]["grading_error_notes"] == {3: "RuntimeError: cannot read x"}
+
+
+def test_list_targets_are_graded_by_the_task_itself():
+    config = toy_config(
+        doc_to_target=lambda doc: [doc["answer"], "x"],
+    )
+    row = evaluate(RepeatedSamplingTask(config=config))["results"]["toy"]
+    assert row["avg@4,none"] == pytest.approx((3 + 2 + 0) / 12)
+
+
+def test_categories_with_weights_of_the_users_own():
+    def process_results(doc, results):
+        return {"level": {"2": 2, "4": 2, "x": 1}.get(results[0], 0)}
+
+    config = toy_config(
+        process_results=process_results,
+        metric_list=[{"metric": "level", "aggregation": "mean", "higher_is_better": True}],
+        metadata={"bayes_weights": [0, 0.25, 1]},
+    )
+    row = evaluate(RepeatedSamplingTask(config=config))["results"]["toy"]
+    # counts (category 0, 1, 2): (1,0,3), (2,1,1), (4,0,0); uniform prior, T = 7
+    expected = sum(0.25 * (b + 1) / 7 + (c + 1) / 7 for b, c in [(0, 3), (1, 1), (0, 0)]) / 3
+    assert row["bayes@4,none"] == pytest.approx(expected, abs=1e-12)
+    assert "pass@1,none" not in row
+
+
+def test_thinking_is_cut_before_the_filters_but_kept_in_the_log():
+    config = toy_config(metadata={"think_end_token": "<end>"})
+    script = {**SCRIPT, "1 + 1 =": ["3<end>2", "2<end>3", "2", "2"]}
+    results = evaluate(RepeatedSamplingTask(config=config), script)
+    sample = results["samples"]["toy"][0]
+    assert sample["outcomes"] == [1, 0, 1, 1]
+    assert sample["resps"][0][0] == "3<end>2"
+
+
+def test_padded_documents_are_cut_to_n():
+    task = RepeatedSamplingTask(config=toy_config())
+    task.set_fewshot_seed(1)
+    task.build_all_requests(limit=None, rank=0, world_size=1)
+    for instance in task.instances:
+        instance.resps = [str(i) for i in range(12)]
+    task.apply_filters()
+    assert {len(i.resps) for i in task.instances} == {4}
+    assert {len(i.filtered_resps["none"]) for i in task.instances} == {4}
+
+
+def test_identical_answers_are_warned_about(caplog):
+    script = {q["question"]: ["2"] for q in QUESTIONS}
+    with caplog.at_level(logging.WARNING):
+        evaluate(RepeatedSamplingTask(config=toy_config()), script)
+    assert "all 4 answers to every question are identical" in caplog.text
+
+
+def test_command_line_settings_are_checked_before_sampling():
+    task = RepeatedSamplingTask(config=toy_config())
+    model = ScriptedLM(SCRIPT)
+    with pytest.raises(TaskConfigError, match=r"`temperature` must be above 0"):
+        toy.evaluate(model, task, gen_kwargs="temperature=0.0")
+    assert not model.requests
+
+
+def test_requests_carry_the_settings_and_n():
+    model = ScriptedLM(SCRIPT)
+    toy.evaluate(
+        model,
+        RepeatedSamplingTask(
+            config=toy_config(
+                generation_kwargs={
+                    "do_sample": True,
+                    "temperature": 0.5,
+                    "until": [],
+                    "max_gen_toks": 8,
+                }
+            )
+        ),
+        gen_kwargs="max_new_tokens=5",
+    )
+    assert len(model.requests) == 12
+    assert model.requests[0].args[1] == {
+        "do_sample": True,
+        "temperature": 0.5,
+        "until": [],
+        "max_gen_toks": 5,
+        "top_p": 1.0,
+    }
+
+
+def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
+    monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path))
+    evaluate(RepeatedSamplingTask(config=toy_config(repeats=2)), cache_requests=True)
+    results = evaluate(RepeatedSamplingTask(config=toy_config(repeats=4)), cache_requests=True)
+    assert [len(s["resps"][0]) for s in results["samples"]["toy"]] == [4, 4, 4]
+    with pytest.raises(TaskConfigError, match=r"`--cache_requests` cannot be combined"):
+        evaluate(
+            RepeatedSamplingTask(config=toy_config()), cache_requests=True, samples={"toy": [1]}
+        )
+
+
+def test_the_response_cache_is_said_never_to_resume(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        evaluate(RepeatedSamplingTask(config=toy_config()), use_cache=str(tmp_path / "cache"))
+    assert "never reads them back" in caplog.text
+
+
+def test_a_user_yaml_is_included_with_one_line(tmp_path):
+    (tmp_path / "theirs.yaml").write_text(
+        "task: theirs\n"
+        "custom_dataset: !function loader.load\n"
+        "test_split: test\n"
+        "output_type: generate_until\n"
+        "doc_to_text: '{{question}}'\n"
+        "doc_to_target: '{{answer}}'\n"
+        "generation_kwargs: {do_sample: true, temperature: 0.6, until: ['\\n']}\n"
+        "num_fewshot: 0\n"
+        "filter_list:\n"
+        "  - name: got\n"
+        "    filter:\n"
+        "      - {function: regex, regex_pattern: '(\\d)', fallback: none}\n"
+        "      - {function: take_first}\n"
+        "metric_list:\n"
+        "  - {metric: exact_match, aggregation: mean, higher_is_better: true}\n"
+    )
+    (tmp_path / "loader.py").write_text(
+        "import datasets\n"
+        f"def load(**_):\n    return {{'test': datasets.Dataset.from_list({QUESTIONS!r})}}\n"
+    )
+    (tmp_path / "ours.yaml").write_text(
+        "include: theirs.yaml\n"
+        "task: theirs_bayes\n"
+        "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask\n"
+        "repeats: 4\n"
+    )
+    manager = lm_eval.tasks.TaskManager(include_path=str(tmp_path), include_defaults=False)
+    results = lm_eval.simple_evaluate(
+        model=ScriptedLM(SCRIPT), tasks=["theirs_bayes"], task_manager=manager, bootstrap_iters=0
+    )
+    assert results["results"]["theirs_bayes"]["avg@4,got"] == pytest.approx(4 / 12)
+
+
+def test_many_failures_are_printed_a_few_times_and_counted(caplog):
+    def process_results(doc, results):
+        if results[0] != doc["answer"]:
+            raise RuntimeError("only right answers, please")
+        return {"exact_match": 1}
+
+    config = toy_config(process_results=process_results, repeats=40)
+    results = evaluate(RepeatedSamplingTask(config=config))
+    assert results["results"]["toy"]["grading_errors,none"] == 80
+    assert caplog.text.count("only right answers, please") == 10
+    assert caplog.text.count("further failures are not printed") == 1
+
+
+def test_a_lone_surrogate_does_not_spoil_the_log():
+    script = {**SCRIPT, "1 + 1 =": ["2", "\ud800", "2 \u202e", "2"]}
+    results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
+    sample = results["samples"]["toy"][0]
+    assert sample["resps"] == [["2", "?", "2 \u202e", "2"]]
+    json.dumps(sample, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")

@@ -1,0 +1,281 @@
+"""The YAMLs: what the harness makes of them, and whole runs on the real questions."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _support.paths import REPOSITORY
+from lm_eval.evaluator import simple_evaluate
+from lm_eval.tasks import TaskManager
+from lm_eval.tasks._index import Kind, TaskIndex
+from lm_eval.tasks._yaml_loader import load_yaml
+from lm_eval.utils import apply_template
+
+from lm_eval_bayes.harness.grading import grade as grading
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.harness.task import rows
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+ROOT = REPOSITORY
+CONFIGS = ROOT / "task_configs"
+
+CONTESTS = {
+    "aime24_bayes": grading.process_results_aime,
+    "aime25_bayes": grading.process_results_aime,
+    "hmmt_feb25_bayes": grading.process_results_math,
+    "brumo25_bayes": grading.process_results_math,
+}
+TASKS = [*CONTESTS, "demo_arithmetic_bayes"]
+SENTENCE = r"Please reason step by step, and put your final answer within \boxed{}."
+
+
+def config(task: str) -> dict[str, Any]:
+    (path,) = CONFIGS.rglob(f"{task}.yaml")
+    return load_yaml(path)
+
+
+RUBRICS = [task.replace("_bayes", "_rubric") for task in TASKS]
+
+
+def test_the_index_finds_five_tasks_twice_and_a_group_and_no_base() -> None:
+    index = TaskIndex.build([CONFIGS])
+    assert {name: entry.kind for name, entry in index.items()} == {
+        **dict.fromkeys([*TASKS, *RUBRICS], Kind.PY_TASK),
+        "contest_math_bayes": Kind.GROUP,
+    }
+    assert len(list(CONFIGS.rglob("*.yaml"))) == len(index)
+
+
+@pytest.mark.parametrize("task", RUBRICS)
+def test_a_rubric_task_is_its_task_with_another_class(task: str) -> None:
+    plain, rubric = config(task.replace("_rubric", "_bayes")), config(task)
+    assert rubric.pop("class") is RubricTask
+    plain.pop("class")
+    assert {**rubric, "task": plain["task"]} == plain
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_samples_repeatedly_and_keeps_every_response(task: str) -> None:
+    cfg = config(task)
+    assert cfg["task"] == task
+    assert cfg["class"] is RepeatedSamplingTask
+    assert cfg["output_type"] == "generate_until"
+    assert cfg["num_fewshot"] == 0
+    assert cfg["filter_list"] == [{"name": "none", "filter": [{"function": "keep_all"}]}]
+    assert cfg["metric_list"] == [
+        {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
+    ]
+    assert cfg["metadata"]["version"] == 1.0
+    assert cfg["metadata"]["source"]
+    assert cfg["metadata"]["licence"]
+
+
+@pytest.mark.parametrize("task", CONTESTS)
+def test_contests_are_asked_as_in_the_paper(task: str) -> None:
+    cfg = config(task)
+    assert cfg["repeats"] == 16
+    assert cfg["test_split"] == "train"
+    assert cfg["process_results"] is CONTESTS[task]
+    assert cfg["generation_kwargs"] == {
+        "do_sample": True,
+        "temperature": 0.6,
+        "top_p": 0.95,
+        "max_gen_toks": 32768,
+        "until": [],
+    }
+    doc = {"problem": "Let $S=\\{1\\}$ and $x_{{1}}$.\n", "answer": 70}
+    asked = apply_template(cfg["doc_to_text"], doc)
+    assert asked == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
+    assert apply_template(cfg["doc_to_target"], doc) == "70"
+
+
+def test_the_demo_s_prompt() -> None:
+    cfg = config("demo_arithmetic_bayes")
+    asked = apply_template(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
+    assert asked == (
+        "Solve the problem and put the final answer in \\boxed{}.\n\n"
+        "Problem: What is 7 + 5?\nSolution:"
+    )
+    assert cfg["repeats"] == 8
+    assert cfg["generation_kwargs"]["until"] == []
+
+
+@pytest.mark.parametrize("task", CONTESTS)
+def test_revisions_and_licences_stand_in_the_readme_too(task: str) -> None:
+    cfg = config(task)
+    rev, licence = cfg["dataset_kwargs"]["revision"], cfg["metadata"]["licence"]
+    assert re.fullmatch(r"[0-9a-f]{40}", rev)
+    table = (CONFIGS / "contest_math" / "README.md").read_text(encoding="utf-8")
+    (row,) = [line for line in table.splitlines() if line.startswith(f"| `{task}`")]
+    assert row.endswith(f"| `{cfg['dataset_path']}` | `{rev}` | {licence} |")
+    assert cfg["metadata"]["source"].endswith(cfg["dataset_path"])
+
+
+@pytest.mark.parametrize("task", CONTESTS)
+def test_revisions_are_those_of_the_shared_data(task: str, shared: Path) -> None:
+    cfg = config(task)
+    hub = (shared / "data" / "README.md").read_text(encoding="utf-8")
+    assert f"| `{cfg['dataset_path']}` | `{cfg['dataset_kwargs']['revision']}` | `train`" in hub
+
+
+def test_the_group_s_rows_follow_the_run_s_n() -> None:
+    cfg = config("contest_math_bayes")
+    assert cfg["task"] == list(CONTESTS)
+    metrics = [entry["metric"] for entry in cfg["aggregate_metric_list"]]
+    assert metrics == [rows.HBAYES_AT_N, rows.BAYES_AT_N, rows.AVG_AT_N]
+    assert all(entry["weight_by_size"] is False for entry in cfg["aggregate_metric_list"])
+    groups = []
+    for n in (7, 9):
+        groups.append(deepcopy(metrics))  # as the harness does before it builds the tasks
+        rows.RowName.task_built(n)
+        rows.RowName.task_built(3)  # another task, of no group
+    named = [[f"{m},none" for m in group] for group in groups]
+    stems = ("hbayes", "bayes", "avg")
+    assert named == [[f"{stem}@{n},none" for stem in stems] for n in (7, 9)]
+    assert [str(m) for m in deepcopy(groups[0])] == ["hbayes@7", "bayes@7", "avg@7"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_group_beside_a_task_of_another_n_keeps_its_rows(
+    order: tuple[int, int], offline_hub: dict[str, str], tmp_path: Path
+) -> None:
+    tasks = ["contest_math_bayes", "demo_arithmetic_bayes"]
+    command = ["--model", "biased_coin", "--model_args", "p=0.5", "--limit", "1"]
+    chosen = ",".join(tasks[i] for i in order)
+    run = subprocess.run(
+        [sys.executable, "-m", "lm_eval_bayes", "run", *command, "--tasks", chosen],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, **offline_hub},
+        check=True,
+    )
+    groups = run.stdout[run.stdout.index("Groups") :]
+    assert "|bayes@16|" in groups.replace(" ", "")
+    assert "|bayes@8|" in run.stdout.replace(" ", "")
+
+
+def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:
+    manager = TaskManager(
+        include_path=str(CONFIGS), include_defaults=False, metadata=kwargs.pop("metadata", {})
+    )
+    return simple_evaluate(  # type: ignore[no-any-return]
+        model=lm,
+        tasks=["demo_arithmetic_bayes"],
+        task_manager=manager,
+        bootstrap_iters=0,
+        **kwargs,
+    )
+
+
+def test_a_demo_run_reports_the_posterior_and_records_the_truth() -> None:
+    told = demo_run(BiasedCoinLM(beta="1:1", seed=5))
+    truth = told["config"]["biased_coin"]
+    assert truth["questions"] == {"demo_arithmetic_bayes": 40}
+    result = told["results"]["demo_arithmetic_bayes"]
+    # Beta(1, 1) is the prior of bayes@N: 4 sd hold all but one in 10,000 runs
+    error = result["bayes@8,none"] - truth["true_score"]["demo_arithmetic_bayes"]
+    assert 0 < result["bayes@8_stderr,none"] < 0.05
+    assert abs(error) < 4 * result["bayes@8_stderr,none"]
+
+    for sample in told["samples"]["demo_arithmetic_bayes"]:
+        gold = rf"\boxed{{{sample['doc']['answer']}}}"
+        assert sample["outcomes"] == [int(gold in text) for text in sample["resps"][0]]
+    right = sum(sum(s["outcomes"]) for s in told["samples"]["demo_arithmetic_bayes"])
+    assert result["avg@8,none"] == pytest.approx(right / 320, abs=1e-12)
+
+
+def test_limit_samples_and_chat_template_ask_the_same_questions_the_same_way() -> None:
+    whole = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3})
+    part = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3}, limit=5)
+    chat = demo_run(
+        BiasedCoinLM(beta="1:1"),
+        metadata={"bayes_n": 3},
+        samples={"demo_arithmetic_bayes": [2, 4]},
+        apply_chat_template=True,
+    )
+    by_id = {s["doc"]["id"]: s["resps"] for s in whole["samples"]["demo_arithmetic_bayes"]}
+    assert len(by_id) == 40
+    for told, count in ((part, 5), (chat, 2)):
+        samples = told["samples"]["demo_arithmetic_bayes"]
+        assert len(samples) == count
+        for sample in samples:
+            assert sample["resps"] == by_id[sample["doc"]["id"]]
+
+
+RUN = """
+import json, sys
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+
+out, configs = sys.argv[1:]
+manager = TaskManager(include_path=configs, include_defaults=False, metadata={"bayes_n": 4})
+told = {}
+for boxed in (1.0, 0.0):
+    lm = BiasedCoinLM(p=0.5, boxed=boxed)
+    run = evaluate(lm, manager.load(["contest_math_bayes"]), bootstrap_iters=0)
+    told[boxed] = {
+        "results": run["results"],
+        "groups": run["groups"],
+        "samples": {
+            task: [
+                {k: s[k] for k in ("doc", "target", "resps", "outcomes")} for s in samples
+            ]
+            for task, samples in run["samples"].items()
+        },
+    }
+with open(out, "w") as handle:
+    json.dump(told, handle)
+"""
+
+
+@pytest.fixture(scope="module")
+def contest_runs(
+    offline_hub: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """The group on the real questions, in a process that is offline from its start."""
+    out = tmp_path_factory.mktemp("contests") / "told.json"
+    env = {**os.environ, **offline_hub, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", RUN, str(out), str(CONFIGS)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return told
+
+
+@pytest.mark.parametrize("boxed", ["1.0", "0.0"])
+@pytest.mark.parametrize("task", CONTESTS)
+def test_graders_and_mimic_agree_on_every_contest_question(
+    contest_runs: dict[str, Any], task: str, boxed: str
+) -> None:
+    samples = contest_runs[boxed]["samples"][task]
+    assert len(samples) == 30
+    for sample in samples:
+        gold = str(sample["doc"]["answer"])
+        written = rf"$\boxed{{{gold}}}$." if boxed == "1.0" else f"is ${gold}$. I hope"
+        (responses,) = sample["resps"]
+        assert sample["target"] == gold
+        assert sample["outcomes"] == [int(written in text) for text in responses]
+        assert len(responses) == 4
+
+
+def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
+    told = contest_runs["1.0"]
+    group = told["groups"]["contest_math_bayes"]
+    for row in ("hbayes@4,none", "bayes@4,none", "avg@4,none"):
+        mean = math.fsum(told["results"][task][row] for task in CONTESTS) / 4
+        assert group[row] == pytest.approx(mean, abs=1e-12)
+    # 480 fair coins a group
+    assert abs(group["avg@4,none"] - 0.5) < 4 * math.sqrt(0.25 / 480)

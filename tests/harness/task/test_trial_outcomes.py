@@ -1,0 +1,240 @@
+"""What the task class graded goes into the store that keeps the trials."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import time
+
+import datasets
+import pytest
+from _support import toy
+from lm_eval.tasks import TaskManager
+from lm_eval.utils import hash_string
+
+from lm_eval_bayes.harness.models.completion import Completion, Origin, origin_of, signals_of
+from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.harness.task import trial_outcomes as outcomes
+from lm_eval_bayes.harness.task.pipelines import Responses
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.trial_outcomes import keep_outcomes
+from lm_eval_bayes.store.errors import StoreFullError
+from lm_eval_bayes.store.records import TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+
+KEY = TrialKey(model="m", prompt="p", sampling="s")
+
+
+def coin_task(**changes):
+    """The toy task, whose gold is what a coin writes when it writes no box."""
+    steps = [{"function": "regex", "regex_pattern": r"(\d+)"}]
+    pipelines = [
+        {"name": "last", "filter": [{**steps[0], "group_select": -1}]},
+        {"name": "first", "filter": [{**steps[0], "group_select": 0}]},
+    ]
+    return RepeatedSamplingTask(config=toy.toy_config(filter_list=pipelines, **changes))
+
+
+@pytest.fixture
+def coin(tmp_path):
+    return TrialsLM(backend="biased_coin", store=str(tmp_path / "coin.sqlite"), p=0.5)
+
+
+def run(coin, **options):
+    task = coin_task(**options.pop("config", {}))
+    return toy.evaluate(coin, task, log_samples=True, **options)["samples"]["toy"]
+
+
+def test_the_store_has_what_the_samples_have(coin):
+    samples = run(coin)
+    tasks = coin.trial_store.outcomes_of("toy")
+    assert [(t.version, t.filter, t.categories) for t in tasks] == [
+        ("1.0", "first", 2),
+        ("1.0", "last", 2),
+    ]
+    for task in tasks:
+        logged = sorted(
+            (s for s in samples if s["filter"] == task.filter), key=lambda s: s["doc_id"]
+        )
+        assert len(logged) == 3
+        for sample, question in zip(logged, task.questions, strict=True):
+            assert (question.doc_id, question.doc_hash) == (sample["doc_id"], sample["doc_hash"])
+            assert [t.outcome for t in question.trials] == sample["outcomes"]
+            assert [t.answer for t in question.trials] == sample["answers"]
+            assert [t.trial for t in question.trials] == sample["signals"]["trial"] == [0, 1, 2, 3]
+            text = coin.trial_store.prompt(question.trials[0].key.prompt)
+            assert hash_string(text) == sample["prompt_hash"]
+
+
+def test_a_resumed_run_stores_nothing_anew_and_an_extended_one_its_further_trials(coin):
+    run(coin)
+    before = coin.trial_store.outcomes_of()
+    run(coin)
+    assert coin.trial_store.outcomes_of() == before
+    run(coin, config={"repeats": 6})
+    after = coin.trial_store.outcomes_of()
+    assert [len(q.trials) for q in after[0].questions] == [6, 6, 6]
+    assert [q.trials[:4] for q in after[0].questions] == [q.trials for q in before[0].questions]
+
+
+def test_chosen_questions_keep_their_numbers(coin):
+    run(coin, samples={"toy": [2, 0]})
+    (first, _) = coin.trial_store.outcomes_of()
+    assert [question.doc_id for question in first.questions] == [0, 2]
+    prompts = [coin.trial_store.prompt(q.trials[0].key.prompt) for q in first.questions]
+    assert prompts == ["1 + 1 =", "3 + 3 ="]
+
+
+def test_predict_only_stores_none(coin):
+    toy.evaluate(coin, coin_task(), predict_only=True, log_samples=True)
+    assert coin.trial_store.info().trials == 12
+    assert coin.trial_store.outcomes_of() == ()
+
+
+def test_another_version_stands_beside(coin):
+    run(coin)
+    run(coin, config={"metadata": {"version": 2}})
+    assert {task.version for task in coin.trial_store.outcomes_of()} == {"1.0", "2"}
+
+
+def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
+    def full(self, tasks):
+        raise StoreFullError("no room")
+
+    monkeypatch.setattr(TrialStore, "add_outcomes", full)
+    with caplog.at_level(logging.WARNING):
+        samples = run(coin)
+    assert len(samples) == 6
+    assert caplog.text.count("not stored (StoreFullError: no room)") == 1
+
+
+def test_a_store_that_is_closed_meanwhile(coin, monkeypatch, caplog):
+    generate = type(coin).generate_until
+
+    def then_close(self, requests, **options):
+        texts = generate(self, requests, **options)
+        self.trial_store.close()
+        return texts
+
+    monkeypatch.setattr(type(coin), "generate_until", then_close)
+    with caplog.at_level(logging.WARNING):
+        assert len(run(coin)) == 6
+    assert "is closed" in caplog.text
+
+
+def test_a_model_without_a_store_stores_nothing():
+    task = RepeatedSamplingTask(config=toy.toy_config())
+    assert toy.evaluate(toy.ScriptedLM(toy.SCRIPT), task)["results"]["toy"]
+
+
+class FakeKeeper:
+    def __init__(self):
+        self.kept = []
+
+    def keep_outcomes(self, graded):
+        self.kept.append(graded)
+
+
+class FakeInstance:
+    def __init__(self, doc, doc_id=0):
+        self.doc, self.doc_id = doc, doc_id
+
+
+def keep(raw, graded, doc=None):
+    responses = Responses(list(raw), raw, FakeInstance(doc or {"q": "é"}), "none")
+    keep_outcomes(responses, graded, task="t", version="1", categories=2, chosen=None)
+
+
+def test_responses_without_an_origin_are_left_out():
+    keeper = FakeKeeper()
+    raw = [Completion("a", {}, Origin(keeper, KEY, 3)), "b", Completion("c", {})]
+    keep(raw, [(1, "a", None), (0, None, "x"), (1, "c", None)])
+    ((question,),) = [task.questions for task in keeper.kept]
+    assert [(t.trial, t.outcome) for t in question.trials] == [(3, 1)]
+    text = json.dumps({"q": "é"}, indent=2, ensure_ascii=False)
+    assert question.doc_hash == hash_string(text)
+
+
+def test_a_filter_that_leaves_other_numbers_of_responses_is_not_guessed_at():
+    keeper = FakeKeeper()
+    keep([Completion("a", {}, Origin(keeper, KEY, 0))] * 2, [(1, "a", None)])
+    assert keeper.kept == []
+
+
+def test_a_document_that_cannot_be_hashed_is_said(caplog):
+    keeper = FakeKeeper()
+    with caplog.at_level(logging.WARNING):
+        keep([Completion("a", {}, Origin(keeper, KEY, 0))], [(1, "a", None)], {"q": "\ud800"})
+    assert keeper.kept == []
+    assert "a question's outcomes cannot be stored" in caplog.text
+
+
+def test_an_origin_goes_where_the_text_goes_and_into_no_pickle():
+    whole = Completion("  a b\nc  ", {"seed": 7}, Origin(FakeKeeper(), KEY, 3))
+    parts = [
+        whole.strip(),
+        whole[2:],
+        whole.split("b")[0],
+        whole.partition("b")[2],
+        whole.splitlines()[0],
+        whole + "!",
+        copy.copy(whole),
+        copy.deepcopy([whole])[0],
+    ]
+    for part in parts:
+        assert origin_of(part) is origin_of(whole)
+        assert signals_of(part) == {"seed": 7}
+    assert copy.deepcopy(whole).signals is not whole.signals
+    back = pickle.loads(pickle.dumps(whole))
+    assert (back, signals_of(back), origin_of(back)) == (whole, {"seed": 7}, None)
+    assert origin_of("plain") is None
+
+
+def test_a_lone_surrogate_does_not_cost_the_origin():
+    from lm_eval_bayes.harness.task.requests import _loggable
+
+    odd = Completion("a\ud800", {"seed": 7}, Origin(FakeKeeper(), KEY, 3))
+    assert _loggable(odd) == "a?"
+    assert origin_of(_loggable(odd)) is origin_of(odd)
+    assert _loggable("a\ud800") == "a?"
+
+
+@pytest.mark.benchmarks
+def test_thirty_questions_of_eighty_trials(tmp_path, monkeypatch):
+    """The goal: no more than 0.2 s for all of them."""
+    data = [{"question": f"{i} + 1 =", "answer": str(i + 1)} for i in range(30)]
+    config = toy.toy_config(
+        repeats=80, custom_dataset=lambda **_: {"test": datasets.Dataset.from_list(data)}
+    )
+    took = []
+
+    def timed(*args, **kwargs):
+        start = (time.process_time(), time.perf_counter())
+        outcomes_keep(*args, **kwargs)
+        took.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+
+    outcomes_keep = outcomes.keep_outcomes
+    monkeypatch.setattr(outcomes, "keep_outcomes", timed)
+    lm = TrialsLM(backend="biased_coin", store=str(tmp_path / "c.sqlite"), p=0.5)
+    manager = TaskManager(include_defaults=False)
+    toy.evaluate(lm, RepeatedSamplingTask(config=config), task_manager=manager)
+    assert lm.trial_store.info().outcomes == 2400
+    busy, waited = (sum(times) for times in zip(*took, strict=True))
+    print(f"{len(took)} questions: {busy:.3f} s of the processor, {waited:.3f} s in all")
+    assert busy < 0.2
+
+
+def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tmp_path):
+    store = str(tmp_path / "c.sqlite")
+    first = TrialsLM(backend="biased_coin", store=store, beta="2:3")
+    toy.evaluate(first, coin_task(), limit=1)
+    assert first.get_model_info()["biased_coin"]["questions"] == {"toy": 1}
+    truths = []
+    for _ in range(2):  # some trials are stored, then all
+        lm = TrialsLM(backend="biased_coin", store=store, beta="2:3")
+        toy.evaluate(lm, coin_task())
+        truths.append(lm.get_model_info()["biased_coin"])
+    assert truths[0]["questions"] == {"toy": 3}
+    assert truths[0] == truths[1]

@@ -1,0 +1,128 @@
+"""N and its fellows reach a task by every way that the harness has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import lm_eval
+import pytest
+import yaml
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.tasks import TaskManager
+
+from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def cli(*words):
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval_bayes", "run", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def demo_only():
+    """The harness without its own thousands of tasks, which take seconds to index."""
+    return lambda **kwargs: TaskManager(
+        include_defaults=False, include_path=str(task_configs_dir()), **kwargs
+    )
+
+
+def test_metadata_of_the_task_manager(demo_only):
+    results = lm_eval.simple_evaluate(
+        model=BiasedCoinLM(p=0.5),
+        tasks=["demo_arithmetic_bayes"],
+        task_manager=demo_only(metadata={"bayes_n": 3}),
+        limit=2,
+        bootstrap_iters=0,
+    )
+    assert "bayes@3,none" in results["results"]["demo_arithmetic_bayes"]
+
+
+def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_only, caplog):
+    seen = []
+    monkeypatch.setattr(
+        "lm_eval.evaluator.TaskManager",
+        lambda **kwargs: seen.append(kwargs) or demo_only(**kwargs),
+    )
+    results = lm_eval.simple_evaluate(
+        model="biased_coin",
+        model_args={"p": 0.5},
+        metadata={"bayes_n": 5, "max_length": 1000},
+        tasks=["demo_arithmetic_bayes"],
+        limit=2,
+        gen_kwargs="max_gen_toks=4000",
+        bootstrap_iters=0,
+    )
+    assert seen[0]["metadata"]["p"] == 0.5
+    assert "bayes@5,none" in results["results"]["demo_arithmetic_bayes"]
+    config = results["configs"]["demo_arithmetic_bayes"]
+    assert config["generation_kwargs"]["max_gen_toks"] < 1000
+    assert "lowered from 4000" in caplog.text
+
+
+def test_metadata_in_a_config_file(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "model": "biased_coin",
+                "model_args": {"p": 0.5},
+                "tasks": ["demo_arithmetic_bayes"],
+                "metadata": {"bayes_n": 6, "bayes_k": [1, 6], "bayes_interval": "beta"},
+                "limit": 3,
+            }
+        )
+    )
+    table = cli("--config", path)
+    assert "|bayes@6 " in table
+    assert "|pass@6 " in table
+    assert "|pass@2 " not in table
+
+
+def test_metadata_on_the_command_line_in_json():
+    table = cli(
+        *("--model", "biased_coin", "--model_args", "p=0.5", "--limit", 3),
+        *("--tasks", "demo_arithmetic_bayes", "--metadata", json.dumps({"bayes_n": 7})),
+    )
+    assert "|bayes@7 " in table
+
+
+class AnyPrompt(dict):
+    def __missing__(self, prompt):
+        return ["2", "4", "6", "x"]
+
+
+def test_few_shot_examples_stand_in_the_prompt():
+    config = toy_config(num_fewshot=None, fewshot_split="test")
+    model = ScriptedLM(AnyPrompt())
+    results = evaluate(model, RepeatedSamplingTask(config=config), num_fewshot=1)
+    prompts = {request.args[0] for request in model.requests}
+    assert all(prompt.count("=") == 2 for prompt in prompts)
+    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(3 / 12)
+
+
+class ChattingLM(ScriptedLM):
+    tokenizer_name = "toy"
+
+    def apply_chat_template(self, chat_history, add_generation_prompt=True):
+        return f"<user>{chat_history[0]['content']}"
+
+    def chat_template(self, chat_template=False):
+        return "<user>{content}"
+
+
+def test_a_chat_template_reaches_every_trial():
+    model = ChattingLM({f"<user>{q}": a for q, a in SCRIPT.items()})
+    results = evaluate(model, RepeatedSamplingTask(config=toy_config()), apply_chat_template=True)
+    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)

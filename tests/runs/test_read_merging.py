@@ -1,0 +1,264 @@
+"""Several files of one model and task: what is brought together, refused, left out, kept apart."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.deduplication import repeats, united
+from lm_eval_bayes.runs.partial_runs import PartQuestion
+from lm_eval_bayes.runs.reader import read_runs
+
+
+def graded(outcomes, **columns):
+    return [row(0, outcomes=outcomes, **columns)]
+
+
+# -- one question ----------------------------------------------------------------------------------
+
+
+def question(trials, seeds=None, numbers=None, texts=None):
+    numbers = range(len(trials)) if numbers is None else numbers
+    return PartQuestion(
+        "q",
+        np.array(trials),
+        np.array(numbers),
+        seeds=None if seeds is None else tuple(seeds),
+        digests=None if texts is None else np.array([hash(text) for text in texts]),
+    )
+
+
+def test_a_seed_tells_a_trial_unless_two_agree_by_accident():
+    known = question([1, 1, 0], seeds=[7, 8, None], texts="abc")
+    # the same seed: with another number and text, the same number, the same text; no seed
+    more = question([0, 0, 0, 0], seeds=[7, 8, 7, None], numbers=[9, 1, 4, 2], texts="xyaz")
+    assert repeats(known, more, by_number=False).tolist() == [False, True, True, False]
+    assert repeats(known, more, by_number=True).tolist() == [False, True, True, True]
+    bare = replace(more, digests=None)
+    assert repeats(known, bare, by_number=False).tolist() == [True, True, True, False]
+
+
+def test_trials_are_united_by_number_where_numbers_tell_them():
+    first = question([0, 1], seeds=[10, 11], numbers=[2, 3], texts="ab")
+    second = question([1, 0, 0], seeds=[8, 9, 10], numbers=[0, 1, 2], texts="cda")
+    both = united("q", [first, second], by_number=False)
+    assert both.repeated == 1
+    assert both.question.trials.tolist() == [1, 0, 0, 1]
+    assert both.question.numbers.tolist() == [0, 1, 2, 3]
+    assert both.question.seeds == (8, 9, 10, 11)
+    elsewhere = question([1, 0], seeds=[50, 51], texts="ef")
+    apart = united("q", [question([0, 0], seeds=[1, 2], texts="gh"), elsewhere], by_number=False)
+    assert apart.question.trials.tolist() == [0, 0, 1, 0]
+
+
+# -- several folders -------------------------------------------------------------------------------
+
+
+def test_two_jobs_of_one_model_are_brought_together(tmp_path):
+    first = [
+        row(n, outcomes=[1, 0], trial=[0, 1], seed=[10, 11], completion_tokens=[5, 6])
+        for n in range(2)
+    ]
+    second = [row(n, outcomes=[1, 1, 1], trial=[2, 3, 4], seed=[12, 13, 14]) for n in range(3)]
+    write_run(tmp_path / "b", second, args={"trials": "2:5", "gpu_memory_utilization": 0.5})
+    write_run(tmp_path / "a", first, args={"trials": "0:2", "gpu_memory_utilization": 0.9})
+    found = read_runs([tmp_path / "b", tmp_path / "a"])
+    (run,) = found.runs
+    assert (run.model, len(run.sources), found.warnings) == ("org/model", 2, ())
+    assert [trials.tolist() for trials in run.trials] == [[1, 0, 1, 1, 1]] * 2 + [[1, 1, 1]]
+    assert run.seeds[0] == (10, 11, 12, 13, 14)
+    tokens = run.measured["completion_tokens"][0]
+    assert tokens[:2].tolist() == [5, 6]
+    assert np.isnan(tokens[2:]).all()
+    assert run.made.seconds == 5.0
+
+
+def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path):
+    write_run(tmp_path / "a", seeded(range(3), 10))
+    write_run(tmp_path / "b", seeded(range(2), 10, n=6, outcome=0))
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(InvalidInputError, match=r"--dedupe counts it once.*8 of 12 trials of"):
+        read_runs(paths)
+    found = read_runs(paths, dedupe=True)
+    assert [trials.tolist() for trials in found.runs[0].trials] == [[1, 1, 1, 1, 0, 0]] * 2 + [
+        [1, 1, 1, 1]
+    ]
+    (warning,) = found.warnings
+    assert warning.startswith("8 trials of ")
+    apart = read_runs(paths, merge=False)
+    assert apart.models == ("org/model", "org/model (2)")
+    assert [run.n_trials for run in apart.runs] == [12, 12]
+    assert "it stands at a path of its own" in apart.warnings[0]
+
+
+def test_the_same_file_twice_is_one(tmp_path):
+    samples = write_run(tmp_path, seeded([0], 1))
+    assert read_runs([tmp_path, samples, tmp_path / f"results_{STAMP}.json"]).runs[0].n_trials == 4
+
+
+def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_path):
+    write_run(tmp_path / "a", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
+    write_run(tmp_path / "b", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
+    write_run(tmp_path / "c", [row(n, outcomes=[1, 0], texts=["x", f"{n}"]) for n in range(3)])
+    with pytest.raises(InvalidInputError, match="6 of 6 trials"):
+        read_runs([tmp_path / "a", tmp_path / "b"])
+    # short answers agree by chance: not all of them do
+    assert read_runs([tmp_path / "a", tmp_path / "c"]).runs[0].n_trials == 12
+
+
+def test_greedy_answers_are_never_further_trials(tmp_path):
+    greedy = {"do_sample": False, "until": []}
+    for name, text in (("a", "x"), ("b", "y")):
+        write_run(tmp_path / name, [row(0, sent=greedy, acc=1, texts=[text])])
+    with pytest.raises(InvalidInputError, match="1 of 1 trials"):
+        read_runs([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize(
+    ("change", "label"),
+    [
+        ({"sent": {**SENT, "temperature": 0.9}}, " (temperature=0.9)"),
+        ({"sent": {**SENT, "top_k": 50}}, " (top_k=50)"),
+        ({"args": {"dtype": "float16"}}, " (dtype=float16)"),
+        ({"chat_template_sha": "0123456789abcdef" * 4}, " (chat_template=01234567…)"),
+        ({"n-shot": {TASK: 5}}, " (num_fewshot=5)"),
+    ],
+)
+def test_what_makes_the_model_another_one_keeps_runs_apart(tmp_path, change, label):
+    sent = change.pop("sent", SENT)
+    write_run(tmp_path / "a", [row(0, outcomes=[1])])
+    write_run(tmp_path / "b", [row(0, outcomes=[0], sent=sent)], **change)
+    first, second = read_runs([tmp_path / "a", tmp_path / "b"]).models
+    assert second == f"org/model{label}"
+    assert first in ("org/model", "org/model (temperature=0.6)")
+
+
+def test_settings_that_change_nothing_keep_nothing_apart(tmp_path):
+    same = {**SENT, "top_k": 0, "min_p": 0.0, "max_new_tokens": 64, "stop": None}
+    del same["max_gen_toks"], same["until"]
+    write_run(tmp_path / "a", seeded([0], 1))
+    write_run(tmp_path / "b", [{**seeded([0], 9)[0], "arguments": row(0, sent=same)["arguments"]}])
+    assert read_runs([tmp_path / "a", tmp_path / "b"]).runs[0].n_trials == 8
+
+
+def test_a_model_has_one_name_in_all_tasks(tmp_path):
+    for place, temperature in (("a", 0.2), ("b", 0.8)):
+        for task in ("t", "u"):
+            sent = {**SENT, "temperature": temperature, "max_gen_toks": 8 if task == "t" else 9}
+            write_run(tmp_path / place, [row(0, outcomes=[1], sent=sent)], task=task)
+    (tmp_path / "b" / f"samples_u_{STAMP}.jsonl").unlink()
+    found = read_runs([tmp_path])
+    assert [(run.model, run.task) for run in found.runs] == [
+        ("org/model (temperature=0.2)", "t"),
+        ("org/model (temperature=0.2)", "u"),
+        ("org/model (temperature=0.8)", "t"),
+    ]
+    (warning,) = found.warnings
+    assert (
+        warning == "task t: the runs were generated with different settings (temperature: 0.2, 0.8)"
+    )
+
+
+def test_checkpoints_of_one_name_are_told_apart_by_their_folders(tmp_path):
+    for place in ("a", "b"):
+        write_run(tmp_path / place, seeded([0], 1), model=f"/{place}/checkpoint-5")
+    names = read_runs([tmp_path]).models
+    assert names == (
+        "checkpoint-5 (pretrained=/a/checkpoint-5)",
+        "checkpoint-5 (pretrained=/b/checkpoint-5)",
+    )
+
+
+def test_mixed_versions_of_a_task_are_refused_for_one_model(tmp_path):
+    write_run(tmp_path / "a", seeded([0], 1))
+    write_run(tmp_path / "b", seeded([0], 9), version=2.0)
+    with pytest.raises(InvalidInputError, match=r"version 2\.0 of the task, not 1\.0"):
+        read_runs([tmp_path / "a", tmp_path / "b"])
+
+
+def test_other_prompts_keep_runs_apart(tmp_path):
+    write_run(tmp_path / "a", seeded([0], 1))
+    asked = {"arguments": row(0, prompt="Q!")["arguments"], "prompt_hash": "other"}
+    write_run(tmp_path / "b", [{**seeded([0], 9)[0], **asked}])
+    found = read_runs([tmp_path / "a", tmp_path / "b"])
+    assert found.models == ("org/model", "org/model (2)")
+    assert "has other prompts than" in found.warnings[0]
+    assert "the prompts of 1 of 1 questions differ" in found.warnings[-1]
+
+
+# -- one folder ------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_replaces_the_earlier_one(tmp_path):
+    earlier = write_run(tmp_path, seeded(range(2), 1, n=2, outcome=0))
+    later = write_run(tmp_path, seeded(range(2), 1, n=4), stamp=LATER)
+    found = read_runs([tmp_path])
+    (run,) = found.runs
+    assert [trials.tolist() for trials in run.trials] == [[1] * 4] * 2
+    assert run.notes == (f"{earlier.name} was left out: its trials are all in a newer file",)
+    assert found.warnings == ()
+    # and where only some questions were asked again, the others come from the earlier file
+    later.write_text(later.read_text().splitlines(keepends=True)[0])
+    earlier.write_text((tmp_path / earlier.name).read_text())
+    run = read_runs([tmp_path], dedupe=True).runs[0]
+    assert [trials.tolist() for trials in run.trials] == [[1] * 4, [0] * 2]
+
+
+def test_a_smaller_run_later_takes_nothing_away(tmp_path):
+    write_run(tmp_path, seeded(range(2), 1, n=4, outcome=0))
+    write_run(tmp_path, seeded(range(1), 1, n=2), stamp=LATER)
+    (run,) = read_runs([tmp_path]).runs
+    # of a trial in both the newer grade counts
+    assert [trials.tolist() for trials in run.trials] == [[1, 1, 0, 0], [0] * 4]
+    assert "2 that stand in both once" in run.notes[0]
+
+
+def test_other_trials_in_one_folder_are_added(tmp_path):
+    first = write_run(tmp_path, seeded([0], 1, n=2, outcome=0))
+    second = write_run(tmp_path, seeded([0], 11, n=2), stamp=LATER)
+    (run,) = read_runs([tmp_path]).runs
+    assert run.sources == (str(first), str(second))
+    assert run.trials[0].tolist() == [0, 0, 1, 1]
+    assert "were brought together" in run.notes[0]
+
+
+def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
+    write_run(tmp_path, seeded([0], 1, n=4, outcome=0))
+    write_run(tmp_path, seeded([0], 3, n=4), stamp=LATER)
+    # seeds 3 and 4 are in both, under other numbers, with the same texts
+    with pytest.raises(InvalidInputError, match="2 of 4 trials of"):
+        read_runs([tmp_path])
+    assert read_runs([tmp_path], dedupe=True).runs[0].n_trials == 6
+
+
+def test_what_cannot_be_added_in_one_folder_is_left_out(tmp_path):
+    old = write_run(tmp_path, seeded([0], 1), version=0.5)
+    new = write_run(tmp_path, seeded([0], 9, n=2), stamp=LATER)
+    found = read_runs([tmp_path])
+    assert found.runs[0].n_trials == 2
+    assert found.warnings == (
+        f"{old.name} was left out, for {new.name} is newer and does not fit it: version 0.5 of "
+        "the task, not 1.0",
+    )
+
+
+# -- runs of several models ------------------------------------------------------------------------
+
+
+def test_what_differs_between_models_is_told(tmp_path):
+    write_run(tmp_path / "a", [row(0, outcomes=[1])])
+    sent = {**SENT, "temperature": 1.0}
+    rows = [row(0, filter="boxed", sent=sent, prompt="<user>Q", outcomes=[1])]
+    config = {TASK: {"metadata": {"bayes": {"weights": [0, 2]}}}}
+    write_run(tmp_path / "b", rows, model="org/other", version=2.0, configs=config)
+    assert read_runs([tmp_path]).warnings == (
+        f"task {TASK}: the runs are of different versions, 1.0 (org/model), 2.0 (org/other)",
+        f"task {TASK}: the runs have different scores of the categories, (0.0, 1.0) (org/model), "
+        "(0.0, 2.0) (org/other)",
+        f"task {TASK}: the runs have different filters, none (org/model), boxed (org/other)",
+        f"task {TASK}: the runs were generated with different settings (temperature: 0.6, 1.0)",
+        f"task {TASK}: the prompts of 1 of 1 questions differ between the runs, as they do where "
+        "models have chat templates of their own, and where something else was asked",
+    )

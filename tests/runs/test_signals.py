@@ -1,0 +1,237 @@
+"""A saved run becomes a table of signals: from texts, grades, the model's log and verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.signals import run_signals
+from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
+
+SAMPLES = f"samples_{TASK}_{STAMP}.jsonl"
+LOOP = "Wait, let me check again. " * 20
+
+
+def trial(text="It is \\boxed{4}.", outcome=1, tokens=16, reason="stop", **more):
+    return {
+        "text": text,
+        "outcome": outcome,
+        "completion_tokens": tokens,
+        "finish_reason": reason,
+        **more,
+    }
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write a run, change the rows of its samples if told, and read it."""
+
+    def of(questions, change=None, **options):
+        folder = write_run(
+            tmp_path / f"run{len(list(tmp_path.iterdir()))}", "m", questions, **options
+        )
+        if change is not None:
+            path = folder / SAMPLES
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            for row in rows:
+                change(row)
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (saved,) = saved_tasks([folder])
+        return run_signals(saved)
+
+    return of
+
+
+def column(run, name):
+    return [None if math.isnan(v) else float(v) for v in run.table.column(name)]
+
+
+def test_signals_by_hand(read):
+    first = question(
+        [
+            trial(completion_bpt=1.5, prompt_bpt=3.25),
+            trial("It is 4.", 1, 48, completion_bpt=None, prompt_bpt=3.25),
+            trial(LOOP, 0, 64, "length", completion_bpt=0.25, prompt_bpt=3.25),
+        ],
+        2,
+    )
+    second = question([trial("\\boxed{5}", None, None, None, completion_bpt=2.0)], 3)
+    run = read([first, second])
+    assert (run.model, run.task, run.samples) == ("m", TASK, SAMPLES)
+    assert run.name == f"m ({SAMPLES})"
+    assert run.table.question.tolist() == [0, 0, 0, 1]
+    assert column(run, "is_correct") == [1, 1, 0, None]
+    assert column(run, "has_box") == [1, 0, 0, 1]
+    assert column(run, "text_loop") == [0, 0, 1, 0]
+    assert column(run, "token_ratio") == [0.25, 0.75, 1.0, None]
+    assert column(run, "repeated_pattern") == [0, 0, 1, None]
+    assert column(run, "completion_bpt") == [1.5, None, 0.25, 2.0]
+    assert column(run, "prompt_bpt") == [3.25, 3.25, 3.25, None]
+    assert not run.table.has("verifier_a")
+    assert (run.verifier, run.judged) == (None, 0)
+
+
+def test_a_model_that_records_nothing_gives_what_the_text_gives(read):
+    run = read([question([{"text": "\\boxed{4}", "outcome": 1}])])
+    assert [name for name, v in run.table.columns.items() if not np.isnan(v).all()] == [
+        "outcome",
+        "has_box",
+        "text_loop",
+        "is_correct",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "configured", "ratio"),
+    [
+        ({"max_gen_toks": 32}, {"max_gen_toks": 64}, 0.5),
+        ({"max_tokens": 128}, {"max_gen_toks": 64}, 0.125),
+        ({"temperature": 1.0}, {"max_gen_toks": 64}, 0.25),
+        ({}, {}, 16 / 32_768),
+    ],
+)
+def test_where_the_limit_of_a_completion_comes_from(read, sent, configured, ratio):
+    def change(row):
+        row["arguments"]["gen_args_0"]["arg_1"] = sent
+
+    run = read([question([trial()])], change, config={"generation_kwargs": configured})
+    assert column(run, "token_ratio") == [ratio]
+
+
+def test_a_box_counts_after_the_models_own_end_of_thinking(read):
+    text = "\\boxed{3}? [END] It is 4."
+    metadata = {"bayes": {"weights": [0.0, 1.0]}}
+    assert column(read([question([trial(text)])], config={"metadata": metadata}), "has_box") == [1]
+    thinking = {"metadata": {**metadata, "think_end_token": "[END]"}}
+    assert column(read([question([trial(text)])], config=thinking), "has_box") == [0]
+    number = {"metadata": {**metadata, "think_end_token": 7}}
+    assert column(read([question([trial(text)])], config=number), "has_box") == [1]
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.5, 1.0], [1.0, 0.0]])
+def test_other_grades_than_right_and_wrong_are_not_called_correct(read, weights):
+    run = read([question([trial()])], config={"metadata": {"bayes": {"weights": weights}}})
+    assert not run.table.has("is_correct")
+    assert column(run, "outcome") == [1]
+
+
+def test_what_a_rubric_task_logged_is_taken_as_it_is(read):
+    def change(row):
+        logged = {"outcome": [1], "has_box": [0], "text_loop": [0], "is_correct": [1]}
+        row["signals"] |= {**logged, "rubric_own": [2], "stop_reason": ["x"]}
+
+    run = read([question([trial("\\boxed{4}")])], change)
+    assert column(run, "has_box") == [0], "the text that was logged may be cut off"
+    assert column(run, "rubric_own") == [2]
+    assert column(run, "stop_reason") == [None]
+
+
+def test_questions_that_stand_twice_are_told_apart(read):
+    run = read([question([trial()], 1), question([trial()], 1), question([trial()], 2)])
+    first, second, third = run.question_ids
+    assert second == f"{first}#2"
+    assert len({first, second, third}) == 3
+    assert run.doc_ids == (0, 1, 2)
+
+
+# -- verdicts ------------------------------------------------------------------------------------
+
+
+def test_verdicts_stand_beside_their_trials(read):
+    trials = [trial(verdict=(0.7, 0.2, 0.1)), trial(), trial(verdict=(0.0, 0.25, 0.75))]
+    run = read([question([trial()], 1), question(trials, 2)])
+    assert column(run, "verifier_a") == [None, 0.7, None, 0.0]
+    assert column(run, "verifier_b") == [None, 0.2, None, 0.25]
+    assert column(run, "verifier_c") == [None, 0.1, None, 0.75]
+    assert (dict(run.verifier), run.judged) == (VERIFIER, 2)
+    without = run.without_verdicts()
+    assert (without.verifier, without.judged) == (None, 0)
+    assert not without.table.has("verifier_c")
+    assert column(without, "has_box") == column(run, "has_box")
+
+
+def test_a_trial_that_could_not_be_judged_and_a_torn_line_are_missing(tmp_path):
+    trials = [trial(verdict=(0.7, 0.2, 0.1)), trial(), trial()]
+    folder = write_run(tmp_path / "run", "m", [question(trials)])
+    with (folder / SAMPLES.replace("samples", "verdicts")).open("a") as file:
+        text = case_hash(Case("What is 0 + 0?", "0", trials[1]["text"]))
+        file.write(json.dumps({"doc_id": 0, "trial": 1, "text": text, "error": "too long"}) + "\n")
+        file.write('{"doc_id": 0, "trial": 2, "text": "blake2b-1')
+    (saved,) = saved_tasks([folder])
+    run = run_signals(saved)
+    assert column(run, "verifier_a") == [0.7, None, None]
+    assert run.judged == 1
+
+
+def test_verdicts_on_other_texts_are_refused(read):
+    def change(row):
+        row["resps"][0][0] = "It is \\boxed{5}."
+
+    with pytest.raises(ChangedTrialError, match="another text of trial 0 of question 0"):
+        read([question([trial(verdict=(1.0, 0.0, 0.0))])], change)
+
+
+def test_verdicts_on_other_samples_are_refused(tmp_path):
+    folder = write_run(tmp_path / "run", "m", [question([trial(verdict=(1.0, 0.0, 0.0))])])
+    path = folder / SAMPLES.replace("samples", "verdicts")
+    path.write_text(path.read_text().replace(SAMPLES, "samples_other.jsonl"))
+    (saved,) = saved_tasks([folder])
+    with pytest.raises(InvalidInputError, match=r"got verdicts on samples_other\.jsonl"):
+        run_signals(saved)
+    path.write_text("hello\n")
+    with pytest.raises(VerdictsError, match="is no file of verdicts"):
+        run_signals(saved)
+
+
+# -- bad rows ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda row: row.update(resps=[]), "question 0: `resps` holds no list of texts"),
+        (lambda row: row.update(resps=[["a", 5]]), "question 0: `resps` holds no list of texts"),
+        (lambda row: row.update(resps=[["a", "b"]]), "question 0: .*one value a text"),
+        (lambda row: row.update(outcomes=1), "question 0: `outcomes` is no list"),
+        (lambda row: row.update(outcomes=["x"]), "question 0: could not convert"),
+        (lambda row: row.pop("doc_hash"), "question 0: there is no `doc_hash`"),
+        (lambda row: row.update(signals=[1]), "question 0: `signals` holds no lists"),
+        (lambda row: row.update(signals={"prompt_bpt": 2.0}), "question 0: `signals` holds no"),
+        (
+            lambda row: row.update(
+                signals={"outcome": [1], "has_box": [1], "text_loop": [0], "x": [1, 2]}
+            ),
+            "question 0: x has 2 values",
+        ),
+    ],
+)
+def test_a_row_that_does_not_hang_together_is_named(read, change, told):
+    with pytest.raises(InvalidInputError, match=told) as caught:
+        read([question([trial()])], change)
+    assert SAMPLES in str(caught.value)
+
+
+def test_arguments_of_another_shape_are_no_limit(read):
+    run = read([question([trial()])], lambda row: row.update(arguments=[["a", {"x": 1}]]))
+    assert column(run, "token_ratio") == [0.25], "the task's own limit"
+
+
+def test_a_value_that_no_signal_can_have_names_the_file(read):
+    with pytest.raises(InvalidInputError, match=rf"{SAMPLES}.*completion_bpt.*be at least 0"):
+        read([question([trial(completion_bpt=-0.5)])])
+
+
+def test_a_verifier_only_speaks_through_its_own_file(read):
+    def claim(row):
+        row["signals"] |= {f"verifier_{label}": [0.9] for label in "abc"}
+
+    run = read([question([trial()])], claim)
+    assert (run.judged, run.verifier) == (0, None)
+    assert not run.table.has("verifier_c")

@@ -1,0 +1,526 @@
+"""Whatever lies at the path: one sentence, and nothing is harmed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.store import locations
+from lm_eval_bayes.store.errors import (
+    CORRUPT,
+    NotAStoreError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFileError,
+    StoreFullError,
+    plain_error,
+)
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+JPEG = (
+    b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00" + bytes(range(256)) * 30
+)
+#: Python 3.10 does not tell SQLite's reasons apart.
+REASONS = sys.version_info >= (3, 11)
+
+
+def foreign_sqlite(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+        connection.execute("INSERT INTO bookmarks VALUES ('x')")
+        connection.commit()
+
+
+def foreign_sqlite_with_a_log(path):
+    """Another application that was killed: its log must not be folded in by us."""
+    script = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "c.execute('PRAGMA journal_mode = WAL'); c.execute('PRAGMA application_id = 5');"
+        "c.execute('CREATE TABLE t (x)'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+
+
+FOREIGN = {
+    "a JPEG": (lambda path: path.write_bytes(JPEG), "is not a trial store"),
+    "a text": (lambda path: path.write_text("trial,text\n0,42\n" * 99), "is not a trial store"),
+    "five bytes": (lambda path: path.write_bytes(b"SQLit"), "is not a trial store"),
+    "an empty file": (lambda path: path.touch(), "is an empty file, not a trial store"),
+    "another application's": (foreign_sqlite, "is an SQLite file of another application"),
+    "another one's, with a log": (foreign_sqlite_with_a_log, "SQLite"),
+    "a directory": (lambda path: path.mkdir(), "is a directory, not a trial store"),
+}
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_foreign_files(what, path, filled):
+    make, sentence = FOREIGN[what]
+    store = filled("good.sqlite")
+    make(path)
+    before = contents(path.parent)
+    for way in (
+        lambda: TrialStore.open(path),
+        lambda: TrialStore.open(path, mode="read"),
+        lambda: verify(path),
+        lambda: merge([path], path.parent / "new.sqlite"),
+        lambda: merge([store], path),
+    ):
+        with pytest.raises(StoreError, match=sentence) as caught:
+            way()
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert contents(path.parent) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(NotAStoreError, match="is not a regular file"):
+        TrialStore.open(path)
+
+
+def test_missing_places(tmp_path):
+    with pytest.raises(StoreFileError, match=r"there is no folder .*/absent"):
+        TrialStore.open(tmp_path / "absent" / "a.sqlite")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreFileError, match=r"file/a\.sqlite cannot be opened"):
+        TrialStore.open(tmp_path / "file" / "a.sqlite")
+    with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be opened: there is no such file"):
+        TrialStore.open(tmp_path / "a.sqlite", mode="read")
+    with pytest.raises(StoreFileError, match="cannot be opened: File name too long"):
+        TrialStore.open(tmp_path / ("x" * 300))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StoreFileError, match="loop cannot be opened"):
+        TrialStore.open(tmp_path / "loop")
+    assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
+
+
+def test_a_dangling_link_is_where_the_store_is_made(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "a.sqlite")
+    TrialStore.open(tmp_path / "link").close()
+    assert os.listdir(tmp_path / "folder") == ["a.sqlite"]
+
+
+@pytest.mark.parametrize("keep", ["half a page", "three pages", "all but a page", "all but a byte"])
+def test_a_truncated_store(keep, path, filled):
+    filled(text="{q} {i} " + "x" * 3000)
+    whole = path.read_bytes()
+    size = {
+        "half a page": 2048,
+        "three pages": 3 * 4096,
+        "all but a page": len(whole) - 4096,
+        "all but a byte": len(whole) - 1,
+    }[keep]
+    path.write_bytes(whole[:size])
+    for mode in ("write", "read"):
+        kind = StoreDamagedError if REASONS or keep == "all but a byte" else StoreError
+        with pytest.raises(kind, match=r"damaged|not a trial store"):
+            TrialStore.open(path, mode=mode)
+    assert path.read_bytes() == whole[:size]
+    assert os.listdir(path.parent) == [path.name]
+    if REASONS:
+        assert not verify(path).ok
+
+
+@pytest.mark.parametrize("keep", [30, 50, 70, 71, 80, 100])
+def test_a_store_cut_off_in_its_header(keep, path, filled):
+    store = filled("good.sqlite")
+    path.write_bytes(store.read_bytes()[:keep])
+    before = contents(path.parent)
+    for way in (
+        lambda: TrialStore.open(path),
+        lambda: TrialStore.open(path, mode="read"),
+        lambda: merge([path], path.parent / "new.sqlite"),
+        lambda: merge([store], path),
+    ):
+        with pytest.raises(StoreError, match=r"cut off after|cut short|malformed") as caught:
+            way()
+        assert not REASONS or isinstance(caught.value, StoreDamagedError)
+        assert "another application" not in str(caught.value)
+    if REASONS:
+        with pytest.raises(StoreFileError, match=r"cut .*; export to another file"):
+            export_jsonl(store, path, overwrite=True)
+        assert not verify(path).ok
+    assert contents(path.parent) == before
+
+
+def test_a_store_without_its_header(path, filled):
+    filled()
+    data = bytearray(path.read_bytes())
+    data[:16] = bytes(16)
+    path.write_bytes(data)
+    with pytest.raises(NotAStoreError, match="is not a trial store"):
+        TrialStore.open(path)
+
+
+def test_a_row_that_cannot_be_read_is_named(path, filled):
+    filled(prompts=("one",))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET text = x'ff' WHERE trial = 1")
+        connection.commit()
+    with TrialStore.open(path, mode="read") as store:
+        (key,) = store.info().counts
+        with pytest.raises(
+            StoreDamagedError, match=r"damaged: trial 1 of prompt .* cannot be read"
+        ):
+            store.trials(key)
+        assert store.trials(key, 2)[2].text == "one 2"
+
+
+@pytest.mark.parametrize("table", ["models", "samplings", "prompts", "versions", "prompt_signals"])
+def test_descriptions_that_cannot_be_read_are_damage(path, filled, table):
+    filled(prompts=("one",))
+    with TrialStore.open(path, mode="read") as store:
+        (key,) = store.info().counts
+    column = "signals" if table == "prompt_signals" else "description"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = x'ff'")
+        connection.commit()
+    with TrialStore.open(path, mode="read") as store:
+        ask = {
+            "models": [lambda: store.model(key.model), store.info, lambda: store.check_model({})],
+            "samplings": [lambda: store.sampling(key.sampling), store.info],
+            "prompts": [lambda: store.prompt(key.prompt)],
+            "versions": [lambda: store.trials(key)],
+            "prompt_signals": [lambda: store.prompt_signals(key.model, [key.prompt])],
+        }
+        for question in [*ask[table], lambda: export_jsonl(store, path.with_name("a.jsonl"))]:
+            with pytest.raises(StoreDamagedError, match=r"is damaged: .* cannot be read"):
+                question()
+    assert not path.with_name("a.jsonl").exists()
+
+
+def test_a_store_that_stays_locked(path, filled):
+    filled()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        kind = StoreBusyError if REASONS else StoreFileError
+        with pytest.raises(kind, match=r"cannot be opened for writing: .*lock"):
+            TrialStore.open(path, wait_s=0.1)
+        with TrialStore.open(path, mode="read", wait_s=0.1) as store:
+            assert store.info().trials == 6
+
+
+# Read-only files and folders. The superuser is bound by no permissions, so these run as nobody.
+
+AS_NOBODY = """
+import os, sys
+from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.store.records import StoredTrial
+from lm_eval_bayes.store.trials import TrialStore
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for mode, path in zip(sys.argv[1::2], sys.argv[2::2]):
+    try:
+        with TrialStore.open(path, mode=mode) as store:
+            print("opened with", store.info().trials)
+    except LmEvalBayesError as error:
+        print("refused:", error)
+"""
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that other users reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp" if os.name == "posix" else None))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def as_nobody(*modes_and_paths):
+    repository = REPOSITORY
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, *map(str, modes_and_paths)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+
+
+@posix
+def test_a_read_only_folder(open_folder, filled):
+    store = open_folder / "a.sqlite"
+    shutil.copy(filled(), store)
+    store.chmod(0o666)
+    open_folder.chmod(0o555)
+    new = open_folder / "new.sqlite"
+    written, created, read = as_nobody("write", store, "write", new, "read", store)
+    assert written.startswith(f"refused: {store} cannot be opened for writing: ")
+    assert created.startswith(f"refused: {new} cannot be created: ")
+    assert read == "opened with 6"
+    assert os.listdir(open_folder) == ["a.sqlite"]
+
+
+@posix
+def test_files_that_are_not_ours(open_folder, filled):
+    root = os.geteuid() == 0
+    ours, closed = open_folder / "a.sqlite", open_folder / "b.sqlite"
+    shutil.copy(filled(), ours)
+    shutil.copy(ours, closed)
+    ours.chmod(0o644 if root else 0o444)
+    closed.chmod(0o600 if root else 0o000)
+    open_folder.chmod(0o777)
+    lines = as_nobody("write", ours, "read", ours, "write", closed, "read", closed)
+    assert lines[0].startswith(f"refused: {ours} cannot be written: ")
+    assert lines[1] == "opened with 6"
+    assert lines[2].startswith(f"refused: {closed} cannot be opened")
+    assert lines[3].startswith(f"refused: {closed} cannot be opened")
+    assert sorted(os.listdir(open_folder)) == ["a.sqlite", "b.sqlite"]
+
+
+def test_a_file_marked_read_only_is_kept_even_from_the_superuser(path, filled):
+    filled()
+    path.chmod(0o444)
+    before = path.read_bytes()
+    sentence = "cannot be written: the file is read-only for us; write to a copy of it, or read"
+    with pytest.raises(StoreFileError, match=sentence):
+        TrialStore.open(path)
+    with TrialStore.open(path, mode="read") as store:
+        assert store.info().trials == 6
+    assert verify(path).ok
+    assert contents(path.parent) == {Path(path.name): before}
+    path.chmod(0o644)
+
+
+def test_a_frozen_file_that_changes_after_all_is_noticed(path, filled):
+    filled()
+    path.chmod(0o444)
+    with TrialStore.open(path, mode="read") as store:
+        assert store.info().trials == 6
+        path.chmod(0o644)
+        with TrialStore.open(path) as writer:
+            writer.describe_prompt("new")
+        with pytest.raises(StoreFileError, match="was changed by another process while we read"):
+            store.info()
+
+
+# A full disk.
+
+
+def add_until_full(store, key, make_trial, size=3000):
+    for i in range(100_000):
+        try:
+            store.add([make_trial(key, i, f"{i} " + "x" * size)])
+        except StoreFileError as error:
+            return i, error
+    raise AssertionError("it was never full")
+
+
+def check_all_there(path, key, stored, plainly):
+    found = plainly(path)
+    assert {place[3] for place in found} == set(range(stored))
+    assert all(text.startswith(f"{place[3]} ") for place, (_, text) in found.items())
+    assert verify(path).ok
+
+
+def test_a_full_file(store, key, make_trial, path, plainly):
+    with store.file.reading() as connection:
+        connection.execute("PRAGMA max_page_count = 60")
+    stored, error = add_until_full(store, key, make_trial)
+    assert "cannot be written" in str(error)
+    assert "full" in str(error)
+    assert not REASONS or isinstance(error, StoreFullError)
+    assert stored > 10
+    with store.file.reading() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    assert store.add([make_trial(key, stored, f"{stored} more")]) == 1
+    store.close()
+    check_all_there(path, key, stored + 1, plainly)
+
+
+@contextmanager
+def small_disk(folder, size):
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk(tmp_path, describe, make_trial, plainly):
+    with small_disk(tmp_path / "disk", "600k") as disk:
+        path = disk / "a.sqlite"
+        (disk / "filler").write_bytes(bytes(100_000))
+        with TrialStore.open(path) as store:
+            key = describe(store)
+            stored, error = add_until_full(store, key, make_trial)
+            assert f"{path} cannot be written" in str(error)
+            assert not REASONS or isinstance(error, StoreFullError)
+            assert stored > 10
+            assert len(store.trials(key)) == stored
+            with pytest.raises(StoreError, match=r"b\.sqlite cannot be created"):
+                TrialStore.open(disk / "b.sqlite")
+            assert not [name for name in os.listdir(disk) if "b.sqlite" in name]
+            (disk / "filler").unlink()
+            assert store.add([make_trial(key, stored, f"{stored} more")]) == 1
+        check_all_there(path, key, stored + 1, plainly)
+
+
+@pytest.mark.parametrize("free", [0, 16_384])
+def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
+    """SQLite calls it an I/O error where even the index of its log finds no room."""
+    whole = filled().read_bytes()
+    with small_disk(tmp_path / "disk", "600k") as disk:
+        path = disk / "a.sqlite"
+        path.write_bytes(whole)
+        room = shutil.disk_usage(disk).free - free
+        (disk / "filler").write_bytes(bytes(room))
+        assert shutil.disk_usage(disk).free == free
+        with pytest.raises(StoreFullError, match=r"for writing: the disk is full \(disk I/O"):
+            TrialStore.open(path)
+        (disk / "filler").unlink()
+        with TrialStore.open(path) as store:
+            assert store.info().trials == 6
+
+
+def test_an_error_of_a_disk_with_room_is_told_as_such(path):
+    error = plain_error(sqlite3.OperationalError("disk I/O error"), path, "read")
+    assert not isinstance(error, StoreFullError)
+    assert str(error) == f"{path} cannot be read: disk I/O error"
+
+
+@pytest.mark.parametrize("message", ["disk I/O error", "database or disk is full"])
+def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypatch, message):
+    usage = shutil.disk_usage(path.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=0))
+    error = plain_error(sqlite3.OperationalError(message), path, "read")
+    assert isinstance(error, StoreFullError)
+
+
+FILE_LIMIT = """
+import resource, sys
+from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trials import TrialStore
+with TrialStore.open(sys.argv[1]) as store:
+    key = TrialKey(
+        store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+    for i in range(10_000):
+        try:
+            store.add([StoredTrial(key, i, f"{i} " + "x" * 3000)])
+        except OSError as error:
+            print(i, type(error).__mro__[-4].__name__, error)
+            break
+"""
+
+
+@posix
+def test_a_file_that_may_not_grow(path, plainly):
+    repository = REPOSITORY
+    done = subprocess.run(
+        [sys.executable, "-c", FILE_LIMIT, str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    assert done.returncode == 0, done.stderr
+    stored = int(done.stdout.split()[0])
+    assert "cannot be written" in done.stdout
+    assert stored > 10
+    check_all_there(path, None, stored, plainly)
+
+
+def test_creation_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*args):
+        raise sqlite3.OperationalError("no")
+
+    monkeypatch.setattr("lm_eval_bayes.store.file.upgrade", fail)
+    with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be created: no"):
+        TrialStore.open(tmp_path / "a.sqlite")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_system_without_hard_links(tmp_path, monkeypatch, describe, make_trial):
+    def refuse(*args):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "a.sqlite"
+    with TrialStore.open(path) as store:
+        key = describe(store)
+        store.add([make_trial(key)])
+    assert os.listdir(tmp_path) == ["a.sqlite"]
+    with TrialStore.open(path) as store:
+        assert list(store.trials(key)) == [0]
+
+
+def test_somebody_faster_is_not_overwritten(path, monkeypatch, filled):
+    """Between our look and our creation another process makes the same store."""
+    from lm_eval_bayes.store import file
+
+    whole = file.create_whole
+
+    def slow(target, fill):
+        if not target.exists():
+            monkeypatch.setattr(file, "create_whole", whole)
+            filled()
+        return whole(target, fill)
+
+    monkeypatch.setattr(file, "create_whole", slow)
+    with TrialStore.open(path) as store:
+        assert store.info().trials == 6
+
+
+def test_the_file_is_as_readable_as_any_other(path):
+    TrialStore.open(path).close()
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
+    assert issubclass(StoreFileError, (LmEvalBayesError, OSError))
+
+
+@pytest.mark.parametrize("torn", ["malformed", "cut short"])
+def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monkeypatch, torn):
+    with TrialStore.open(path) as store:
+        store.describe_model({"pretrained": "some/model"})
+    look, looks = locations._probe, []
+
+    def probe(place):
+        looks.append(place)
+        if len(looks) > 3:
+            return look(place)
+        if torn == "cut short":
+            return locations.APPLICATION_ID, False
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = CORRUPT
+        raise error
+
+    monkeypatch.setattr(locations, "_probe", probe)
+    with TrialStore.open(path) as store:
+        assert store.info().trials == 0
+    assert len(looks) == 4

@@ -1,0 +1,121 @@
+"""kill -9 at random moments, several writers at once, readers meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from _support.paths import REPOSITORY, SUPPORT
+from _support.writers import key_in, text_of, trial
+
+from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
+
+SCRIPT = SUPPORT / "writers.py"
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+def finish(process):
+    printed, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    return json.loads(printed)
+
+
+def check_numbers(plainly, path):
+    """Return the trials on file, each of which has the text it must have, and no other."""
+    found = plainly(path)
+    numbers = [place[3] for place in found]
+    assert all(found[place] == (place[3], text_of(place[3])) for place in found)
+    assert len(set(numbers)) == len(numbers)
+    return set(numbers)
+
+
+def test_fifty_kills_lose_no_acknowledged_trial(path, tmp_path, plainly):
+    record = tmp_path / "acknowledged"
+    codes = finish(start("killed", path, record, 50, 1))
+    assert codes == [-9] * 50
+    acknowledged = [int(line) for line in record.read_text().split()]
+    assert len(acknowledged) == len(set(acknowledged)) >= 25
+    # The last writer's log was never folded in; the next reader finds it.
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+    with TrialStore.open(path, mode="read") as store:
+        (key,) = store.info().counts
+        assert set(acknowledged) <= set(store.trials(key))
+    assert verify(path).ok
+    numbers = check_numbers(plainly, path)
+    assert set(acknowledged) <= numbers
+    # Trials are added in order, so a hole would be a lost commit; a kill between commit and
+    # acknowledgement leaves at most one batch of three that nobody was told of.
+    assert numbers == set(range(len(numbers)))
+    assert len(numbers - set(acknowledged)) <= 3 * 50
+
+
+def test_kills_while_a_store_is_created(tmp_path):
+    outcome = finish(start("created", tmp_path, 15, 2))
+    assert all(sound in (True, None) for _, sound, _ in outcome)
+    assert all(trials == 1 for _, _, trials in outcome)
+    # What the kills left behind is hidden and small, and bears no store's name.
+    left = [path for path in tmp_path.iterdir() if not path.name.endswith(".sqlite")]
+    assert all(path.name.startswith(".") for path in left)
+
+
+@pytest.mark.parametrize(("writers", "trials", "shared"), [(2, 150, 50), (8, 15, 20)])
+def test_writers_at_once(path, plainly, writers, trials, shared):
+    assert finish(start("together", path, writers, trials, shared)) == [0] * writers
+    assert check_numbers(plainly, path) == set(range(shared + writers * trials))
+    assert verify(path).ok
+    assert not [other for other in path.parent.iterdir() if other != path]
+
+
+def test_reading_while_others_write(path, plainly):
+    process = start("together", path, 2, 800, 1)
+    seen = []
+    while process.poll() is None:
+        if path.exists():
+            with TrialStore.open(path, mode="read") as store:
+                counts = store.info().counts
+                for key in counts:
+                    trials = store.trials(key)
+                    assert all(found.text == text_of(i) for i, found in trials.items())
+                    seen.append(len(trials))
+            assert len(seen) % 8 or verify(path).ok
+    assert finish(process) == [0, 0]
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2
+    assert len(check_numbers(plainly, path)) == 1601
+
+
+def test_a_store_copied_with_its_log(store, path, tmp_path):
+    """What is left of a computer that went down: the file and the log beside it."""
+    key = key_in(store)
+    for i in range(30):
+        store.add([trial(key, i)])
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in (path.name, path.name + "-wal"):
+        # By another process: were we to close the file, SQLite's locks of ours would be gone.
+        subprocess.run(["cp", tmp_path / name, copy / name], check=True)
+    assert (copy / (path.name + "-wal")).stat().st_size > 0
+    assert verify(copy / path.name).trials == 30
+    with TrialStore.open(copy / path.name) as restored:
+        assert restored.numbers_of([key]) == {key: set(range(30))}
+        assert restored.add([trial(key, 30)]) == 1
+    with closing(sqlite3.connect(copy / path.name)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

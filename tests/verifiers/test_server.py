@@ -1,0 +1,380 @@
+"""A judge on an OpenAI-compatible server, over the loopback device only."""
+
+from __future__ import annotations
+
+import math
+import random
+import socket
+import threading
+import time
+
+import pytest
+from _support.fake_judge import expected, opinion
+from _support.label_server import Act, complaint, serving, wait_until
+
+from lm_eval_bayes._util.retry import retry_after
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import Calibration, Case, fitted_prompt, verifier_prompt
+from lm_eval_bayes.verifiers.batching import baseline_scores, judged
+from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
+from lm_eval_bayes.verifiers.server import ServerJudge, in_parallel
+from lm_eval_bayes.verifiers.transport import (
+    RequestRefused,
+    Transport,
+    check_address,
+)
+
+CASES = [Case(f"Question {i}?", "42", f"{'Step. ' * i}It is {40 + i % 4}.") for i in range(12)]
+PROMPTS = [verifier_prompt(case) for case in CASES]
+KEY = "sk-very-secret-key"
+
+
+def judge_of(server, path="", pauses=None, **settings):
+    more = {"timeout_s": 5.0, "attempts": 3, **settings}
+    address = server.url(path)
+    sent = {name: more.pop(name) for name in ("timeout_s", "attempts", "key") if name in more}
+    sleep = time.sleep if pauses is None else pauses.append
+    return ServerJudge("judge", address, transport=Transport(address, sleep=sleep, **sent), **more)
+
+
+def only_labels(act):
+    """Apply a script to the requests that ask for labels, after the first."""
+    seen = []
+
+    def script(number, path, body):
+        if not path.endswith("/completions"):
+            return None
+        seen.append(number)
+        return act(len(seen) - 2, body) if len(seen) > 1 else None
+
+    return script
+
+
+# -- what it asks and reads --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "/", "/chat/completions", "/completions"])
+def test_scores_are_the_log_probabilities_of_the_labels(path):
+    with serving() as server:
+        judge = judge_of(server, path)
+        assert baseline_scores(judge) == pytest.approx(
+            [math.log(0.9 * p) for p in (0.5, 0.25, 0.25)]
+        )
+        for prompt, found in zip(PROMPTS, judge.scores(PROMPTS), strict=True):
+            assert found == pytest.approx([math.log(0.9 * p) for p in opinion(prompt)])
+        asked, body = server.requests[-1]
+    wanted = {"model": "judge", "max_tokens": 1, "temperature": 0}
+    if path == "/completions":
+        assert asked == "/v1/completions"
+        prompt = body.pop("prompt")
+        assert prompt.endswith("\n\nLabel:")
+        assert prompt.removesuffix("\n\nLabel:") in PROMPTS
+        assert body == {**wanted, "logprobs": 20}
+    else:
+        assert asked == "/v1/chat/completions"
+        ((message,), _) = body.pop("messages"), None
+        assert message["role"] == "user"
+        assert message["content"] in PROMPTS
+        assert body == {**wanted, "logprobs": True, "top_logprobs": 20}
+
+
+def test_verdicts_over_a_server_equal_their_definition():
+    with serving() as server:
+        judge = judge_of(server)
+        calibration = Calibration(baseline_scores(judge), 2.0)
+        batches = list(judged(judge, enumerate(CASES), calibration, 5))
+    for one in (one for batch in batches for one in batch):
+        found = (one.verdict.a, one.verdict.b, one.verdict.c)
+        assert found == pytest.approx(expected(opinion(PROMPTS[one.key]), 2.0), abs=1e-9)
+
+
+def test_several_requests_are_under_way_and_answers_find_their_prompts():
+    slow = only_labels(lambda n, body: None)
+
+    def script(number, path, body):
+        time.sleep(random.Random(number).uniform(0.01, 0.05))
+        return slow(number, path, body)
+
+    with serving(script) as server:
+        judge = judge_of(server, batch_size=4)
+        found = judge.scores(PROMPTS)
+        assert 2 <= server.most <= 4
+    assert found == [
+        pytest.approx([math.log(0.9 * p) for p in opinion(prompt)]) for prompt in PROMPTS
+    ]
+
+
+def test_the_fingerprint_names_the_model_and_not_the_port():
+    with serving() as server, serving() as other:
+        first, second = judge_of(server), judge_of(other)
+        assert first.fingerprint == second.fingerprint
+        assert first.fingerprint["name"] == "judge"
+        assert first.fingerprint["root"] == "org/judge"
+        assert first.fingerprint["kind"] == "server"
+        assert judge_of(server, "/completions").fingerprint != first.fingerprint
+    assert first.close() is None
+
+
+def test_a_label_that_is_not_listed_gets_the_last_listed_score():
+    def edit(n, body):
+        entries = [{"token": t, "logprob": v} for t, v in (("B", -0.1), ("x", -3.0), ("y", -7.5))]
+        content = [{"top_logprobs": entries}]
+        return Act(200, {"choices": [{"logprobs": {"content": content}}]})
+
+    with serving(only_labels(edit)) as server:
+        assert judge_of(server).scores(PROMPTS[:1]) == [(-7.5, -0.1, -7.5)]
+
+
+def test_without_any_label_a_prompt_is_unjudged():
+    def edit(n, body):
+        content = [{"top_logprobs": [{"token": "<think>", "logprob": -0.01}]}]
+        return Act(200, {"choices": [{"logprobs": {"content": content}}]}) if n == 1 else None
+
+    with serving(only_labels(edit)) as server:
+        found = judge_of(server, batch_size=1).scores(PROMPTS[:3])
+    assert found[1] == Unjudged("none of the labels is among the 20 likeliest tokens")
+    assert not any(isinstance(one, Unjudged) for one in (found[0], found[2]))
+
+
+def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer():
+    def script(number, path, body):
+        if body.get("logprobs", 0) > 5:
+            return complaint(400, "logprobs must be at most 5")
+        return None
+
+    with serving(script) as server:
+        judge = judge_of(server, "/completions")
+        judge.scores(PROMPTS[:2])
+        assert [body.get("logprobs") for _, body in server.requests[-3:]] == [5, 5, 5]
+    assert judge.fingerprint["top"] == 5
+
+
+# -- lengths -----------------------------------------------------------------------------------
+
+
+def test_lengths_are_the_servers_tokens_where_it_counts_them():
+    long = Case("q", "42", "word " * 3000 + "It is 42.")
+    with serving(window=600) as server:
+        judge = judge_of(server)
+        assert (judge.unit, judge.limit) == ("tokens", 599)
+        prompt = fitted_prompt(long, judge.length, judge.limit, judge.unit)
+        assert 580 <= len(prompt.split()) <= 599
+        assert prompt.count("It is 42.") == 1
+        before = len(server.requests)
+        assert judge.length("short") >= 1
+        assert len(server.requests) == before  # what is surely short is not counted
+        assert judge_of(server, max_length=400).limit == 400
+
+
+def test_lengths_are_characters_elsewhere():
+    with serving() as server:
+        judge = judge_of(server, max_length=2000)
+        assert (judge.unit, judge.limit, judge.length("abc")) == ("characters", 2000, 3)
+        assert judge_of(server).limit is None
+
+
+def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
+    def refuse(n, body):
+        return complaint(400, "maximum context length is 10") if n == 0 else None
+
+    with serving(only_labels(refuse)) as server:
+        found = judge_of(server, batch_size=1).scores(PROMPTS[:2])
+        place = server.url().removeprefix("http://")
+    sentence = f"the server at {place} refuses (HTTP 400: maximum context length is 10)"
+    assert found[0] == Unjudged(sentence)
+    assert not isinstance(found[1], Unjudged)
+
+
+# -- trouble -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        complaint(500, "oops"),
+        complaint(503, "loading"),
+        complaint(429, "slow down"),
+        Act(drop=True),
+        Act(200, {"choices": []}, short=3),
+        Act(200, b"<html>not yet</html>"),
+        Act(200, b""),
+    ],
+    ids=["500", "503", "429", "dropped", "short", "page", "empty"],
+)
+def test_trouble_that_passes_is_waited_for(trouble):
+    pauses = []
+    with serving(only_labels(lambda n, body: trouble if n < 2 else None)) as server:
+        (found,) = judge_of(server, pauses=pauses).scores(PROMPTS[:1])
+    assert found == pytest.approx([math.log(0.9 * p) for p in opinion(PROMPTS[0])])
+    assert [0.75 <= pauses[0] <= 1.25, 1.5 <= pauses[1] <= 2.5, len(pauses)] == [True, True, 2]
+
+
+def test_a_server_may_say_how_long_to_wait():
+    pauses = []
+    trouble = complaint(429, "slow down", Retry_After="7")
+    with serving(only_labels(lambda n, body: trouble if n == 0 else None)) as server:
+        judge_of(server, pauses=pauses).scores(PROMPTS[:1])
+    assert pauses == [7.0]
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        (complaint(500, "oops"), "did not answer, asked 3 times: HTTP 500: oops"),
+        (Act(drop=True), "did not answer, asked 3 times: the connection broke off"),
+        (Act(200, b"<html>"), "asked 3 times: what came is no JSON: <html>"),
+        (Act(200, {"choices": []}, short=3), "asked 3 times: the (answer|connection) broke off"),
+        (Act(401, {"error": f"bad {KEY}"}), "does not accept the key in OPENAI_API_KEY"),
+        (complaint(404, "no model"), r"knows no such path or model \(HTTP 404: no model\)"),
+        (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), r"sends us elsewhere \(HTTP 302\)"),
+        (complaint(429, "insufficient_quota"), "refuses: HTTP 429: insufficient_quota"),
+        (Act(200, {"choices": []}), "gives no log-probabilities of the likeliest tokens"),
+        (Act(200, [1]), "gives no log-probabilities"),
+        (Act(200, {"choices": [{"logprobs": None}]}), "gives no log-probabilities"),
+    ],
+)
+def test_trouble_that_does_not_pass_is_one_sentence(trouble, sentence):
+    with serving(only_labels(lambda n, body: trouble)) as server:
+        judge = judge_of(server, pauses=[], key=KEY)
+        with pytest.raises(VerifierError, match=sentence) as caught:
+            judge.scores(PROMPTS[:3])
+        assert set(server.keys) == {f"Bearer {KEY}"}
+    assert KEY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_silent_server_is_given_up():
+    with serving(only_labels(lambda n, body: Act(200, {}, delay_s=30))) as server:
+        judge = judge_of(server, pauses=[], timeout_s=0.2, attempts=2)
+        began = time.monotonic()
+        with pytest.raises(VerifierError, match=r"asked 2 times: no answer within 0\.2 s"):
+            judge.scores(PROMPTS[:1])
+        assert time.monotonic() - began < 5
+
+
+def test_an_answer_in_drops_is_given_up():
+    """A byte now and then keeps a socket's own time-out from ever coming."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                for _ in range(100):
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        transport = Transport(address, timeout_s=0.3, attempts=1)
+        began = time.monotonic()
+        with pytest.raises(VerifierError, match=r"asked once: no answer within 0\.3 s"):
+            transport.post(address, {})
+        assert time.monotonic() - began < 3
+
+
+def test_nobody_listens():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    pauses = []
+    transport = Transport(address, attempts=4, sleep=pauses.append)
+    with pytest.raises(VerifierError, match=r"asked 4 times: no connection .*refused"):
+        ServerJudge("judge", address, transport=transport)
+    assert len(pauses) == 3
+    assert pauses[0] < pauses[1] < pauses[2]
+
+
+def test_a_judge_that_is_not_there_or_gives_no_labels():
+    with (
+        serving(models=("other", "third")) as server,
+        pytest.raises(VerifierError, match="has no model judge, but other, third"),
+    ):
+        judge_of(server)
+
+    def thinks(number, path, body):
+        if not path.endswith("/completions"):
+            return None
+        content = [{"top_logprobs": [{"token": "<think>", "logprob": 0.0}]}]
+        return Act(200, {"choices": [{"logprobs": {"content": content}}]})
+
+    sentence = r"A, B and C among its 20 likeliest tokens .*\(these are '<think>'\), so it cannot"
+    with serving(thinks) as server, pytest.raises(VerifierError, match=sentence):
+        judge_of(server)
+
+
+def test_a_server_without_a_list_of_models_will_do():
+    with serving(models=()) as server:
+        assert judge_of(server).fingerprint["root"] is None
+
+
+def test_a_refusal_has_a_status():
+    with serving(lambda *asked: complaint(422, "no")) as server:
+        transport = Transport(server.url())
+        with pytest.raises(RequestRefused, match="refuses") as caught:
+            transport.post(server.url("/x"), {})
+    assert caught.value.status == 422
+
+
+def test_proxies_are_not_asked_for_this_machine(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serving() as server:
+        judge_of(server, attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("", "be the address of a server"),
+        ("127.0.0.1:8000", "be the address of a server"),
+        ("file:///etc/passwd", "be the address of a server"),
+        ("ftp://host/v1", "be the address of a server"),
+        ("http://", "be the address of a server"),
+        ("http://host:99999/v1", "be the address of a server"),
+        ("http://me:secret@host/v1", "hold no user name or password"),
+        (None, "be the address of a server"),
+    ],
+)
+def test_addresses_that_are_none(address, sentence):
+    with pytest.raises(InvalidInputError, match=sentence) as caught:
+        check_address(address)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [({"max_length": 0}, "`max_length`"), ({"batch_size": 0}, "`batch_size`")],
+)
+def test_bad_settings(settings, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        ServerJudge("judge", "http://127.0.0.1:9/v1", **settings)
+    with pytest.raises(InvalidInputError, match="`verifier` must be the name of a model"):
+        ServerJudge(" ", "http://127.0.0.1:9/v1")
+
+
+# -- threads -----------------------------------------------------------------------------------
+
+
+def test_work_in_parallel_ends_at_the_first_error():
+    begun = []
+
+    def work(n):
+        begun.append(n)
+        time.sleep(0.01)
+        if n == 3:
+            raise ValueError("three")
+        return n
+
+    with pytest.raises(ValueError, match="three"):
+        in_parallel(work, range(1000), 2)
+    count = len(begun)
+    assert wait_until(lambda: len(begun) > count + 4, 0.2) is False
+    assert count < 20
+    assert in_parallel(work, [], 4) == []

@@ -1,0 +1,288 @@
+"""Saved runs under a judge that needs no model: batches, resuming, what is judged once."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import Calibration, Case, PromptTooLongError, verifier_prompt
+from lm_eval_bayes.runs.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
+from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
+from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judged, label_mass
+from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
+from lm_eval_bayes.verifiers.verification import Plan, Verification
+
+ANSWERS = [
+    ["It is 42.", "It is 41.", "It is 42.", "No idea.", "Perhaps 40, then"],
+    ["It is 7.", "It is 42.", "It is 42.", "No idea.", "fail"],
+    [f"Step {i}. " * i + f"So it is {40 + i % 4}." for i in range(1, 30)],
+]
+GOLDS = ["42", "7", "42"]
+
+
+def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"):
+    cases = [
+        (doc_id, trial, Case(f"Question {doc_id}?", GOLDS[doc_id], text))
+        for doc_id, texts in enumerate(answers)
+        for trial, text in enumerate(texts)
+    ]
+    trials = tuple(TrialCase(q, i, case, case_hash(case)) for q, i, case in cases)
+    return Plan("model", "task", samples, folder / name, trials)
+
+
+def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
+    work = Verification(
+        judge,
+        plans,
+        temperature=temperature,
+        think_end="</think>",
+        batch_size=batch_size,
+        **more,
+    )
+    told = []
+    tallies = work.run(told.append)
+    assert sum(told) == work.distinct
+    return tallies
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+
+def test_cases_come_back_under_their_keys_in_batches_of_like_lengths():
+    judge = FakeJudge()
+    cases = [(i, Case("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
+    batches = list(judged(judge, iter(cases), Calibration(BASELINE), 4))
+    assert [len(batch) for batch in batches] == [4] * 12 + [2]
+    assert sorted(one.key for batch in batches for one in batch) == list(range(50))
+    for batch, prompts in zip(batches, judge.batches, strict=True):
+        for one, prompt in zip(batch, prompts, strict=True):
+            said = opinion(verifier_prompt(cases[one.key][1]))
+            assert prompt == verifier_prompt(cases[one.key][1])
+            found = (one.verdict.a, one.verdict.b, one.verdict.c)
+            assert found == pytest.approx(expected(said), abs=1e-12)
+    lengths = [len(prompt) for prompt in judge.prompts]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_only_a_window_of_cases_is_read_ahead():
+    read = []
+
+    def cases():
+        for i in range(1000):
+            read.append(i)
+            yield i, Case("q", "42", f"{i}")
+
+    next(judged(FakeJudge(), cases(), Calibration(BASELINE), 2))
+    assert len(read) == 32
+
+
+def test_what_cannot_be_judged_says_why():
+    judge = FakeJudge(limit=len(verifier_prompt(Case("q", "4", "x")).split()) + 12)
+    too_long = Case("question " * 50, "4", "x")
+    cases = [("ok", Case("q", "4", "4")), ("fails", Case("q", "4", "fail")), ("long", too_long)]
+    found = {o.key: o for b in judged(judge, cases, Calibration(BASELINE), 8) for o in b}
+    assert found["ok"].verdict.label == "A"
+    assert (found["fails"].verdict, found["fails"].error) == (None, "no scores")
+    assert "make a prompt of" in found["long"].error
+    assert len(judge.batches) == 1
+
+
+def test_the_baseline_comes_from_the_prompt_without_content():
+    judge = FakeJudge()
+    assert baseline_scores(judge) == BASELINE
+    assert judge.prompts == [verifier_prompt(Case("N/A", "N/A", "N/A"))]
+    judge.scores = lambda prompts: [Unjudged("NaN")]
+    with pytest.raises(VerifierError, match="prompt without content cannot be scored: NaN"):
+        baseline_scores(judge)
+
+
+def test_the_mass_of_the_labels():
+    assert label_mass([math.log(0.25), math.log(0.5), -math.inf]) == pytest.approx(0.75)
+
+
+def test_questions_without_room_are_found_before_anything_is_judged():
+    judge = FakeJudge(limit=300)
+    check_room(judge, [Case("q", "4", "word " * 1000)])
+    with pytest.raises(PromptTooLongError, match=r"'long long .* words with .* at most 300"):
+        check_room(judge, [Case("q", "4", "x"), Case("long " * 200, "4", "x")])
+    assert judge.batches == []
+
+
+def test_batches_have_a_size():
+    with pytest.raises(InvalidInputError, match="`batch_size`"):
+        next(judged(FakeJudge(), [], Calibration(BASELINE), 0))
+
+
+# -- whole files -------------------------------------------------------------------------------
+
+
+def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
+    judge, task = FakeJudge(), plan(tmp_path)
+    (tally,) = verify(judge, task, temperature=1.5)
+    found = read_verdicts(task.target)
+    assert found.header.verifier == {
+        **judge.fingerprint,
+        "temperature": 1.5,
+        "think_end": "</think>",
+    }
+    assert found.header.baseline == BASELINE
+    assert found.header.samples == "samples.jsonl"
+    assert set(found.trials) == {(one.doc_id, one.trial) for one in task.trials}
+    labels = dict.fromkeys("ABC", 0)
+    sums = [0.0, 0.0, 0.0]
+    for one in task.trials:
+        said = opinion(verifier_prompt(one.case))
+        got = found.trials[one.doc_id, one.trial]
+        assert got.text == one.text
+        if said is None:
+            assert (got.error, got.a) == ("no scores", None)
+            continue
+        assert got.scores == pytest.approx([math.log(p) for p in said], abs=1e-12)
+        assert [got.a, got.b, got.c] == pytest.approx(expected(said, 1.5), abs=1e-12)
+        labels["ABC"[max(range(3), key=lambda k: (got.a, got.b, got.c)[k])]] += 1
+        sums = [s + p for s, p in zip(sums, (got.a, got.b, got.c), strict=True)]
+    assert tally.labels == labels
+    assert tally.means == pytest.approx([s / sum(labels.values()) for s in sums], abs=1e-12)
+    assert tally.failures == {"no scores": 1}
+    assert (tally.kept, tally.failed) == (0, 1)
+    # the baseline, and what differs: two pairs are the same words to the same question
+    assert len(judge.prompts) == len(set(judge.prompts)) == 1 + len(task.trials) - 2
+    assert json.loads(json.dumps(tally.to_dict()))["labels"] == labels
+
+
+@pytest.mark.parametrize("die_after", [1, 2, 3, 6])
+def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(tmp_path, die_after):
+    whole = plan(tmp_path, name="whole.jsonl")
+    verify(FakeJudge(), whole)
+
+    task = plan(tmp_path)
+    stopped = FakeJudge(die_after=die_after)
+    with pytest.raises(KeyboardInterrupt):
+        verify(stopped, task)
+    kept = read_verdicts(task.target).trials
+    assert len(kept) >= 4 * (die_after - 1)
+    resumed = FakeJudge()
+    (tally,) = verify(resumed, task)
+    assert tally.kept == len(kept)
+    assert not set(stopped.prompts) & set(resumed.prompts)
+    assert read_verdicts(task.target).trials == read_verdicts(whole.target).trials
+    assert read_verdicts(task.target).header == read_verdicts(whole.target).header
+
+    again = FakeJudge()
+    (tally,) = verify(again, task)
+    # the trial that could not be judged is tried again, and nothing else
+    assert [("fail" in prompt) for prompt in again.prompts] == [True]
+    assert tally.kept == len(task.trials) - 1
+
+
+def test_a_file_that_is_complete_needs_no_model(tmp_path):
+    task = plan(tmp_path, [["It is 42.", "41"]])
+    (before,) = verify(FakeJudge(), task)
+    judge = FakeJudge(die_after=0)
+    (tally,) = verify(judge, task)
+    assert judge.batches == []
+    assert tally == replace(before, kept=2)
+
+
+def test_one_model_judges_many_files_and_what_they_share_once(tmp_path):
+    tasks = [plan(tmp_path, name=f"{i}.jsonl", samples=f"samples_{i}.jsonl") for i in range(3)]
+    judge = FakeJudge()
+    verify(judge, *tasks)
+    n = len({one.text for one in tasks[0].trials})
+    assert len(judge.prompts) == 1 + n
+    first = read_verdicts(tasks[0].target)
+    for task in tasks[1:]:
+        assert read_verdicts(task.target).trials == first.trials
+
+    # and what an earlier run judged serves a new file
+    another = plan(tmp_path, name="new.jsonl", samples="samples_new.jsonl", answers=ANSWERS[:1])
+    judge = FakeJudge()
+    (_, tally) = verify(judge, tasks[0], another)
+    assert len(judge.prompts) == 2  # what failed, and the new file's baseline
+    assert tally.kept == 0
+
+
+def test_an_earlier_file_keeps_its_own_baseline(tmp_path):
+    task = plan(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        verify(FakeJudge(die_after=2), task)
+    judge = FakeJudge()
+    verify(judge, task)
+    assert verifier_prompt(Case("N/A", "N/A", "N/A")) not in judge.prompts
+
+
+def test_more_trials_and_more_questions_extend_a_file(tmp_path):
+    verify(FakeJudge(), plan(tmp_path, [ANSWERS[0][:2]]))
+    judge = FakeJudge()
+    (tally,) = verify(judge, plan(tmp_path))
+    assert tally.kept == 2
+    assert len(read_verdicts(tmp_path / "verdicts.jsonl").trials) == len(plan(tmp_path).trials)
+
+
+def test_long_answers_are_shortened_and_short_ones_are_not(tmp_path):
+    judge = FakeJudge(limit=len(verifier_prompt(Case("Question 2?", "42", "x")).split()) + 20)
+    verify(judge, plan(tmp_path))
+    cut = [prompt for prompt in judge.prompts if "<candidate_answer>\n[...] " in prompt]
+    assert 15 < len(cut) < 29
+    assert all("So it is 4" in prompt for prompt in cut)
+    assert all(len(prompt.split()) > judge.limit - 3 for prompt in cut)
+
+
+# -- what is refused before a model is asked ------------------------------------------------------
+
+
+def test_bad_files_are_refused_before_any_score(tmp_path):
+    task = plan(tmp_path)
+    verify(FakeJudge(), task)
+    before = task.target.read_bytes()
+    judge = FakeJudge(name="other")
+    with pytest.raises(OtherVerifierError, match="name fake, now other"):
+        verify(judge, task)
+    with pytest.raises(OtherVerifierError, match=r"temperature 1\.0, now 2\.0"):
+        verify(judge, replace(task), temperature=2.0)
+    with pytest.raises(OtherVerifierError, match=r"not on another\.jsonl"):
+        verify(judge, replace(task, samples="another.jsonl"))
+    changed = plan(tmp_path, [["It is 43."]])
+    with pytest.raises(ChangedTrialError, match="another text of trial 0 of question 0"):
+        verify(FakeJudge(), changed)
+    with pytest.raises(PromptTooLongError, match="at most 20"):
+        verify(FakeJudge(limit=20), plan(tmp_path, name="new.jsonl"))
+    assert judge.batches == []
+    assert task.target.read_bytes() == before
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_restart_judges_anew_with_another_verifier(tmp_path):
+    task = plan(tmp_path)
+    verify(FakeJudge(), task)
+    judge = FakeJudge(name="other")
+    (tally,) = verify(judge, task, restart=True)
+    assert tally.kept == 0
+    assert read_verdicts(task.target).header.verifier["name"] == "other"
+    assert len(judge.prompts) == 1 + len({one.text for one in task.trials})
+
+
+def test_a_restart_that_dies_before_the_first_score_leaves_what_was_there(tmp_path):
+    task = plan(tmp_path)
+    verify(FakeJudge(), task)
+    before = task.target.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        verify(FakeJudge(die_after=0), task, restart=True)
+    assert task.target.read_bytes() == before
+
+
+def test_nobody_else_writes_meanwhile(tmp_path):
+    task = plan(tmp_path)
+    verify(FakeJudge(), task)
+    header = read_verdicts(task.target).header
+    with (
+        VerdictsFile(task.target, header),
+        pytest.raises(ValueError, match="is being written by another process"),
+    ):
+        verify(FakeJudge(), task)
