@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
 
+from lm_eval_bayes._util.files import Content, check_writable, write_all_or_none
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError, StoreFileError
+from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError
 from lm_eval_bayes.store.export import refuse_special
-from lm_eval_bayes.store.locations import (
-    check_place,
-    is_store,
-    leave_no_empty,
-    locate,
-    make_folder,
-    publish,
-    sync_folder,
-    temporary_name,
-)
+from lm_eval_bayes.store.locations import is_store, locate
 
-#: What a file is filled with: its bytes, or what writes them.
-Content: TypeAlias = bytes | Callable[[BinaryIO], None]
+__all__ = ["Content", "check_targets", "write_files"]
 
 
 def check_targets(
@@ -42,7 +30,7 @@ def check_targets(
     for path in paths:
         target = locate(path)
         refuse_special(path)
-        check_place(target, argument)
+        check_writable(target, argument)
         if not target.exists():
             continue
         if not overwrite:
@@ -84,40 +72,6 @@ def write_files(
         If a file is there and may not be replaced, or it cannot be written.
     """
     check_targets(files, overwrite, argument)
-    made: list[Path] = []
-    written: dict[Path, Path] = {}
-    done: list[Path] = []
-    try:
-        for path, content in files.items():
-            target = locate(path)
-            make_folder(target.parent, made)
-            written[target] = temporary_name(target)
-            with open(written[target], "xb") as output:
-                if callable(content):
-                    content(output)
-                else:
-                    output.write(content)
-                output.flush()
-                os.fsync(output.fileno())
-        for target, temporary in written.items():
-            if overwrite:
-                os.replace(temporary, target)
-                sync_folder(target.parent)
-            elif not publish(temporary, target):
-                rule = "be a new file; somebody else made one of this name"
-                raise InvalidInputError.of(argument, rule, str(target))
-            done.append(target)
-    except OSError as error:
-        if isinstance(error, StoreFileError):
-            raise
-        rule = f"be a place that can be written: {error.strerror}"
-        raise InvalidInputError.of(argument, rule, str(error.filename or path)) from None
-    finally:
-        for temporary in written.values():
-            with suppress(OSError):
-                temporary.unlink()
-        if len(done) < len(files) or not files:
-            for target in [] if overwrite else done:
-                with suppress(OSError):
-                    target.unlink()
-            leave_no_empty(made)
+    write_all_or_none(
+        {locate(path): content for path, content in files.items()}, overwrite, argument
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from lm_eval_bayes._util.files import sync_folder, temporary_name
 from lm_eval_bayes.runs.verdicts import (
     TrialVerdict,
     VerdictsError,
@@ -19,7 +20,6 @@ from lm_eval_bayes.runs.verdicts import (
     said_of,
 )
 from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.store.locations import sync_folder, temporary_name
 
 
 class VerdictsFile:

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
+from lm_eval_bayes._util.files import publish, sync_folder, temporary_name
 from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.errors import (
     NotAStoreError,
@@ -21,7 +22,7 @@ from lm_eval_bayes.store.errors import (
     readable,
 )
 from lm_eval_bayes.store.file import StoreFile, open_file, store_at
-from lm_eval_bayes.store.locations import locate, publish, sync_folder, temporary_name
+from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, rows_of
 from lm_eval_bayes.store.records import TrialKey, strict_json

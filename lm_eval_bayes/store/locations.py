@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from os import PathLike
 from pathlib import Path
 
+from lm_eval_bayes._util.files import publish, temporary_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import (
     CORRUPT,
@@ -180,132 +180,3 @@ def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
         for leftover in ("", "-journal", "-wal", "-shm"):
             with suppress(OSError):
                 os.unlink(f"{temporary}{leftover}")
-
-
-def write_whole(content: bytes, path: Path, replace: bool = True) -> bool:
-    """Write a file under another name, and give it its own once all of it is on the disk.
-
-    Folders that are missing on the way are made.
-
-    Parameters
-    ----------
-    content : bytes
-        What it holds.
-    path : Path
-        The file to be.
-    replace : bool
-        Whether it takes the place of a file of this name.
-
-    Returns
-    -------
-    bool
-        False where a file of this name is there and is not to be replaced.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; then nothing is left behind.
-    """
-    temporary = temporary_name(path)
-    made: list[Path] = []
-    try:
-        make_folder(path.parent, made)
-        with open(temporary, "xb") as output:
-            output.write(content)
-            output.flush()
-            os.fsync(output.fileno())
-        if not replace:
-            return publish(temporary, path)
-        os.replace(temporary, path)
-        return True
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-        leave_no_empty(made)
-
-
-def check_place(path: Path, argument: str) -> None:
-    """Refuse, before any work, a file whose folder is not there and cannot be made.
-
-    Raises
-    ------
-    InvalidInputError
-        If what it would lie in is no folder, or one that may not be written.
-    """
-    there = next((one for one in path.absolute().parents if os.path.lexists(one)), None)
-    if there is None or not there.is_dir():
-        rule = f"lie in a folder; {there} is none"
-        raise InvalidInputError.of(argument, rule, str(path))
-    if not os.access(there, os.W_OK | os.X_OK):
-        rule = f"lie in a folder that can be written; {there} cannot"
-        raise InvalidInputError.of(argument, rule, str(path))
-
-
-def make_folder(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those that it lies in; `made` gets those that were not there."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder == folder.parent:
-            break
-        folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(exist_ok=True)
-        made.append(one)
-
-
-@contextmanager
-def folder_of(path: Path, argument: str) -> Iterator[None]:
-    """Make the folder of a file that is to be written meanwhile; empty ones go again.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be made.
-    """
-    check_place(path, argument)
-    made: list[Path] = []
-    try:
-        make_folder(path.absolute().parent, made)
-        yield
-    finally:
-        leave_no_empty(made)
-
-
-def leave_no_empty(made: Sequence[Path]) -> None:
-    """Remove the folders among those that we made in which nothing lies."""
-    for folder in reversed(made):
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def temporary_name(path: Path) -> Path:
-    """Return a hidden name beside `path` that nobody else uses."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
-def publish(temporary: Path, path: Path) -> bool:
-    """Give a finished file its name, unless the name is taken; return whether it was free."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError:
-        # A file system without hard links. Nobody takes our empty file for a store meanwhile.
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return False
-        os.replace(temporary, path)
-    sync_folder(path.parent)
-    return True
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut, where the system lets us."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

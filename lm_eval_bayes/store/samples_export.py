@@ -11,10 +11,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.files import publish, sync_folder, temporary_name
 from lm_eval_bayes.store.errors import StoreFileError, readable
 from lm_eval_bayes.store.export import dumps, refuse_special
 from lm_eval_bayes.store.file import open_file
-from lm_eval_bayes.store.locations import locate, publish, sync_folder, temporary_name
+from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.samples_lines import Series, series_of, sha256
 from lm_eval_bayes.store.trials import TrialStore
 

@@ -6,15 +6,15 @@ import os
 
 import pytest
 
+from lm_eval_bayes._util.files import check_writable, write_atomic
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.locations import check_place, write_whole
 
 
 def test_missing_folders_are_made(tmp_path):
     path = tmp_path / "a" / "b" / "c.txt"
-    check_place(path, "--output")
+    check_writable(path, "--output")
     assert not path.parent.exists()
-    assert write_whole(b"all of it", path)
+    assert write_atomic(path, b"all of it")
     assert path.read_bytes() == b"all of it"
     assert os.listdir(path.parent) == ["c.txt"]
 
@@ -25,16 +25,16 @@ def test_folders_made_for_a_file_that_cannot_be_written_go_again(tmp_path, monke
 
     monkeypatch.setattr("lm_eval_bayes.store.locations.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(b"all of it", tmp_path / "a" / "b" / "c.txt")
+        write_atomic(tmp_path / "a" / "b" / "c.txt", b"all of it")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path):
     path = tmp_path / "c.txt"
     path.write_bytes(b"old")
-    assert not write_whole(b"new", path, replace=False)
+    assert not write_atomic(path, b"new", replace=False)
     assert path.read_bytes() == b"old"
-    assert write_whole(b"new", path)
+    assert write_atomic(path, b"new")
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["c.txt"])
 
 
@@ -43,7 +43,7 @@ def test_a_place_in_a_file_is_refused(tmp_path):
     with pytest.raises(
         InvalidInputError, match=r"`--output` must lie in a folder; .*file is none; got"
     ):
-        check_place(tmp_path / "file" / "deep" / "c.txt", "--output")
+        check_writable(tmp_path / "file" / "deep" / "c.txt", "--output")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
@@ -51,6 +51,6 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(InvalidInputError, match="lie in a folder that can be written"):
-            check_place(tmp_path / "new" / "c.txt", "--output")
+            check_writable(tmp_path / "new" / "c.txt", "--output")
     finally:
         tmp_path.chmod(0o700)

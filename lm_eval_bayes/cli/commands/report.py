@@ -218,10 +218,10 @@ def _recorded(samples: Path) -> bool:
 
 def _check_page(path: Path, overwrite: bool) -> None:
     """Refuse, before any work, a file that the page could not become."""
+    from lm_eval_bayes._util.files import check_writable
     from lm_eval_bayes.report.page.render import MARK
-    from lm_eval_bayes.store.locations import check_place
 
-    check_place(path, "--output")
+    check_writable(path, "--output")
     if not path.exists():
         return
     if not path.is_file():
@@ -236,11 +236,11 @@ def _check_page(path: Path, overwrite: bool) -> None:
 
 
 def _write(page: bytes, path: Path) -> None:
-    from lm_eval_bayes.store.locations import write_whole
+    from lm_eval_bayes._util.files import write_atomic
 
     try:
         # a link stays one: what it leads to is replaced
-        write_whole(page, Path(os.path.realpath(path)))
+        write_atomic(Path(os.path.realpath(path)), page)
     except OSError as error:
         rule = f"be a file that can be written; {path}: {error.strerror}"
         raise InvalidInputError.of("--output", rule, path.name) from None

@@ -129,9 +129,9 @@ def command(
         rule = "be benchmark with --prior bayes, which learns nothing of other questions"
         raise InvalidInputError.of("--scope", rule, scope.value)
     if freeze is not None:
-        from lm_eval_bayes.store.locations import check_place
+        from lm_eval_bayes._util.files import check_writable
 
-        check_place(freeze, "--freeze")
+        check_writable(freeze, "--freeze")
         if freeze.exists() and not freeze.is_file():
             raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
     if thresholds is not None and freeze is not None:
@@ -289,13 +289,13 @@ def _classified(
 
 def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
     """Write the thresholds to a new file; one that holds the same already is left as it is."""
+    from lm_eval_bayes._util.files import write_atomic
     from lm_eval_bayes.analysis.rubric_runs import pooled_thresholds
-    from lm_eval_bayes.store.locations import write_whole
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
         try:
-            new = write_whole(pooled.to_json().encode(), path, replace=False)
+            new = write_atomic(path, pooled.to_json().encode(), replace=False)
         except OSError as error:
             rule = f"be a file that can be written; {path}: {error.strerror}"
             raise InvalidInputError.of("--freeze", rule, path.name) from None

@@ -138,8 +138,9 @@ def merge(
       lm-eval-bayes store merge runs/aime*.sqlite -o runs/all.sqlite
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
+    from lm_eval_bayes._util.files import folder_for
     from lm_eval_bayes.store.errors import TrialConflictError
-    from lm_eval_bayes.store.locations import folder_of, locate
+    from lm_eval_bayes.store.locations import locate
     from lm_eval_bayes.store.merge import merge as merge_stores
 
     target = locate(output)
@@ -149,7 +150,7 @@ def merge(
             "nothing to merge"
         )
     try:
-        with folder_of(output, "--output"):
+        with folder_for(output, "--output"):
             report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
     except TrialConflictError as error:
         warn(f"error: {error}")
@@ -295,10 +296,10 @@ def export(
 
 
 def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
+    from lm_eval_bayes._util.files import folder_for
     from lm_eval_bayes.store.export import export_jsonl
-    from lm_eval_bayes.store.locations import folder_of
 
-    with folder_of(output, "--output"):
+    with folder_for(output, "--output"):
         written = export_jsonl(store, output, overwrite)
     if as_json:
         say_json(written.to_dict())
@@ -317,10 +318,10 @@ def _export_to_stdout(store: Path) -> int:
 
 
 def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
-    from lm_eval_bayes.store.locations import folder_of
+    from lm_eval_bayes._util.files import folder_for
     from lm_eval_bayes.store.samples_export import export_samples
 
-    with folder_of(output, "--output"):
+    with folder_for(output, "--output"):
         report = export_samples(store, output, overwrite)
     if as_json:
         say_json(report.to_dict())

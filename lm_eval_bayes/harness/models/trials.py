@@ -20,13 +20,13 @@ _HERE = "lm_eval_bayes.harness.models"
 SAMPLING = {
     "vllm": (f"{_HERE}.vllm.sampling", "VLLMSampling"),
     "hf": (f"{_HERE}.hf.sampling", "HFSampling"),
-    "biased_coin": (f"{_HERE}.coin_sampling", "CoinSampling"),
+    "biased_coin": (f"{_HERE}.biased_coin.sampling", "CoinSampling"),
     "local-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "local-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "openai-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "openai-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
 }
-_PLAIN = (f"{_HERE}.plain", "PlainSampling")
+_PLAIN = (f"{_HERE}.generic_backend", "PlainSampling")
 
 #: Other names that the harness knows these backends by.
 _ALIASES = {"hf-auto": "hf", "huggingface": "hf"}

@@ -29,6 +29,6 @@ def load(**_: Any) -> dict[str, datasets.Dataset]:
     >>> len(questions), questions[0]["problem"], questions[0]["answer"]
     (40, 'What is 7 + 5?', '12')
     """
-    lines = files("lm_eval_bayes.harness").joinpath("demo_arithmetic.jsonl")
+    lines = files("lm_eval_bayes.harness.task").joinpath("demo_arithmetic.jsonl")
     rows = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     return {"test": datasets.Dataset.from_list(rows)}

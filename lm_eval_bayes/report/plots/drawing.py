@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lm_eval_bayes._util.files import check_writable, write_atomic
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.store.locations import check_place, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def check_picture(path: Path, argument: str = "plot") -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
-    check_place(path, argument)
+    check_writable(path, argument)
     if os.path.lexists(path) and not _is_picture(path):
         rule = "be a new file or a picture, which is then replaced"
         raise InvalidInputError.of(argument, rule, str(path))
@@ -112,7 +112,7 @@ def write_picture(content: bytes, path: Path) -> None:
         If it cannot be written.
     """
     try:
-        write_whole(content, path)
+        write_atomic(path, content)
     except OSError as error:
         rule = f"be a file that can be written; {path}: {error.strerror}"
         raise InvalidInputError.of("plot", rule, path.name) from None

@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lm_eval_bayes._util.files import check_writable
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.page.contents import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.plots import figures as pictures
 from lm_eval_bayes.report.plots.drawing import figure_bytes, write_picture
-from lm_eval_bayes.store.locations import check_place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> No
     """
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError.of(argument, "be a folder", str(folder))
-    check_place(folder / pictures.NAMES[0], argument)
+    check_writable(folder / pictures.NAMES[0], argument)
     if find_spec("matplotlib") is None:
         raise LmEvalBayesError(
             "pictures need matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"

@@ -1,0 +1,74 @@
+"""Records as plain JSON types, by one generic function."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+#: ``field(metadata=NOT_IN_JSON)`` leaves a field of a record out of its JSON.
+NOT_IN_JSON: Mapping[str, bool] = {"json": False}
+
+
+class Record:
+    """Base of dataclasses whose :meth:`to_dict` is made from their fields."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON types, see :func:`to_plain`."""
+        return fields_to_plain(self)
+
+
+def fields_to_plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, each by :func:`to_plain`.
+
+    Fields with ``metadata=NOT_IN_JSON`` are left out.
+    """
+    return {
+        field.name: to_plain(getattr(record, field.name))
+        for field in fields(record)
+        if field.metadata.get("json", True)
+    }
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as dicts, lists, strings, numbers, booleans and None.
+
+    Parameters
+    ----------
+    value : object
+        A :class:`Record`, another dataclass, a mapping, a sequence, a set, a numpy array or
+        scalar, an Enum, a path, or a JSON value. Any other object becomes its text.
+
+    Returns
+    -------
+    object
+        What :func:`json.dumps` takes with ``allow_nan=False``: NaN and infinities become None.
+
+    Examples
+    --------
+    >>> to_plain({"low": float("-inf"), "ids": ("a", 1)})
+    {'low': None, 'ids': ['a', 1]}
+    """
+    if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Enum):
+        return to_plain(value.value)
+    if isinstance(value, Record):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return fields_to_plain(value)
+    if hasattr(value, "tolist"):  # numpy, which this module does without
+        return to_plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, AbstractSet):
+        return sorted((to_plain(item) for item in value), key=repr)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
