@@ -26,6 +26,6 @@ def get_logger(name: str) -> logging.Logger:
     Examples
     --------
     >>> get_logger("lm_eval_bayes.harness.task.repeated_sampling").name
-    'lm_eval.bayes.tasks'
+    'lm_eval.bayes.task.repeated_sampling'
     """
     return logging.getLogger("lm_eval.bayes" + name.removeprefix("lm_eval_bayes.harness"))

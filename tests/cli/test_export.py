@@ -368,7 +368,7 @@ def test_what_is_no_run_ends_in_one_sentence(lmeb, tmp_path, command):
 def test_the_help_imports_nothing_heavy():
     code = (
         "import sys\n"
-        "from lm_eval_bayes.cli import export\n"
+        "from lm_eval_bayes.cli.commands import export\n"
         "heavy = ('huggingface_hub', 'lm_eval', 'torch', 'yaml', 'jinja2', 'rich.table')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )

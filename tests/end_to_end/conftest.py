@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _support.paths import REPOSITORY, SHARED
+from _support.paths import REPOSITORY, SHARED, SUPPORT
 
 HERE = Path(__file__).resolve().parent
 REPO = REPOSITORY
@@ -128,7 +128,7 @@ class CompletionsServer:
 @contextmanager
 def serving(record: Path) -> Iterator[CompletionsServer]:
     process = subprocess.Popen(
-        [sys.executable, str(HERE / "completions_server.py"), "--record", str(record)],
+        [sys.executable, str(SUPPORT / "completions_server.py"), "--record", str(record)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",

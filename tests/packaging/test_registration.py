@@ -61,7 +61,8 @@ def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
 
 
 @pytest.mark.parametrize(
-    "module", ["metrics", "aggregations", "filters", "models.biased_coin", "tasks"]
+    "module",
+    ["plugin.metrics", "plugin.aggregations", "task.filters", "models.biased_coin", "tasks"],
 )
 def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python, module):
     """Without start-up files: the harness fills a registry only while it is empty."""

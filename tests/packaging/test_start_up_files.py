@@ -45,7 +45,8 @@ def fake_harness(folder: Path) -> Path:
 def fake_package(folder: Path, registration: str = RECORDER) -> Path:
     write(folder / "lm_eval_bayes" / "__init__.py")
     write(folder / "lm_eval_bayes" / "harness" / "__init__.py")
-    write(folder / "lm_eval_bayes" / "harness" / "registration.py", registration)
+    write(folder / "lm_eval_bayes" / "harness" / "plugin" / "__init__.py")
+    write(folder / "lm_eval_bayes" / "harness" / "plugin" / "registration.py", registration)
     return folder
 
 
@@ -149,7 +150,7 @@ def test_a_package_that_is_gone_is_passed_over_in_silence(site_folder, python):
     code = "import lm_eval.filters, lm_eval.tasks; print(lm_eval.tasks.value)"
     assert output_of(python(code, start=site_folder, bare=True)) == "1"
     # What an uninstall may leave behind: folders without modules.
-    (site_folder / "lm_eval_bayes" / "harness" / "__pycache__").mkdir(parents=True)
+    (site_folder / "lm_eval_bayes" / "harness" / "plugin" / "__pycache__").mkdir(parents=True)
     assert output_of(python(code, start=site_folder, bare=True)) == "1"
 
 

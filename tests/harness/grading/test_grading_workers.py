@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from _support.paths import REPOSITORY
 
+from lm_eval_bayes.harness.grading import worker_pool
 from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
-from lm_eval_bayes.harness.grading.grade import Grade, extract_answer, grade, worker_pool
+from lm_eval_bayes.harness.grading.grade import Grade, extract_answer, grade
 from lm_eval_bayes.harness.grading.worker_pool import (
     POOL,
     WorkerPool,
