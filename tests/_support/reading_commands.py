@@ -12,7 +12,6 @@ import io
 import json
 import re
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +23,10 @@ from typing import Any
 import pytest
 import yaml
 
+from _support.command_line import called
+from _support.few_tasks import only_ours
+from _support.label_server import serving
 from _support.saved_cases import MODELS, TASK, N, SavedCase
-
-sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("_support", "cli", "verifiers"))
-from command_line import called
-from few_tasks import only_ours
-from label_server import serving
 
 
 @dataclass(frozen=True)

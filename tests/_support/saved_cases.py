@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("_support", "harness"))
-from few_tasks import only_ours
+from _support.few_tasks import only_ours
 
 TASK = "demo_arithmetic_bayes"
 #: Questions that are asked, and trials of each.
