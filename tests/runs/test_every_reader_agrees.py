@@ -12,7 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support.reading_commands import COMMANDS, CommandError, Reading, called, serving, summary
+from _support.command_line import called
+from _support.label_server import serving
+from _support.reading_commands import COMMANDS, CommandError, Reading, summary
 from _support.saved_cases import CASES, PLAIN, QUESTIONS, N, SavedCase, sample_runs, samples_in
 
 from lm_eval_bayes import Outcomes, hbayes_at_n
