@@ -1,18 +1,20 @@
-"""Credible intervals: four ways from a posterior to a low and a high end."""
+"""Credible intervals: their settings, and four ways from a posterior to a low and a high end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.convolution import SingleQuantiles, mean_table
 from lm_eval_bayes.stats.distributions.distributions import BetaLaw, Law
 from lm_eval_bayes.stats.distributions.mixtures import BetaMixtureLaw, TabulatedLaw
 from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
-from lm_eval_bayes.stats.results import Interval, IntervalMethod, Posterior
+from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     check_level,
@@ -23,6 +25,62 @@ from lm_eval_bayes.stats.validation import (
 
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact", "hdi")
 _BATCHES = 20
+
+
+@dataclass(frozen=True)
+class IntervalSpec(Record):
+    """The settings of a credible interval, checked once.
+
+    Parameters
+    ----------
+    level : float
+        Posterior mass, strictly between 0 and 1.
+    scope : {"benchmark", "population"}
+        What the score is the mean of: these questions, or the population that they are a
+        sample of.
+    method : {"exact", "normal", "beta", "hdi"}
+        See :func:`credible_interval`.
+    seed : int
+        Seed of the posterior draws, where there are any.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting breaks its rule.
+
+    Examples
+    --------
+    >>> IntervalSpec(0.9, method="hdi").to_dict()
+    {'level': 0.9, 'scope': 'benchmark', 'method': 'hdi', 'seed': 0}
+    """
+
+    level: float = 0.95
+    scope: Scope = "benchmark"
+    method: IntervalMethod = "exact"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level", check_level(self.level))
+        object.__setattr__(self, "scope", check_option("scope", self.scope, SCOPES))
+        object.__setattr__(self, "method", check_option("method", self.method, METHODS))
+        object.__setattr__(self, "seed", check_seed(self.seed))
+
+    @classmethod
+    def of(
+        cls,
+        level: float = 0.95,
+        scope: Scope = "benchmark",
+        interval: IntervalMethod = "exact",
+        seed: int = 0,
+    ) -> IntervalSpec:
+        """Build the settings from the arguments of a function that calls the method `interval`.
+
+        Raises
+        ------
+        InvalidInputError
+            If an argument breaks its rule; the message names `interval`.
+        """
+        return cls(level, scope, check_option("interval", interval, METHODS), seed)
 
 
 def credible_interval(

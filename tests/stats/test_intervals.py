@@ -17,7 +17,7 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.intervals import METHODS, beta_ends
+from lm_eval_bayes.stats.intervals import METHODS, IntervalSpec, beta_ends
 
 ORACLE = Path(__file__).parents[1] / "oracles" / "exact_quantiles.json"
 CASES = json.loads(ORACLE.read_text())["cases"]
@@ -277,3 +277,30 @@ def test_refused_seeds_and_draws():
         posterior.interval(seed=-2)
     with pytest.raises(InvalidInputError, match=r"`draws` must be an integer of at least 1000; go"):
         posterior.interval(draws=10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
+        ({"scope": "world"}, "`scope` must be"),
+        ({"method": "wald"}, "`method` must be"),
+        ({"seed": -1}, "`seed` must"),
+    ],
+)
+def test_an_interval_spec_is_checked_once(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        IntervalSpec(**settings)
+
+
+def test_an_interval_spec_names_the_argument_interval():
+    with pytest.raises(InvalidInputError, match="`interval` must be"):
+        IntervalSpec.of(0.9, "population", "wald")
+    spec = IntervalSpec.of(0.9, "population", "hdi", 3)
+    assert spec == IntervalSpec(level=0.9, scope="population", method="hdi", seed=3)
+    assert IntervalSpec(np.float64(0.5), seed=np.int64(2)).to_dict() == {
+        "level": 0.5,
+        "scope": "benchmark",
+        "method": "exact",
+        "seed": 2,
+    }
