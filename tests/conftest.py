@@ -6,6 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
+# One thread per process: pytest-xdist keeps the cores busy. Set before numpy is imported.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
 import pytest
 from _support.paths import SHARED
 

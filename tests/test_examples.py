@@ -11,7 +11,18 @@ import pytest
 from _support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+#: Simulations that take more than five seconds.
+SLOW = {
+    "calibration.py",
+    "intervals_elsewhere.py",
+    "reproduce_paper.py",
+    "stopping_error_rates.py",
+    "trials_saved.py",
+}
+SCRIPTS = [
+    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else [])
+    for path in sorted(EXAMPLES.glob("*.py"))
+]
 
 
 def run(*command, **kwargs):
@@ -22,11 +33,12 @@ def run(*command, **kwargs):
     return done.stdout
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_script(script, tmp_path):
     assert run(script, cwd=tmp_path).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["reproduce_paper.py", "calibration.py"])
 def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")

@@ -110,6 +110,7 @@ def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
     assert f"should hold, is {truth[1]}" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
     section = README[README.index("## From runs to decisions") :]

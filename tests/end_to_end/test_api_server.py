@@ -82,6 +82,7 @@ def test_sampling_settings_are_sent(one_by_one: Any) -> None:
     assert not any(body["stop"] for body in requests)
 
 
+@pytest.mark.slow
 def test_concurrent_requests_give_the_same_trials(
     one_by_one: Any, run_harness: Any, completions_server: Any
 ) -> None:
@@ -97,6 +98,7 @@ def test_concurrent_requests_give_the_same_trials(
     run.check()
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_trials(
     one_by_one: Any, run_harness: Any, completions_server: Any
 ) -> None:
@@ -107,6 +109,7 @@ def test_another_seed_gives_other_trials(
     assert not set(chain(*responses(run))) & set(chain(*responses(before)))
 
 
+@pytest.mark.slow
 def test_chat_completions(run_harness: Any, completions_server: Any) -> None:
     run = ask(run_harness, completions_server, concurrent=4, chat=True)
     requests = completions_server.requests()

@@ -45,6 +45,7 @@ def test_the_learned_prior_holds_the_truth(calibration, shape, n):
     assert not cell["hbayes"]["width"] > longest * cell["true prior"]
 
 
+@pytest.mark.slow
 def test_the_uniform_prior_does_not_where_questions_are_hard(calibration):
     # the issue that began this: 0 of 400 runs at N = 4 and N = 8, 3% at N = 16
     for n, most in ((4, 0.02), (8, 0.03), (16, 0.12)):
@@ -54,6 +55,7 @@ def test_the_uniform_prior_does_not_where_questions_are_hard(calibration):
         assert cell["hbayes"]["coverage"] > 0.93 - spread(0.93, RUNS)
 
 
+@pytest.mark.slow
 def test_rubrics_too(calibration):
     runs = 40
     for shape in calibration.RUBRICS:

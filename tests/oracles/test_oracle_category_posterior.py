@@ -144,6 +144,7 @@ def test_one_trial_a_question_gives_a_dirichlet_for_rubrics():
 # --- simulation -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ranks_are_uniform_when_truth_comes_from_the_prior():
     # simulation-based calibration: no approximation excuses a miss here
     rng = np.random.default_rng(2024)
@@ -192,6 +193,7 @@ def coverage(shape, trials, runs, draws=1_000, seed=0):
     return held / runs, width / runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_hold_the_truth(shape):
     runs = 30

@@ -134,6 +134,7 @@ def test_a_width_rule_with_the_learned_prior_holds():
     assert held / runs > 0.88
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "shape", "runs"),
     [(bayes_at_n, "uniform", 80), (hbayes_at_n, "uniform", 60), (hbayes_at_n, "hard", 60)],
@@ -166,6 +167,7 @@ def test_forecasts_of_a_width_hold_their_share(estimator, shape, runs):
     assert high - low == pytest.approx(0.9, abs=0.09)
 
 
+@pytest.mark.slow
 def test_forecasts_of_a_decision_hold_their_share():
     rng = np.random.default_rng(17)
     there, runs = 0, 70

@@ -93,6 +93,7 @@ def test_pass_family():
         close(strict_majority_at_k(outcomes, k).value, scorio.maj_at_k(R, k))
 
 
+@pytest.mark.slow
 def test_pass_family_posteriors():
     for rng, R in cases():
         outcomes = Outcomes.from_matrix(R)

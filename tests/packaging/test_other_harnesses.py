@@ -100,6 +100,7 @@ def test_an_entry_point_names_what_it_loads(value):
     assert f"{thing.__module__}:{thing.__name__}" == value
 
 
+@pytest.mark.slow
 def test_the_main_branch_is_left_to_its_own_discovery(python, site_folder, installed_metadata):
     code = f"""
 import sys; sys.path.insert(0, {str(installed_metadata)!r})
@@ -119,6 +120,7 @@ assert callable(registry.get_metric("exact_match"))
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_on_the_main_branch_the_module_of_the_metric_registers_all_of_it(
     python, site_folder, installed_metadata
 ):
@@ -138,6 +140,7 @@ assert not hasattr(registry.metric_registry._objs["bayes"], "value"), "still a p
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_on_the_main_branch_the_tasks_are_found_too(python, site_folder):
     code = f"""
 {MAIN_BRANCH}
@@ -152,6 +155,7 @@ print(roots)
     assert (result.stdout.strip(), result.stderr) == ("['tasks', 'task_configs']", "")
 
 
+@pytest.mark.slow
 def test_by_hand_on_the_main_branch(python):
     """From a folder without metadata the main branch would discover nothing."""
     code = f"""
@@ -167,6 +171,7 @@ assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
@@ -194,6 +199,7 @@ def test_a_harness_that_cannot_be_extended_gets_one_warning(python, change, miss
     assert result.stdout.strip() in result.stderr
 
 
+@pytest.mark.slow
 def test_a_harness_that_finds_task_folders_by_itself_gets_no_warning(python):
     code = """
     import lm_eval.tasks.manager as manager

@@ -44,6 +44,7 @@ assert "lm_eval_bayes.harness.models.biased_coin.model" not in sys.modules, "onl
     assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     [
@@ -60,6 +61,7 @@ def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
     assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     ["plugin.metrics", "plugin.aggregations", "task.filters", "models.biased_coin", "tasks"],
@@ -86,6 +88,7 @@ def test_by_hand_without_start_up_files(python):
     assert output_of(python(code + EVERYTHING, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
 
 
+@pytest.mark.slow
 def test_the_command_line_by_hand(python):
     code = """
     import runpy, sys
@@ -114,6 +117,7 @@ def test_the_command_line_without_the_harness_is_one_sentence(python, tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_harness_that_is_imported_anew_is_registered_anew(python, site_folder):
     code = """
 import sys, lm_eval.tasks, lm_eval.models
@@ -124,6 +128,7 @@ import lm_eval.tasks, lm_eval.models
     assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
 
 
+@pytest.mark.slow
 def test_reloading_parts_of_the_harness(python, site_folder):
     code = """
 import importlib, lm_eval.filters, lm_eval.models, lm_eval.tasks
@@ -170,6 +175,7 @@ if "FIXED" not in os.environ:
 """
 
 
+@pytest.mark.slow
 def test_a_half_failed_import_leaves_nothing_behind(python, site_folder, tmp_path):
     """A module that fails after its decorator ran; the second try must find a clean registry."""
     (tmp_path / "half.py").write_text(HALF, encoding="utf-8")
@@ -197,6 +203,7 @@ def test_a_half_failed_import_leaves_nothing_behind(python, site_folder, tmp_pat
     assert "half way" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_name_that_another_package_has_taken(python, site_folder):
     code = """
     import lm_eval.api.metrics, lm_eval.api.registry as registry
@@ -211,6 +218,7 @@ def test_a_name_that_another_package_has_taken(python, site_folder):
     assert result.stderr.count("another package has registered the filter `keep_all`") == 1
 
 
+@pytest.mark.slow
 def test_a_frozen_registry_is_a_warning_not_a_crash(python, site_folder):
     code = """
     import lm_eval.api.registry as registry

@@ -55,7 +55,7 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
     report = scene("killed", tmp_path, kills, 1)
     assert len(report["codes"]) == kills
@@ -83,6 +83,7 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
     assert verify(tmp_path / "killed.sqlite").ok
 
 
+@pytest.mark.slow
 def test_two_runs_on_one_store_at_once(tmp_path):
     assert scene("together", tmp_path, 2) == [0, 0]
     first, second = (read(tmp_path / f"{who}.json") for who in range(2))

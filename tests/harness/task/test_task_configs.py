@@ -145,6 +145,7 @@ def test_the_group_s_rows_follow_the_run_s_n() -> None:
     assert [str(m) for m in deepcopy(groups[0])] == ["hbayes@7", "bayes@7", "avg@7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_group_beside_a_task_of_another_n_keeps_its_rows(
     order: tuple[int, int], offline_hub: dict[str, str], tmp_path: Path

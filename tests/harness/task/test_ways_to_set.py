@@ -71,6 +71,7 @@ def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_
     assert "lowered from 4000" in caplog.text
 
 
+@pytest.mark.slow
 def test_metadata_in_a_config_file(tmp_path):
     path = tmp_path / "run.yaml"
     path.write_text(
@@ -90,6 +91,7 @@ def test_metadata_in_a_config_file(tmp_path):
     assert "|pass@2 " not in table
 
 
+@pytest.mark.slow
 def test_metadata_on_the_command_line_in_json():
     table = cli(
         *("--model", "biased_coin", "--model_args", "p=0.5", "--limit", 3),
