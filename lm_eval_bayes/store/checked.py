@@ -6,8 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.rows import READ, decode, is_intact
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
 
 
 class CheckedTrials:

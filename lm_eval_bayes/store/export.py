@@ -25,9 +25,9 @@ from lm_eval_bayes.store.file import StoreFile, open_file, store_at
 from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, rows_of
-from lm_eval_bayes.store.records import TrialKey, strict_json
 from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import TrialKey, strict_json
+from lm_eval_bayes.store.trial_store import TrialStore
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def open_file(
     synchronous: Synchronous = "NORMAL",
     wait_s: float = WAIT_S,
 ) -> StoreFile:
-    """Open a store, see :meth:`lm_eval_bayes.store.trials.TrialStore.open`."""
+    """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
     mode = check_option("mode", mode, MODES)
     synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
     place = locate(path)

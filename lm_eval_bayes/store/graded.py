@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lm_eval_bayes.store.records import TrialKey
+from lm_eval_bayes.store.trial import TrialKey
 
 
 @dataclass(frozen=True)

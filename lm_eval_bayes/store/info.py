@@ -10,7 +10,7 @@ from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.locations import log_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.records import TrialKey
+from lm_eval_bayes.store.trial import TrialKey
 
 
 @dataclass(frozen=True)

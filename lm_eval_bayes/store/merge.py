@@ -25,7 +25,6 @@ from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.models import check_weights
-from lm_eval_bayes.store.records import Conflict, TrialKey
 from lm_eval_bayes.store.rows import (
     COLUMNS,
     INSERT,
@@ -37,7 +36,8 @@ from lm_eval_bayes.store.rows import (
     prompt_signals_intact,
     put_description,
 )
-from lm_eval_bayes.store.trials import ON_CONFLICT, OnConflict
+from lm_eval_bayes.store.trial import Conflict, TrialKey
+from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
 #: Conflicts are counted all, and named up to this many.
 MAX_CONFLICTS = 1_000

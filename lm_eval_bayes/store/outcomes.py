@@ -18,8 +18,8 @@ from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.queries import key_ids, marks
-from lm_eval_bayes.store.records import TrialKey
 from lm_eval_bayes.store.rows import check_int64, check_word, compact
+from lm_eval_bayes.store.trial import TrialKey
 
 #: What says which question of which task a trial answered, in the order of every row here.
 QUESTION = "task, version, filter, doc_id, categories, doc_hash"
@@ -240,7 +240,7 @@ def rows_of(
 
 
 def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask, ...]:
-    """Return what was graded, see :meth:`lm_eval_bayes.store.trials.TrialStore.outcomes_of`."""
+    """Return what was graded, see ``TrialStore.outcomes_of``."""
     if file.schema < OUTCOMES_SCHEMA:
         return ()
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_text("task", task),))

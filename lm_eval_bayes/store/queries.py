@@ -11,8 +11,8 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.records import Conflict, TrialKey
 from lm_eval_bayes.store.rows import INSERT, TABLES, Encoded, difference, find_id, put_description
+from lm_eval_bayes.store.trial import Conflict, TrialKey
 
 #: Values bound in one statement; SQLite before 3.32 takes 999.
 _CHUNK = 500

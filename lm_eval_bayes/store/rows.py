@@ -13,7 +13,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import as_real, check_integer
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
 
 #: The columns behind the four ids, in the order of every statement here.
 VALUES = (

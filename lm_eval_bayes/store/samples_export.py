@@ -17,7 +17,7 @@ from lm_eval_bayes.store.export import dumps, refuse_special
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.samples_lines import Series, series_of, sha256
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from lm_eval_bayes._util.hashing import text_bytes
 from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
 from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
 
 #: What the samples of a run log of every trial, before the trial's own signals.
 MEASURED = (

@@ -13,7 +13,6 @@ from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import rows_of
-from lm_eval_bayes.store.records import TrialKey
 from lm_eval_bayes.store.rows import (
     COLUMNS,
     TABLES,
@@ -21,6 +20,7 @@ from lm_eval_bayes.store.rows import (
     is_intact,
     prompt_signals_intact,
 )
+from lm_eval_bayes.store.trial import TrialKey
 
 #: Problems are counted all, and named up to this many.
 MAX_PROBLEMS = 100

@@ -25,7 +25,7 @@ from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.harness.plugin import installed
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS
 from lm_eval_bayes.harness.task import contest_data
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 
 NAMES = tuple(f"{c.kind} {c.name}" for c in COMPONENTS)
 ALL = installed.Registered(None, NAMES, NAMES, True, True)

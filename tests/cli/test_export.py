@@ -110,7 +110,7 @@ def test_a_file_that_is_there_stays_unless_told(lmeb, runs, tmp_path):
 
 
 def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
-    from lm_eval_bayes.store.trials import TrialStore
+    from lm_eval_bayes.store.trial_store import TrialStore
 
     target = tmp_path / "trials.sqlite"
     TrialStore.open(target).close()

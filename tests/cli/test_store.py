@@ -16,8 +16,8 @@ from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 COMMANDS = ("info", "merge", "verify", "export", "prune")
 #: A name that would colour a terminal, be taken as markup, and break a line.

@@ -10,8 +10,8 @@ import sys
 import pytest
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 COMMAND = [sys.executable, "-m", "lm_eval_bayes.cli.main"]
 

@@ -10,8 +10,8 @@ import pytest
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 
 def trials_of(run):

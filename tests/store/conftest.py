@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 PROMPT = "What is 6 times 7?"
 FINGERPRINT = {"backend": "vllm", "pretrained": "some/model", "weights": "sha256:aa"}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lm_eval_bayes.store import file, migrations
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 FOLDER = Path(__file__).parent / "old_schemas"
 ODD = "NUL \x00, surrogate \ud83d, 😀"

@@ -29,7 +29,7 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 JPEG = (
@@ -230,8 +230,8 @@ def test_a_store_that_stays_locked(path, filled):
 AS_NOBODY = """
 import os, sys
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.store.records import StoredTrial
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial
+from lm_eval_bayes.store.trial_store import TrialStore
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for mode, path in zip(sys.argv[1::2], sys.argv[2::2]):
@@ -423,8 +423,8 @@ def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypa
 
 FILE_LIMIT = """
 import resource, sys
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 with TrialStore.open(sys.argv[1]) as store:
     key = TrialKey(
         store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})

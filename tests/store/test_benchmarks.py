@@ -16,8 +16,8 @@ import pytest
 
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")

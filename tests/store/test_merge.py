@@ -15,7 +15,7 @@ from lm_eval_bayes.store.errors import (
     TrialConflictError,
 )
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 

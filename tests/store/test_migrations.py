@@ -17,7 +17,7 @@ from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError, Stor
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 FOLDER = Path(__file__).parent / "old_schemas"
@@ -175,7 +175,7 @@ def test_a_step_that_fails_leaves_the_old_schema(path, monkeypatch):
 DIES = """
 import os, signal, sys
 from lm_eval_bayes.store import migrations
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 first, second, *_ = migrations.MIGRATIONS
 class Dying:
     def __iter__(self):

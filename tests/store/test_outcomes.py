@@ -14,8 +14,8 @@ from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.records import TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 ODD = "NUL \x00, surrogate \ud83d, 😀"

@@ -13,7 +13,7 @@ import pytest
 from _support.paths import REPOSITORY, SUPPORT
 from _support.writers import key_in, text_of, trial
 
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")

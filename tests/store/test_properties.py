@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 # Lone surrogates included, which hypothesis leaves out of st.text() by itself.

@@ -15,7 +15,7 @@ import pytest
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
 #: The fields that the harness writes, in its order.

@@ -10,8 +10,8 @@ import pytest
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError, TrialConflictError
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, a lone surrogate \ud83d, a pair kept apart \ud83d\ude00, 😀, \r\n, \ufeff"
 

@@ -11,7 +11,7 @@ from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.migrations import SCHEMA
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
 

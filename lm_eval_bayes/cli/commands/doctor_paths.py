@@ -122,7 +122,7 @@ def store_place(path: Path) -> Iterator[Finding]:
     """Look at the place of a trial store, and at the store if there is one."""
     from lm_eval_bayes.store.filesystems import network_warning
     from lm_eval_bayes.store.locations import is_store, locate
-    from lm_eval_bayes.store.trials import TrialStore
+    from lm_eval_bayes.store.trial_store import TrialStore
 
     place = locate(path)
     if not place.parent.is_dir():

@@ -17,7 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.store.info import StoreInfo
     from lm_eval_bayes.store.prune import PruneReport
-    from lm_eval_bayes.store.records import Conflict
+    from lm_eval_bayes.store.trial import Conflict
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,8 +56,8 @@ def info(stores: Stores, as_json: Json = False) -> None:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
     """
-    from lm_eval_bayes.store.records import strict_json
-    from lm_eval_bayes.store.trials import TrialStore
+    from lm_eval_bayes.store.trial import strict_json
+    from lm_eval_bayes.store.trial_store import TrialStore
 
     found = []
     for path in stores:
@@ -368,7 +368,7 @@ def prune(
       lm-eval-bayes store prune runs/aime.sqlite --model blake2b-128:0f... --yes
     """
     from lm_eval_bayes.store.locations import locate
-    from lm_eval_bayes.store.trials import TrialStore
+    from lm_eval_bayes.store.trial_store import TrialStore
 
     if model is None and sampling is None and prompt is None and trials_from is None:
         raise InvalidInputError(

@@ -9,7 +9,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.adaptive.graded import TaskTrials, graded_task
 from lm_eval_bayes.runs.saved_tasks import SavedTask, distinct, saved_tasks
 from lm_eval_bayes.store.locations import is_store
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 
 _RULE = "be a run's output folder, one of its results or samples files, or a trial store"
 

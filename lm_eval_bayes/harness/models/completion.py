@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.models.trial_sink import StoreKeeper
-    from lm_eval_bayes.store.records import TrialKey
+    from lm_eval_bayes.store.trial import TrialKey
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

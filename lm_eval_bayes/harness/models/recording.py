@@ -19,8 +19,8 @@ from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 from lm_eval_bayes.harness.models.trial_sink import Keeper, MemoryKeeper, StoreKeeper
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
 

@@ -12,8 +12,8 @@ from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.store.filesystems import network_file_system
 from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.locations import is_store
-from lm_eval_bayes.store.records import StoredTrial, TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
 

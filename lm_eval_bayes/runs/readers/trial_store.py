@@ -16,9 +16,9 @@ from lm_eval_bayes.runs.readers.logged_rows import Advance
 from lm_eval_bayes.runs.saved_tasks import distinct, plain_model_name
 from lm_eval_bayes.runs.task_run import Made
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.records import StoredTrial
 from lm_eval_bayes.store.samples_lines import MEASURED, generation_kwargs, sha256
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import StoredTrial
+from lm_eval_bayes.store.trial_store import TrialStore
 
 #: Questions whose texts are held at a time.
 _BATCH = 100

@@ -18,7 +18,7 @@ from lm_eval_bayes.harness.models.trial_request import Sampled
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial_store import TrialStore
 
 KWARGS = {"temperature": 1.0, "until": ["STOP"], "max_gen_toks": 16}
 

@@ -21,8 +21,8 @@ from lm_eval_bayes.harness.task.pipelines import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.trial_outcomes import keep_outcomes
 from lm_eval_bayes.store.errors import StoreFullError
-from lm_eval_bayes.store.records import TrialKey
-from lm_eval_bayes.store.trials import TrialStore
+from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 KEY = TrialKey(model="m", prompt="p", sampling="s")
 

@@ -33,7 +33,6 @@ from lm_eval_bayes.store.queries import (
     insert_trials,
     paused_collector,
 )
-from lm_eval_bayes.store.records import StoredTrial, TrialKey, name_conflicts
 from lm_eval_bayes.store.rows import (
     READ,
     TABLES,
@@ -42,6 +41,7 @@ from lm_eval_bayes.store.rows import (
     encode,
     put_description,
 )
+from lm_eval_bayes.store.trial import StoredTrial, TrialKey, name_conflicts
 
 OnConflict: TypeAlias = Literal["refuse", "keep-first"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("refuse", "keep-first")
