@@ -6,8 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from lm_eval_bayes.store.rows import READ, decode, is_intact
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import READ, Trial, TrialKey, decode, is_intact
 
 
 class CheckedTrials:
@@ -26,7 +25,7 @@ class CheckedTrials:
         )
         self._versions = {number: json.loads(text) for number, text in self._texts.items()}
 
-    def of(self, key: TrialKey, ids: Sequence[int]) -> Iterator[tuple[StoredTrial, bool]]:
+    def of(self, key: TrialKey, ids: Sequence[int]) -> Iterator[tuple[Trial, bool]]:
         """Give a question's trials by number, and whether each is what was written.
 
         Parameters
@@ -42,12 +41,12 @@ class CheckedTrials:
             If a row is damaged such that it cannot be read.
         """
         rows = self._connection.execute(
-            f"SELECT prompt, {READ}, hash FROM trials "
+            f"SELECT {READ}, hash FROM trials "
             "WHERE model = ? AND sampling = ? AND prompt = ? ORDER BY trial",
             tuple(ids),
         )
-        for row in rows:
+        for *row, digest in rows:
             trial = decode(key, self._versions, row)
-            # As it was hashed: the columns behind the versions, with the text at the end.
-            values = (*row[3:13], row[14], row[13])
-            yield trial, is_intact(key, row[1], self._texts[row[2]], values)
+            _, number, versions, *measurements, text = row
+            values = (*measurements, digest, text)
+            yield trial, is_intact(key, number, self._texts[versions], values)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lm_eval_bayes._util.files import publish, sync_folder, temporary_name
+from lm_eval_bayes._util.plain import to_plain
 from lm_eval_bayes.store.checked import CheckedTrials
+from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import (
     NotAStoreError,
     StoreDamagedError,
@@ -25,8 +27,8 @@ from lm_eval_bayes.store.file import StoreFile, open_file, store_at
 from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, rows_of
-from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
-from lm_eval_bayes.store.trial import TrialKey, strict_json
+from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 
@@ -188,7 +190,7 @@ def dumps(line: dict[str, Any]) -> str:
     try:
         return json.dumps(line, allow_nan=False)
     except ValueError:
-        return json.dumps(strict_json(line), allow_nan=False)
+        return json.dumps(to_plain(line), allow_nan=False)
 
 
 class _Lines:

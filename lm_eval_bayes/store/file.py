@@ -7,11 +7,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
@@ -36,6 +36,9 @@ SYNCHRONOUS: tuple[Synchronous, ...] = ("NORMAL", "FULL")
 
 #: How long to wait for another process that is writing, in seconds.
 WAIT_S = 60.0
+
+#: Values bound in one statement; SQLite before 3.32 allows 999.
+MAX_BOUND = 500
 
 #: Bytes of an SQLite file's header, which tells whose the file is.
 HEADER = 100
@@ -128,6 +131,17 @@ class StoreFile:
                 f"{self.path} was opened before this process was forked: open it again here"
             )
         return self._connection
+
+
+def chunks(items: list[Any]) -> Iterator[list[Any]]:
+    """Split a list into parts whose values one statement can bind."""
+    for start in range(0, len(items), MAX_BOUND):
+        yield items[start : start + MAX_BOUND]
+
+
+def marks(items: Sequence[object]) -> str:
+    """Return a question mark for each value to be bound."""
+    return ", ".join("?" * len(items))
 
 
 def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:

@@ -14,6 +14,13 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.store import prompt_signals
+from lm_eval_bayes.store.descriptions import (
+    TABLES,
+    check_weights,
+    description_intact,
+    put_description,
+)
 from lm_eval_bayes.store.errors import (
     OtherWeightsError,
     StoreDamagedError,
@@ -24,19 +31,7 @@ from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file, 
 from lm_eval_bayes.store.locations import locate
 from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.models import check_weights
-from lm_eval_bayes.store.rows import (
-    COLUMNS,
-    INSERT,
-    INSERT_PROMPT_SIGNALS,
-    TABLES,
-    description_intact,
-    difference,
-    is_intact,
-    prompt_signals_intact,
-    put_description,
-)
-from lm_eval_bayes.store.trial import Conflict, TrialKey
+from lm_eval_bayes.store.trial import COLUMNS, INSERT, Conflict, TrialKey, difference, is_intact
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
 #: Conflicts are counted all, and named up to this many.
@@ -309,9 +304,9 @@ def _copy_prompt_signals(
             prompt_id, prompt_hash, _ = maps["prompts"][prompt]
         except KeyError:
             raise _damage(path, "signals of a prompt lack what their hashes stand for") from None
-        if not prompt_signals_intact(digest, model_hash, prompt_hash, values):
+        if not prompt_signals.prompt_signals_intact(digest, model_hash, prompt_hash, values):
             raise _damage(path, f"the signals of prompt {prompt_hash} are not what was written")
-        target.execute(INSERT_PROMPT_SIGNALS, (model_id, prompt_id, *values, digest))
+        target.execute(prompt_signals.INSERT, (model_id, prompt_id, *values, digest))
 
 
 def _holds(file: StoreFile, key: TrialKey, trial: int) -> bool:

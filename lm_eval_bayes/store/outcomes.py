@@ -14,12 +14,11 @@ from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
-from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
-from lm_eval_bayes.store.queries import key_ids, marks
-from lm_eval_bayes.store.rows import check_int64, check_word, compact
-from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes.store.queries import key_ids
+from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
 
 #: What says which question of which task a trial answered, in the order of every row here.
 QUESTION = "task, version, filter, doc_id, categories, doc_hash"
@@ -162,7 +161,7 @@ def _check_trial(trial: GradedTrial, categories: int) -> None:
 
 
 def _text(name: str, value: object) -> str:
-    text = check_word(name, value)
+    text = check_text(name, value)
     if text is None:
         raise InvalidInputError.of(name, "be a string that UTF-8 can hold", value)
     return text
@@ -180,7 +179,7 @@ def _hashed(question: Question, key: TrialKey, trial: int, values: tuple[Any, ..
     graded, outcome, answer, error = values
     lengths = [None if text is None else len(text) for text in (answer, error)]
     head = [*question, key.model, key.prompt, key.sampling, trial, graded, outcome, *lengths]
-    return compact(head).encode("ascii") + b"\0" + (answer or b"") + (error or b"")
+    return compact_json(head).encode("ascii") + b"\0" + (answer or b"") + (error or b"")
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.descriptions import TABLES, find_id
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.outcomes import delete_unused_questions
-from lm_eval_bayes.store.rows import TABLES, check_int64, find_id
+from lm_eval_bayes.store.trial import check_int64
 
 log = logging.getLogger("lm_eval.bayes.store")
 

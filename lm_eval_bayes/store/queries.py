@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gc
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_bytes
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.rows import INSERT, TABLES, Encoded, difference, find_id, put_description
-from lm_eval_bayes.store.trial import Conflict, TrialKey
-
-#: Values bound in one statement; SQLite before 3.32 takes 999.
-_CHUNK = 500
+from lm_eval_bayes.store.descriptions import find_id, find_ids, put_description, require_id
+from lm_eval_bayes.store.file import chunks, marks
+from lm_eval_bayes.store.trial import INSERT, Conflict, EncodedTrial, TrialKey, difference
 
 
 def insert_trials(
-    connection: sqlite3.Connection, rows: list[Encoded], path: Path
+    connection: sqlite3.Connection, rows: list[EncodedTrial], path: Path
 ) -> tuple[int, list[Conflict]]:
     """Insert rows; return how many were new, and those that differ from the stored one."""
     stored, collided = 0, []
@@ -41,7 +38,7 @@ def insert_trials(
             "WHERE model = ? AND sampling = ? AND prompt = ? AND trial = ?",
             place,
         ).fetchone()
-        what = difference(there, row.sampled)
+        what = difference(there, row.seed_and_text)
         if what is not None:
             collided.append(Conflict(key, row.trial, what, str(path), "what was to be added"))
     return stored, collided
@@ -62,9 +59,9 @@ def key_ids(connection: sqlite3.Connection, key: TrialKey, path: Path) -> tuple[
     ).fetchone()
     found = tuple(number for number in ids if number is not None)
     if len(found) < len(ids):
-        known_id(connection, "models", key.model, path)
-        known_id(connection, "samplings", key.sampling, path)
-        known_id(connection, "prompts", key.prompt, path)
+        require_id(connection, "models", key.model, path)
+        require_id(connection, "samplings", key.sampling, path)
+        require_id(connection, "prompts", key.prompt, path)
     return found
 
 
@@ -76,7 +73,7 @@ def find_rows(
     Yields
     ------
     tuple
-        The key, and a row of the prompt's id and the columns.
+        The key, and a row of the columns, the first of which is the prompt's id.
     """
     groups: dict[tuple[str, str], list[TrialKey]] = {}
     for key in keys:
@@ -87,37 +84,12 @@ def find_rows(
         by_id = {prompts[key.prompt]: key for key in group if key.prompt in prompts}
         for chunk in chunks(sorted(by_id)):
             statement = (
-                f"SELECT prompt, {columns} FROM trials WHERE model = ? AND sampling = ? "
+                f"SELECT {columns} FROM trials WHERE model = ? AND sampling = ? "
                 f"AND prompt IN ({marks(chunk)}) AND trial >= ? AND trial <= ? "
                 "ORDER BY model, sampling, prompt, trial"
             )
             for row in connection.execute(statement, (*pair, *chunk, first, last)):
                 yield by_id[row[0]], row
-
-
-def find_ids(connection: sqlite3.Connection, table: str, digests: Iterable[str]) -> dict[str, int]:
-    """Return the rows of those of the hashes that the store knows."""
-    found: dict[str, int] = {}
-    for chunk in chunks(list(digests)):
-        statement = f"SELECT hash, id FROM {table} WHERE hash IN ({marks(chunk)})"
-        found.update(connection.execute(statement, chunk).fetchall())
-    return found
-
-
-def known_id(connection: sqlite3.Connection, table: str, digest: str, path: Path) -> int:
-    """Return the row that a hash stands for.
-
-    Raises
-    ------
-    InvalidInputError
-        If nobody told the store what it stands for.
-    """
-    found = find_id(connection, table, digest)
-    if found is None:
-        name = TABLES[table]
-        rule = f"be a hash that describe_{name} gave for {path}"
-        raise InvalidInputError.of(name, rule, digest)
-    return found
 
 
 @contextmanager
@@ -130,14 +102,3 @@ def paused_collector() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-def chunks(items: list[Any]) -> Iterator[list[Any]]:
-    """Cut a list into parts that one statement can bind."""
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
-
-
-def marks(items: Sequence[object]) -> str:
-    """Return a question mark for each value to be bound."""
-    return ", ".join("?" * len(items))

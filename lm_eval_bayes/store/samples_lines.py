@@ -11,16 +11,14 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import text_bytes
 from lm_eval_bayes.store.checked import CheckedTrials
+from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
-from lm_eval_bayes.store.rows import description_intact, prompt_signals_intact
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 
 #: What the samples of a run log of every trial, before the trial's own signals.
-MEASURED = (
-    *("trial", "seed", "prompt_tokens", "completion_tokens", "finish_reason", "stop_reason"),
-    *("queued_s", "generated_s", "concurrency"),
-)
+MEASURED = ("trial", *(name for name in MEASUREMENTS if name not in ("created", "signals")))
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class _Lines:
         line["signals"] = {name: [signals.get(name) for signals in measured] for name in names}
         return line
 
-    def _trials(self, prompt: str, number: int) -> list[StoredTrial]:
+    def _trials(self, prompt: str, number: int) -> list[Trial]:
         key = TrialKey(model=self.hashes[0], prompt=prompt, sampling=self.hashes[1])
         found = []
         for trial, intact in self.trials.of(key, (*self.ids, number)):
@@ -201,7 +199,7 @@ class _Lines:
         return dict(json.loads(found[1]))
 
 
-def _graded(outcomes: Sequence[OutcomeRow], trials: Sequence[StoredTrial]) -> dict[str, Any]:
+def _graded(outcomes: Sequence[OutcomeRow], trials: Sequence[Trial]) -> dict[str, Any]:
     by_number = {row.trial: row.graded_trial() for row in outcomes}
     found = [by_number.get(trial.trial) for trial in trials]
     graded: dict[str, Any] = {
@@ -212,7 +210,7 @@ def _graded(outcomes: Sequence[OutcomeRow], trials: Sequence[StoredTrial]) -> di
     return {**graded, "grading_error_notes": notes} if notes else graded
 
 
-def _measured(trial: StoredTrial, of_prompt: Mapping[str, Any]) -> dict[str, Any]:
+def _measured(trial: Trial, of_prompt: Mapping[str, Any]) -> dict[str, Any]:
     measured = {name: getattr(trial, name) for name in MEASURED}
     return {**measured, **(trial.signals or {}), **of_prompt}
 

@@ -1,16 +1,32 @@
-"""The records of a store: what names a trial, and what is kept of it."""
+"""The record of a trial, and how it is written to and read from its row.
+
+The fields of :class:`Trial` are listed once, in the class. Columns, hashes and JSON follow them.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import as_real, check_integer
+
+_LARGEST = 2**63 - 1
+
+#: Writes JSON without spaces, in ASCII.
+compact_json = json.JSONEncoder(separators=(",", ":")).encode
+_raw_decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True)
-class TrialKey:
+class TrialKey(Record):
     """What all trials of one question have in common, as three hashes.
 
     Attributes
@@ -30,14 +46,115 @@ class TrialKey:
     def __str__(self) -> str:
         return f"prompt {self.prompt} (model {self.model}, sampling {self.sampling})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
+
+def check_int64(name: str, value: object, minimum: int) -> int:
+    """Return `value` as an int of at least `minimum` that SQLite can store.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not.
+    """
+    number = check_integer(name, value, minimum)
+    if number > _LARGEST:
+        raise InvalidInputError.of(name, "be at most 2**63 - 1", value)
+    return number
+
+
+def check_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """Return `value` if it is a mapping.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError.of(name, "be a mapping", value)
+    return value
+
+
+def check_text(name: str, value: object) -> str | None:
+    """Return `value` if it is None or a string that UTF-8 can encode.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is something else, or contains a lone surrogate.
+    """
+    if value is None:
+        return None
+    rule = "be a string that UTF-8 can hold, or None"
+    if not isinstance(value, str):
+        raise InvalidInputError.of(name, rule, value)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInputError.of(name, rule, value) from None
+    return str(value)
+
+
+def signals_json(name: str, signals: Mapping[str, Any]) -> str:
+    """Write signals as JSON, in Python's dialect that has NaN and infinities.
+
+    Raises
+    ------
+    InvalidInputError
+        If `signals` is not a mapping or contains a value that is not JSON.
+    """
+    try:
+        return compact_json(dict(check_mapping(name, signals)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError.of(name, "hold JSON values", str(error)) from None
+
+
+def _check_seed(name: str, value: object) -> int | None:
+    return None if value is None else check_int64(name, value, -_LARGEST - 1)
+
+
+def _check_count(name: str, value: object) -> int | None:
+    return None if value is None else check_int64(name, value, 0)
+
+
+def _check_time(name: str, value: object) -> float:
+    number = as_real(value)
+    if number is None or not math.isfinite(number):
+        raise InvalidInputError.of(name, "be a finite number of seconds", value)
+    # SQLite has no negative zero, so it would not be read as it was hashed.
+    return number + 0.0
+
+
+def _check_seconds(name: str, value: object) -> float | None:
+    return None if value is None else _check_time(name, value)
+
+
+def _signals_json(name: str, value: Any) -> str | None:
+    return None if value is None else signals_json(name, value)
+
+
+def _stop_reason_json(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    return compact_json(value if isinstance(value, str) else check_int64(name, value, 0))
+
+
+def _parse_json(text: str) -> Any:
+    value, end = _raw_decode(text)
+    if end != len(text):
+        raise ValueError("more than one JSON value")
+    return value
+
+
+def _column(
+    encode: Callable[[str, Any], Any], decode: Callable[[Any], Any] | None = None
+) -> dict[str, Any]:
+    """Return the metadata of a field that is a column: how it is checked and read."""
+    return {"encode": encode, "decode": decode}
 
 
 @dataclass(frozen=True)
-class StoredTrial:
-    """One trial as the model gave it, before anything is cut off, and what was measured.
+class Trial(Record):
+    """One trial as the model generated it, before anything is cut off, and what was measured.
 
     Attributes
     ----------
@@ -46,12 +163,11 @@ class StoredTrial:
     trial : int
         The trial's number among those of its key, from 0.
     text : str
-        The raw text. NUL characters and lone surrogates are kept.
+        The raw text, with NUL characters and lone surrogates.
     seed : int or None
-        The seed it was drawn with, a signed 64-bit number; None where there was none.
+        Its seed, a signed 64-bit number; None if it had none.
     signals : mapping or None
-        Whatever JSON can hold, by name. NaN and infinities are kept here, though a strict
-        JSON file has no such numbers.
+        JSON values by name. They may be NaN or infinite; :meth:`to_dict` writes these as None.
     prompt_tokens, completion_tokens : int or None
         Token counts, the completion's with its end-of-sequence token.
     finish_reason : str or None
@@ -61,9 +177,9 @@ class StoredTrial:
     queued_s, generated_s : float or None
         Seconds from submission to start, and from start to end.
     concurrency : int or None
-        Requests under way at the time.
+        Number of concurrent requests.
     versions : mapping
-        Versions of the software that made it, by name. Treat it as read-only: trials that
+        Versions of the software that generated it, by name. Treat it as read-only: trials that
         were read together share it.
     created : float
         When, in seconds since 1970 UTC.
@@ -71,36 +187,147 @@ class StoredTrial:
     Examples
     --------
     >>> key = TrialKey(model="blake2b-128:0a", prompt="blake2b-128:0b", sampling="blake2b-128:0c")
-    >>> StoredTrial(key, 0, "42", seed=7).to_dict()["text"]
+    >>> Trial(key, 0, "42", seed=7).to_dict()["text"]
     '42'
     """
 
-    key: TrialKey
+    # The hash of a stored trial depends on the order of the columns: append new ones.
+    key: TrialKey = field(metadata=NOT_IN_JSON)
     trial: int
     text: str
-    seed: int | None = None
-    signals: Mapping[str, Any] | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    finish_reason: str | None = None
-    stop_reason: str | int | None = None
-    queued_s: float | None = None
-    generated_s: float | None = None
-    concurrency: int | None = None
+    seed: int | None = field(default=None, metadata=_column(_check_seed))
+    signals: Mapping[str, Any] | None = field(
+        default=None, metadata=_column(_signals_json, _parse_json)
+    )
+    prompt_tokens: int | None = field(default=None, metadata=_column(_check_count))
+    completion_tokens: int | None = field(default=None, metadata=_column(_check_count))
+    finish_reason: str | None = field(default=None, metadata=_column(check_text))
+    stop_reason: str | int | None = field(
+        default=None,
+        metadata=_column(_stop_reason_json, functools.lru_cache(maxsize=1024)(_parse_json)),
+    )
+    queued_s: float | None = field(default=None, metadata=_column(_check_seconds))
+    generated_s: float | None = field(default=None, metadata=_column(_check_seconds))
+    concurrency: int | None = field(default=None, metadata=_column(_check_count))
     versions: Mapping[str, Any] = field(default_factory=dict)
-    created: float = field(default_factory=time.time)
+    created: float = field(default_factory=time.time, metadata=_column(_check_time))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; a number that JSON does not know becomes None."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "key"}
-        fields["signals"] = None if self.signals is None else strict_json(self.signals)
-        fields["versions"] = strict_json(self.versions)
-        return {**self.key.to_dict(), **fields}
+        """Return plain JSON types, with the three hashes of the key; NaN becomes None."""
+        return {**self.key.to_dict(), **super().to_dict()}
+
+
+# Signals are the last of the measurements in a row, as they can be long.
+_COLUMN_FIELDS = sorted(
+    (column for column in fields(Trial) if "encode" in column.metadata),
+    key=lambda column: column.name == "signals",
+)
+_ENCODERS = tuple((column.name, column.metadata["encode"]) for column in _COLUMN_FIELDS)
+_DECODERS = tuple(
+    (column.name, column.metadata["decode"])
+    for column in _COLUMN_FIELDS
+    if column.metadata["decode"] is not None
+)
+
+#: The columns of measurements, in the order in which they are hashed and stored.
+MEASUREMENTS = tuple(column.name for column in _COLUMN_FIELDS)
+
+#: The columns that identify a trial.
+ID = "model, sampling, prompt, trial"
+
+#: Every column of the table, in the order of :data:`INSERT`.
+COLUMNS = f"{ID}, versions, {', '.join(MEASUREMENTS)}, hash, text"
+
+# The key takes the place of the prompt's id.
+_FIELDS_READ = ("key", "trial", "versions", *MEASUREMENTS, "text")
+#: The columns that :func:`decode` reads.
+READ = ", ".join(("prompt", *_FIELDS_READ[1:]))
+
+INSERT = (
+    f"INSERT INTO trials ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(', ')))}) "
+    f"ON CONFLICT ({ID}) DO NOTHING"
+)
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """A trial that two sides hold, with another text or another seed.
+class EncodedTrial:
+    """A checked trial: its key, its versions as JSON, and its columns from the seed on."""
+
+    key: TrialKey
+    trial: int
+    versions: str
+    values: tuple[Any, ...]
+
+    @property
+    def seed_and_text(self) -> tuple[int | None, bytes]:
+        """Seed and text, which two records of one trial must share."""
+        return self.values[0], self.values[-1]
+
+
+def encode(trial: Trial) -> EncodedTrial:
+    """Check a trial and turn it into a row.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of its fields breaks its rule.
+    """
+    if not isinstance(trial, Trial):
+        raise InvalidInputError.of("trials", "hold Trial records", trial)
+    if not isinstance(trial.key, TrialKey):
+        raise InvalidInputError.of("key", "be a TrialKey", trial.key)
+    if not isinstance(trial.text, str):
+        raise InvalidInputError.of("text", "be a string", trial.text)
+    number = check_int64("trial", trial.trial, 0)
+    versions = canonical_json(check_mapping("versions", trial.versions), "versions")
+    text = text_bytes(trial.text)
+    values = tuple(check(name, getattr(trial, name)) for name, check in _ENCODERS)
+    digest = hash_bytes(_hashed_bytes(trial.key, number, versions, values, text))
+    return EncodedTrial(trial.key, number, versions, (*values, digest, text))
+
+
+def decode(key: TrialKey, versions: Mapping[int, Mapping[str, Any]], row: Any) -> Trial:
+    """Turn a row, as :data:`READ` orders it, into a record.
+
+    Raises
+    ------
+    TypeError, ValueError, LookupError
+        If the row is damaged.
+    """
+    # 100,000 rows should take less than a second: the constructor of a frozen dataclass sets its
+    # fields one by one, which is slower than this.
+    trial: Trial = object.__new__(Trial)
+    values = trial.__dict__
+    values.update(zip(_FIELDS_READ, row, strict=True))
+    values["key"] = key
+    values["text"] = str(values["text"], "utf-8", "surrogatepass")
+    values["versions"] = versions[values["versions"]]
+    for name, read in _DECODERS:
+        if values[name] is not None:
+            values[name] = read(values[name])
+    return trial
+
+
+def _hashed_bytes(
+    key: TrialKey, trial: int, versions: str, values: tuple[Any, ...], text: bytes
+) -> bytes:
+    """Return the bytes that a trial is hashed by: all of it, independent of the ids of a file."""
+    head = [key.model, key.prompt, key.sampling, trial, versions, *values]
+    return compact_json(head).encode("ascii") + b"\0" + text
+
+
+def is_intact(key: TrialKey, trial: int, versions: str, values: tuple[Any, ...]) -> bool:
+    """Whether a row, from its first measurement on, still has the hash that it was written with."""
+    *measurements, digest, text = values
+    try:
+        return agrees(digest, _hashed_bytes(key, trial, versions, tuple(measurements), text))
+    except (TypeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class Conflict(Record):
+    """A trial that is stored twice, with different texts or seeds.
 
     Attributes
     ----------
@@ -111,7 +338,7 @@ class Conflict:
     what : str
         "text", "seed" or "text and seed".
     first, second : str
-        Which side had it first, and which came with another one.
+        Where the first of the two is stored, and where the second.
     """
 
     key: TrialKey
@@ -126,30 +353,20 @@ class Conflict:
             f"and another in {self.second}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
 
+def difference(first: tuple[int | None, bytes], second: tuple[int | None, bytes]) -> str | None:
+    """Return how seed and text of two records of a trial differ, None if they are equal.
 
-def name_conflicts(conflicts: list[Conflict], shown: int = 3) -> str:
-    """Name the first conflicts and count the others."""
-    named = "; ".join(str(conflict) for conflict in conflicts[:shown])
-    more = len(conflicts) - shown
-    return f"{named}; and {more:,} more" if more > 0 else named
-
-
-def strict_json(value: Any) -> Any:
-    """Return a copy in which NaN and infinities are None, as strict JSON wants it.
-
-    Examples
-    --------
-    >>> strict_json({"bits": [1.5, float("nan")]})
-    {'bits': [1.5, None]}
+    Times, signals and versions are measurements of the draw and may differ.
     """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: strict_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [strict_json(item) for item in value]
-    return value
+    seed, text = first[0] != second[0], first[1] != second[1]
+    if seed and text:
+        return "text and seed"
+    return "text" if text else "seed" if seed else None
+
+
+def list_conflicts(conflicts: list[Conflict], shown: int = 3) -> str:
+    """Return the first conflicts as text, with the number of the others."""
+    text = "; ".join(str(conflict) for conflict in conflicts[:shown])
+    more = len(conflicts) - shown
+    return f"{text}; and {more:,} more" if more > 0 else text

@@ -19,29 +19,28 @@ from lm_eval_bayes._util.hashing import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.store.descriptions import TABLES, check_weights, find_ids, put_description
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
 from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.info import StoreInfo, store_info
-from lm_eval_bayes.store.models import check_weights
 from lm_eval_bayes.store.outcomes import check_outcomes, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prompt_signals import put_prompt_signals, read_prompt_signals
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
 from lm_eval_bayes.store.queries import (
-    find_ids,
     find_rows,
     insert_trials,
     paused_collector,
 )
-from lm_eval_bayes.store.rows import (
+from lm_eval_bayes.store.trial import (
     READ,
-    TABLES,
+    Trial,
+    TrialKey,
     check_int64,
     decode,
     encode,
-    put_description,
+    list_conflicts,
 )
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey, name_conflicts
 
 OnConflict: TypeAlias = Literal["refuse", "keep-first"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("refuse", "keep-first")
@@ -65,7 +64,7 @@ class TrialStore:
     ...         prompt=store.describe_prompt("What is 6 times 7?"),
     ...         sampling=store.describe_sampling({"temperature": 0.6, "top_p": 0.95}),
     ...     )
-    ...     store.add([StoredTrial(key, 0, "It is 42.", seed=7), StoredTrial(key, 1, "41")])
+    ...     store.add([Trial(key, 0, "It is 42.", seed=7), Trial(key, 1, "41")])
     ...     {i: trial.text for i, trial in store.trials(key).items()}
     2
     {0: 'It is 42.', 1: '41'}
@@ -212,14 +211,14 @@ class TrialStore:
 
     # Trials.
 
-    def add(self, trials: Iterable[StoredTrial], conflicts: OnConflict = "refuse") -> int:
+    def add(self, trials: Iterable[Trial], conflicts: OnConflict = "refuse") -> int:
         """Store trials: all of them are committed when this returns, or none was stored.
 
         A trial that is there already, with the same text and seed, is left as it is.
 
         Parameters
         ----------
-        trials : iterable of StoredTrial
+        trials : iterable of Trial
             Their keys' hashes must have been described to this store.
         conflicts : str
             What to do about a trial that is there with another text or seed: "refuse", or
@@ -247,19 +246,17 @@ class TrialStore:
             stored, collided = insert_trials(connection, rows, self.path)
             if collided and conflicts == "refuse":
                 raise TrialConflictError(
-                    f"nothing was stored: {name_conflicts(collided)}", tuple(collided)
+                    f"nothing was stored: {list_conflicts(collided)}", tuple(collided)
                 )
         return stored
 
-    def trials(
-        self, key: TrialKey, first: int = 0, last: int | None = None
-    ) -> dict[int, StoredTrial]:
+    def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
         """Return the trials of a key with first <= number < last, by number."""
         return self._trials([key], *_span(first, last))[key]
 
     def trials_of(
         self, keys: Iterable[TrialKey], n: int | None = None
-    ) -> dict[TrialKey, dict[int, StoredTrial]]:
+    ) -> dict[TrialKey, dict[int, Trial]]:
         """Return trials 0..n-1 of many keys at once, all of them without `n`.
 
         Returns
@@ -275,20 +272,20 @@ class TrialStore:
         """Return which of the trials 0..n-1 are stored, without reading their texts."""
         found: dict[TrialKey, set[int]] = {key: set() for key in keys}
         with self.file.reading() as connection:
-            for key, row in find_rows(connection, list(found), "trial", *_span(0, n)):
+            for key, row in find_rows(connection, list(found), "prompt, trial", *_span(0, n)):
                 found[key].add(row[1])
         return found
 
     def _trials(
         self, keys: list[TrialKey], first: int, last: int
-    ) -> dict[TrialKey, dict[int, StoredTrial]]:
-        found: dict[TrialKey, dict[int, StoredTrial]] = {key: {} for key in keys}
+    ) -> dict[TrialKey, dict[int, Trial]]:
+        found: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
         with self.file.reading() as connection, paused_collector():
             rows = connection.execute("SELECT id, description FROM versions").fetchall()
             with readable(self.path, "a description of versions"):
                 versions = {number: json.loads(text) for number, text in rows}
             latest: TrialKey | None = None
-            trials: dict[int, StoredTrial] = {}
+            trials: dict[int, Trial] = {}
             for key, row in find_rows(connection, list(found), READ, first, last):
                 # Rows of one key follow each other, and hashing a key is dearer than a look at it.
                 if key is not latest:

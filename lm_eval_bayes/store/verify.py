@@ -9,18 +9,13 @@ from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
+from lm_eval_bayes.store.descriptions import TABLES, description_intact
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import rows_of
-from lm_eval_bayes.store.rows import (
-    COLUMNS,
-    TABLES,
-    description_intact,
-    is_intact,
-    prompt_signals_intact,
-)
-from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.trial import COLUMNS, TrialKey, is_intact
 
 #: Problems are counted all, and named up to this many.
 MAX_PROBLEMS = 100

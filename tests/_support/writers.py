@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -36,7 +36,7 @@ def key_in(store):
 
 
 def trial(key, number, **changes):
-    return StoredTrial(key, number, text_of(number), seed=number, signals={"n": number}, **changes)
+    return Trial(key, number, text_of(number), seed=number, signals={"n": number}, **changes)
 
 
 def fork(work):

@@ -16,7 +16,7 @@ from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 COMMANDS = ("info", "merge", "verify", "export", "prune")
@@ -42,7 +42,7 @@ def make(tmp_path):
                 prompt=store.describe_prompt("What is 6 times 7?"),
                 sampling=store.describe_sampling({"temperature": 0.6}),
             )
-            store.add([StoredTrial(key, i, text.format(i=i), seed=i) for i in trials])
+            store.add([Trial(key, i, text.format(i=i), seed=i) for i in trials])
             if task is not None:
                 graded = tuple(GradedTrial(key, i, i % 2, str(i)) for i in trials)
                 asked = GradedQuestion(0, "aa", graded)

@@ -10,7 +10,7 @@ import sys
 import pytest
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 COMMAND = [sys.executable, "-m", "lm_eval_bayes.cli.main"]
@@ -38,7 +38,7 @@ def store(tmp_path):
             sampling=store.describe_sampling({"temperature": 0.6}),
         )
         # More than any pipe or buffer holds.
-        store.add([StoredTrial(key, i, "x" * 100_000, seed=i) for i in range(3)])
+        store.add([Trial(key, i, "x" * 100_000, seed=i) for i in range(3)])
     return path
 
 

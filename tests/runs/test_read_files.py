@@ -10,7 +10,7 @@ import pytest
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 
@@ -328,7 +328,7 @@ def write_store(path, temperatures=(0.6,), version="1.0", **fingerprint):
             prompts = store.describe_prompts(["Q: 1?", "Q: 2?"])
             keys = [TrialKey(model=model, prompt=one, sampling=sampling) for one in prompts]
             store.add(
-                StoredTrial(
+                Trial(
                     key,
                     i,
                     f"text {i}",

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 PROMPT = "What is 6 times 7?"
@@ -37,7 +37,7 @@ def full_trial(key, trial=0, text="It is 42.", **changes):
         "versions": {"vllm": "0.32.0", "torch": "2.13.0"},
         "created": 1_790_000_000.5,
     }
-    return StoredTrial(key, trial, text, **{**fields, **changes})
+    return Trial(key, trial, text, **{**fields, **changes})
 
 
 def read_plainly(path):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lm_eval_bayes.store import file, migrations
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 FOLDER = Path(__file__).parent / "old_schemas"
@@ -46,8 +46,8 @@ def fill(store: TrialStore) -> None:
         sampling = store.describe_sampling({"temperature": temperature, "until": ["\n"]})
         for question in ("What is 6 times 7?", ODD):
             key = TrialKey(model=model, prompt=store.describe_prompt(question), sampling=sampling)
-            bare = StoredTrial(key, 0, "42", created=1_790_000_000.25)
-            full = StoredTrial(
+            bare = Trial(key, 0, "42", created=1_790_000_000.25)
+            full = Trial(
                 key,
                 1,
                 ODD,

@@ -230,7 +230,7 @@ def test_a_store_that_stays_locked(path, filled):
 AS_NOBODY = """
 import os, sys
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.store.trial import StoredTrial
+from lm_eval_bayes.store.trial import Trial
 from lm_eval_bayes.store.trial_store import TrialStore
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -423,7 +423,7 @@ def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypa
 
 FILE_LIMIT = """
 import resource, sys
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 with TrialStore.open(sys.argv[1]) as store:
     key = TrialKey(
@@ -432,7 +432,7 @@ with TrialStore.open(sys.argv[1]) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
     for i in range(10_000):
         try:
-            store.add([StoredTrial(key, i, f"{i} " + "x" * 3000)])
+            store.add([Trial(key, i, f"{i} " + "x" * 3000)])
         except OSError as error:
             print(i, type(error).__mro__[-4].__name__, error)
             break

@@ -16,7 +16,7 @@ import pytest
 
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -35,7 +35,7 @@ def make_trials(store, length=1_000):
     prompts = store.describe_prompts([f"Question {q}: " + "what? " * 40 for q in range(QUESTIONS)])
     keys = [TrialKey(model=model, prompt=prompt, sampling=sampling) for prompt in prompts]
     return keys, [
-        StoredTrial(
+        Trial(
             key,
             i,
             TEXTS[(i * 7 + q) % 100][:length],

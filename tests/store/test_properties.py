@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -66,7 +66,7 @@ def test_trials_come_back(drawn):
     with tempfile.TemporaryDirectory() as folder:
         store, key = opened(folder, "a.sqlite")
         with store:
-            wanted = {i: StoredTrial(key, i, **fields) for i, fields in drawn.items()}
+            wanted = {i: Trial(key, i, **fields) for i, fields in drawn.items()}
             assert store.add(wanted.values()) == len(wanted)
             assert store.add(wanted.values()) == 0
             assert store.trials(key) == wanted
@@ -82,7 +82,7 @@ def test_a_merge_is_the_union(shards, rng):
             names.append(Path(folder) / f"{number}.sqlite")
             store, key = opened(folder, names[-1].name)
             with store:
-                store.add([StoredTrial(key, i, f"text {i}", seed=i) for i in trials])
+                store.add([Trial(key, i, f"text {i}", seed=i) for i in trials])
         rng.shuffle(names)
         report = merge(names, Path(folder) / "all.sqlite")
         union = set().union(*shards)

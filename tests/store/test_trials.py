@@ -10,7 +10,7 @@ import pytest
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError, TrialConflictError
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, a lone surrogate \ud83d, a pair kept apart \ud83d\ude00, 😀, \r\n, \ufeff"
@@ -23,7 +23,7 @@ def test_a_trial_comes_back_as_it_went_in(store, key, make_trial):
 
 
 def test_a_bare_trial_comes_back(store, key):
-    trial = StoredTrial(key, 3, "")
+    trial = Trial(key, 3, "")
     store.add([trial])
     assert store.trials(key) == {3: trial}
     assert trial.created > 1.7e9
@@ -179,7 +179,7 @@ def test_a_field_that_breaks_its_rule_stores_nothing(store, key, make_trial, cha
 
 
 def test_what_is_no_record_is_refused(store):
-    with pytest.raises(InvalidInputError, match="`trials` must hold StoredTrial records"):
+    with pytest.raises(InvalidInputError, match="`trials` must hold Trial records"):
         store.add([{"trial": 0}])
 
 

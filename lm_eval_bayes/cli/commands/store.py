@@ -56,7 +56,7 @@ def info(stores: Stores, as_json: Json = False) -> None:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
     """
-    from lm_eval_bayes.store.trial import strict_json
+    from lm_eval_bayes._util.plain import to_plain
     from lm_eval_bayes.store.trial_store import TrialStore
 
     found = []
@@ -64,7 +64,7 @@ def info(stores: Stores, as_json: Json = False) -> None:
         with TrialStore.open(path, mode="read") as store:
             found.append(store.info())
     if as_json:
-        say_json(strict_json([one.to_dict() for one in found]))
+        say_json(to_plain([one.to_dict() for one in found]))
         return
     for number, one in enumerate(found):
         if number:

@@ -19,7 +19,7 @@ from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
 from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 from lm_eval_bayes.harness.models.trial_sink import Keeper, MemoryKeeper, StoreKeeper
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
@@ -211,14 +211,12 @@ class RecordingMixin:
         keeper = self.keeper
         return Origin(keeper, key, trial) if isinstance(keeper, StoreKeeper) else None
 
-    def _stored(
-        self, orders: Sequence[Order], keys: Sequence[TrialKey]
-    ) -> dict[_Trial, StoredTrial]:
+    def _stored(self, orders: Sequence[Order], keys: Sequence[TrialKey]) -> dict[_Trial, Trial]:
         """Return the wanted trials that the keeper has."""
         wanted: dict[TrialKey, dict[int, int]] = {}
         for order, key in zip(orders, keys, strict=True):
             wanted.setdefault(key, {})[order.trial] = order.seed
-        found: dict[_Trial, StoredTrial] = {}
+        found: dict[_Trial, Trial] = {}
         others = 0
         for key, trials in self.keeper.trials_of(wanted).items():
             for number, trial in trials.items():
@@ -236,7 +234,7 @@ class RecordingMixin:
     def _generate(
         self,
         missing: Mapping[_Trial, Order],
-        trials: dict[_Trial, StoredTrial],
+        trials: dict[_Trial, Trial],
         disable_tqdm: bool,
     ) -> None:
         """Generate the missing trials, lowest numbers first, and keep each as it ends."""
@@ -305,9 +303,9 @@ def prompt_text(context: object) -> str:
 
 def record(
     key: TrialKey, order: Order, got: Sampled, versions: Mapping[str, str], seeded: bool
-) -> StoredTrial:
+) -> Trial:
     """Return what is kept of a trial."""
-    return StoredTrial(
+    return Trial(
         key=key,
         trial=order.trial,
         text=got.text,
@@ -324,7 +322,7 @@ def record(
     )
 
 
-def logged_signals(trial: StoredTrial, prompt: Mapping[str, Any] | None) -> dict[str, Any]:
+def logged_signals(trial: Trial, prompt: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return everything that was measured of a trial, as the samples log shows it."""
     return {
         "trial": trial.trial,

@@ -12,12 +12,12 @@ from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.store.filesystems import network_file_system
 from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.locations import is_store
-from lm_eval_bayes.store.trial import StoredTrial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
 
-Trials = dict[TrialKey, dict[int, StoredTrial]]
+Trials = dict[TrialKey, dict[int, Trial]]
 
 
 class Keeper(Protocol):
@@ -38,7 +38,7 @@ class Keeper(Protocol):
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
         """Return the kept trials of some keys."""
 
-    def keep(self, trial: StoredTrial) -> StoredTrial:
+    def keep(self, trial: Trial) -> Trial:
         """Keep a trial; return it, or the one that was there first."""
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -71,7 +71,7 @@ class MemoryKeeper:
         """Return nothing: every run samples anew."""
         return {}
 
-    def keep(self, trial: StoredTrial) -> StoredTrial:
+    def keep(self, trial: Trial) -> Trial:
         """Return the trial."""
         return trial
 
@@ -171,7 +171,7 @@ class StoreKeeper:
                     found[key] = {**trials, **found[key]}
         return found
 
-    def keep(self, trial: StoredTrial) -> StoredTrial:
+    def keep(self, trial: Trial) -> Trial:
         """Store a trial; return it, or the one that another process stored first."""
         if self.store.add([trial], conflicts="keep-first"):
             return trial

@@ -17,7 +17,7 @@ from lm_eval_bayes.runs.saved_tasks import distinct, plain_model_name
 from lm_eval_bayes.runs.task_run import Made
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_lines import MEASURED, generation_kwargs, sha256
-from lm_eval_bayes.store.trial import StoredTrial
+from lm_eval_bayes.store.trial import Trial
 from lm_eval_bayes.store.trial_store import TrialStore
 
 #: Questions whose texts are held at a time.
@@ -118,7 +118,7 @@ def _part(
     path: Path,
     graded: GradedTask,
     series: tuple[str, str],
-    read: Sequence[tuple[PartQuestion, StoredTrial | None]],
+    read: Sequence[tuple[PartQuestion, Trial | None]],
     notes: tuple[str, ...],
 ) -> Part:
     fingerprint, sampling = store.model(series[0]), store.sampling(series[1])
@@ -150,7 +150,7 @@ def _part(
 
 def _questions(
     store: TrialStore, graded: GradedTask, told: list[str]
-) -> Iterator[tuple[PartQuestion, StoredTrial | None]]:
+) -> Iterator[tuple[PartQuestion, Trial | None]]:
     """Return every question with its trials, and the trial of each that was made last."""
     ids = distinct([question.doc_hash for question in graded.questions])
     left_out = 0
@@ -179,7 +179,7 @@ def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
 
 
 def _question(
-    id: str, prompt: str, trials: Sequence[GradedTrial], made: Sequence[StoredTrial | None]
+    id: str, prompt: str, trials: Sequence[GradedTrial], made: Sequence[Trial | None]
 ) -> PartQuestion:
     signals = [_measured(one) for one in made]
     names = dict.fromkeys(name for one in signals for name in one)
@@ -200,7 +200,7 @@ def _question(
     )
 
 
-def _measured(trial: StoredTrial | None) -> dict[str, Any]:
+def _measured(trial: Trial | None) -> dict[str, Any]:
     if trial is None:
         return {}
     return {**{name: getattr(trial, name) for name in _NUMBERS}, **(trial.signals or {})}
