@@ -311,7 +311,7 @@ def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
 
 
 def test_the_folder_of_hashes_is_that_of_the_models(monkeypatch, tmp_path):
-    from lm_eval_bayes.harness.models.weights_cache import cache_folder
+    from lm_eval_bayes.harness.models.weights import cache_folder
 
     assert installed.hash_folder() == cache_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

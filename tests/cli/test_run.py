@@ -12,7 +12,7 @@ import pytest
 from _support.command_line import called
 from _support.few_tasks import only_ours
 
-from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
+from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.store.trial_store import TrialStore
 
 pytestmark = pytest.mark.filterwarnings("default")

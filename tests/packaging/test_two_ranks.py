@@ -55,7 +55,7 @@ class Ranked(get_model("biased_coin")):
 
 arguments = {"beta": "2:3", "seed": 11}
 if sys.argv[2:]:
-    from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
+    from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
     from lm_eval_bayes.harness.models.recording import RecordingMixin
 
     bases = (RecordingMixin, CoinSampling, Ranked)

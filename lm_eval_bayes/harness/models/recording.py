@@ -14,10 +14,9 @@ from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.completion import Completion, Origin
-from lm_eval_bayes.harness.models.explicit_kwargs import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
+from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.recorded import tell
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import Order, Sampled, Slice, trial_numbers
 from lm_eval_bayes.harness.models.trial_sink import Keeper, MemoryKeeper, StoreKeeper
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore

@@ -20,7 +20,7 @@ _HERE = "lm_eval_bayes.harness.models"
 SAMPLING = {
     "vllm": (f"{_HERE}.vllm.sampling", "VLLMSampling"),
     "hf": (f"{_HERE}.hf.sampling", "HFSampling"),
-    "biased_coin": (f"{_HERE}.biased_coin.sampling", "CoinSampling"),
+    "biased_coin": (f"{_HERE}.biased_coin.model", "CoinSampling"),
     "local-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "local-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "openai-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),

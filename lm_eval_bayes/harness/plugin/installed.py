@@ -154,7 +154,7 @@ def _runs_this_python(script: Path) -> bool:
 def hash_folder() -> Path:
     """Return where hashes of weights are kept, without importing the models that keep them.
 
-    The same as :func:`lm_eval_bayes.harness.models.weights_cache.cache_folder`.
+    The same as :func:`lm_eval_bayes.harness.models.weights.cache_folder`.
     """
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"

@@ -16,7 +16,7 @@ from lm_eval_bayes.harness.adaptive.budget import Budget
 from lm_eval_bayes.harness.adaptive.goals import Goal
 from lm_eval_bayes.harness.adaptive.graded import TaskTrials
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
-from lm_eval_bayes.harness.models.biased_coin.sampling import CoinSampling
+from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 
 TASK = "demo_arithmetic_bayes"
 

@@ -11,10 +11,9 @@ from lm_eval.api.model import LM, CacheHook
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.completion import Completion, signals_of
-from lm_eval_bayes.harness.models.explicit_kwargs import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.numbering import Slice, trial_numbers
+from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.recording import RecordingMixin
-from lm_eval_bayes.harness.models.trial_request import Sampled
+from lm_eval_bayes.harness.models.trial_request import Sampled, Slice, trial_numbers
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
-from lm_eval_bayes.harness.models import weights, weights_cache
+from lm_eval_bayes.harness.models import weights
 from lm_eval_bayes.harness.models.weights import (
     file_digest,
     settings_of,
@@ -23,7 +23,7 @@ def cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     # files of a test are younger than any other
-    monkeypatch.setattr(weights_cache, "SETTLED_NS", -1)
+    monkeypatch.setattr(weights, "SETTLED_NS", -1)
     return folder / "lm-eval-bayes" / "weights"
 
 
@@ -134,7 +134,7 @@ def test_other_bytes_of_the_same_size_and_time_are_noticed(folder):
 
 
 def test_a_file_that_was_just_written_is_not_trusted_to_stay(folder, reads, monkeypatch):
-    monkeypatch.setattr(weights_cache, "SETTLED_NS", 3_600_000_000_000)
+    monkeypatch.setattr(weights, "SETTLED_NS", 3_600_000_000_000)
     weights_of(str(folder))
     weights_of(str(folder))
     assert len(reads) == 4

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
+from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
@@ -37,6 +38,7 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
 from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.recorded import tell
+from lm_eval_bayes.harness.models.trial_request import Order, Sampled
 
 log = get_logger(__name__)
 
@@ -316,3 +318,51 @@ def _only_generates(requests: Sequence[Instance]) -> ModelConfigError:
         f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
         "use a task with `output_type: generate_until`"
     )
+
+
+class CoinSampling:
+    """What `--model trials` needs of the biased coin. Its tokens are its words."""
+
+    takes_seed = True
+
+    def notice(self, requests: Sequence[Any]) -> None:
+        """Note the true score of all questions, also of those whose trials are stored."""
+        coin: Any = self
+        coin.record_truth(coin.prepared(requests))
+
+    def sample(
+        self, orders: Sequence[Order], measure: frozenset[str]
+    ) -> Iterator[tuple[Order, Sampled]]:
+        """Yield the trials in the order in which they are asked for."""
+        coin: Any = self
+        prepared = coin.prepared([order.request for order in orders])
+        for order in orders:
+            question = question_of(order.request)
+            text = coin.respond((question.task, question.prompt), order.trial, *prepared[question])
+            yield (
+                order,
+                Sampled(text, **measured(order.prompt, text)),
+            )
+
+    def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
+        """Return the text as it is: a coin heeds no stop string."""
+        return raw
+
+    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return nothing: a coin heeds no stop string."""
+        return []
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what the answers depend on."""
+        coin: Any = self
+        return {
+            "backend": "biased_coin",
+            "law": coin.law.to_dict(),
+            "seed": coin.seed,
+            "boxed": coin.boxed,
+            "answer_field": coin.answer_field,
+        }
+
+    def versions(self) -> dict[str, str]:
+        """Return this package's version."""
+        return {"lm_eval_bayes": __version__}

@@ -1,16 +1,78 @@
-"""One trial while its tokens are drawn, and what is told of it when it has ended."""
+"""Trials while their tokens are drawn: rows, their stop strings, and the queue they wait in."""
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
-from lm_eval_bayes.harness.models.hf.stops import StopFinder
+from lm_eval_bayes.harness.models.hf.settings import Settings
 from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+
+
+class StopFinder:
+    """Finds the token with which one of some strings first stands in the text.
+
+    Text is decoded with special tokens in it, as the harness does when it looks for stops.
+
+    Parameters
+    ----------
+    stops : sequence of str
+        The stop strings; empty ones never match.
+    decode : callable
+        Token ids to text, special tokens included.
+    every : int
+        After how many new tokens it is worth looking; tokens beyond the stop are given up.
+    """
+
+    def __init__(
+        self, stops: Sequence[str], decode: Callable[[Sequence[int]], str], every: int = 4
+    ) -> None:
+        self.stops = tuple(dict.fromkeys(s for s in stops if s))
+        self.every = every
+        self._decode = decode
+        longest = max((len(s.encode("utf-8", "surrogatepass")) for s in self.stops), default=0)
+        # A token may be as little as one byte; the margin keeps away what the cut may garble.
+        self._look_back = longest + 8
+
+    def find(self, tokens: Sequence[int], checked: int = 0) -> tuple[int, str] | None:
+        """Find the first stop.
+
+        Parameters
+        ----------
+        tokens : sequence of int
+            A completion's tokens.
+        checked : int
+            How many of them, from the start, are known to hold no stop.
+
+        Returns
+        -------
+        (int, str) or None
+            The number of tokens up to and with the one that completes a stop string, and that
+            string; the one that begins first, where one token completes several.
+        """
+        if not self.stops or len(tokens) <= checked:
+            return None
+        recent = self._decode(tokens[max(0, checked - self._look_back) :])
+        if not self._among(recent) or not self._among(self._decode(tokens)):
+            return None
+        without, having = checked, len(tokens)
+        while having - without > 1:
+            middle = (without + having) // 2
+            if self._among(self._decode(tokens[:middle])):
+                having = middle
+            else:
+                without = middle
+        text = self._decode(tokens[:having])
+        found = self._among(text) or self.stops
+        return having, min(found, key=lambda s: (text.find(s), -len(s)))
+
+    def _among(self, text: str) -> list[str]:
+        return [s for s in self.stops if s in text]
 
 
 class Row:
@@ -173,3 +235,67 @@ def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[st
         return text, len(text) - len(answer)
     before = str(decode(tokens[:after]))
     return before + answer, len(before)
+
+
+class _Waiting(NamedTuple):
+    round: int
+    minus_length: int
+    number: int
+    row: Row
+
+
+class Queue:
+    """Trials in rounds, one trial number after the other, with one set of settings a batch.
+
+    In a round the longest prompts go first: a batch then has little to fill up, and what does
+    not fit into memory shows at once.
+    """
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, list[_Waiting]] = {}
+        self._kinds: dict[str, tuple[Settings, Mapping[str, Any]]] = {}
+        self._taken: dict[int, tuple[str, _Waiting]] = {}
+        self._rounds = self._added = 0
+        self._last_trial: int | None = None
+        self._kind = ""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._heaps.values()))
+
+    def add(self, row: Row, kind: str, settings: Settings, kwargs: Mapping[str, Any]) -> None:
+        """Append a trial; those of one `kind` may share a batch."""
+        if row.order.trial != self._last_trial:
+            self._rounds, self._last_trial = self._rounds + 1, row.order.trial
+        self._kinds.setdefault(kind, (settings, kwargs))
+        waiting = _Waiting(self._rounds, -len(row.prompt), self._added, row)
+        heapq.heappush(self._heaps.setdefault(kind, []), waiting)
+        self._added += 1
+
+    def first_of(self, prompts: Set[str]) -> dict[int, float | None]:
+        """Return the place of each prompt's first trial, without bits yet; none for a cut one."""
+        waiting = sorted(one for heap in self._heaps.values() for one in heap)
+        first: dict[str, int] = {}
+        for row in (one.row for one in waiting if not one.row.cut):
+            if row.order.prompt in prompts:
+                first.setdefault(row.order.prompt, row.order.place)
+        return dict.fromkeys(first.values())
+
+    def next_settings(self) -> tuple[Settings, Mapping[str, Any]]:
+        """Turn to the settings whose trials are due, and return them."""
+        due = [kind for kind, heap in self._heaps.items() if heap]
+        self._kind = min(due, key=lambda kind: self._heaps[kind][0].round)
+        return self._kinds[self._kind]
+
+    def take(self, count: int) -> list[Row]:
+        """Take at most `count` trials of the settings that `next_settings` turned to."""
+        heap = self._heaps[self._kind]
+        taken = [heapq.heappop(heap) for _ in range(min(count, len(heap)))]
+        self._taken = {id(waiting.row): (self._kind, waiting) for waiting in taken}
+        return [waiting.row for waiting in taken]
+
+    def give_back(self, rows: Sequence[Row]) -> None:
+        """Put trials that were just taken, and have not ended, back to where they were."""
+        for row in rows:
+            kind, waiting = self._taken[id(row)]
+            row.start_over()
+            heapq.heappush(self._heaps[kind], waiting)

@@ -1,192 +1,427 @@
-"""One trial asked of a server: its request, its answer, and what is said of both."""
+"""Requests for trials: what is sent, and what is checked before anything is."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai.answers import Answer, read_answer, read_prompt_bits
-from lm_eval_bayes.harness.models.openai.checks import max_gen_toks, token_count
-from lm_eval_bayes.harness.models.openai.endpoint import Line
-from lm_eval_bayes.harness.models.openai.errors import ExchangeFailed
-from lm_eval_bayes.harness.models.openai.payload import Payloads
-from lm_eval_bayes.harness.models.openai.transport import Connection, Exchange
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
+from lm_eval_bayes.harness.models.openai.answers import ExchangeFailed
+from lm_eval_bayes.harness.models.trial_request import Order
 
 log = get_logger(__name__)
 
-#: What becomes of an order: a trial, or why there is none.
-Outcome: TypeAlias = tuple[Order, Sampled | ExchangeFailed]
+#: The names under which the harness registers the backends, by the names of their classes.
+BACKENDS = {
+    "OpenAIChatCompletion": "openai-chat-completions",
+    "OpenAICompletionsAPI": "openai-completions",
+    "LocalChatCompletion": "local-chat-completions",
+    "LocalCompletionsAPI": "local-completions",
+}
 
-#: So many failures in a row, with no answer between them, and nothing more is asked.
-_FEWEST_IN_A_ROW = 8
+_NEEDED = ("_create_payload", "create_message", "tok_encode", "header", "base_url", "model")
 
-#: A trial does not wait longer for what is only a signal.
-_ATTEMPTS_TO_MEASURE = 2
+# What would make of one request several answers, another seed, or a stream of pieces.
+_SET_HERE = ("seed", "n", "best_of", "stream", "stream_options", "echo", "logprobs")
+
+#: Filters of tokens, each with the value that lets all pass and goes over the wire for "off".
+#: Servers disagree on top_k: all that know it take -1 for "off", some of them not 0.
+_OFF = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
-class Asking:
-    """Asks for trials over one connection, for as long as the server answers.
+def backend_of(model: object) -> str:
+    """Return the name under which the harness knows a backend.
+
+    Raises
+    ------
+    ModelConfigError
+        If the object is none of the harness's OpenAI-compatible backends.
+    """
+    for cls in type(model).__mro__:
+        if cls.__module__.startswith("lm_eval.") and cls.__name__ in BACKENDS:
+            return BACKENDS[cls.__name__]
+    raise ModelConfigError(
+        f"`backend` must be one of {', '.join(sorted(BACKENDS.values()))}; got "
+        f"{type(model).__name__}"
+    )
+
+
+def check_harness(model: object) -> None:
+    """Refuse a release of the harness that builds requests in a way we do not know."""
+    missing = [name for name in _NEEDED if not hasattr(model, name)]
+    if missing:
+        raise ModelConfigError(
+            f"this release of lm_eval builds API requests in a way this package does not know: "
+            f"its {type(model).__name__} has no {', '.join(missing)}"
+        )
+
+
+class Payloads:
+    """Builds the requests of one backend.
+
+    The harness's ``_create_payload`` makes the body, so model, prompt, length, stops and seed
+    stand where it puts them. Added are all filters of tokens, so that no default of the server
+    (such as a model's generation_config.json) changes the distribution, and the wish for
+    log-probabilities. What a server refuses by name is left out of all further requests, if
+    leaving it out is all the same to the task.
 
     Parameters
     ----------
-    payloads : Payloads
-        Builds the requests.
-    line : Line
-        Where they go.
-    messages : mapping
-        By prompt: what is sent of it, the context or its tokens.
-    measure : frozenset of str
-        Prompts whose bits per token are wanted.
-    at_once : int
-        Requests under way at a time.
-    think_end_token : str or None
-        Ends the think block.
-    said : set of str
-        What the user was told already; shared by all that is asked of one server.
+    model : object
+        The harness's backend.
     """
 
-    def __init__(
-        self,
-        payloads: Payloads,
-        line: Line,
-        messages: Mapping[str, Any],
-        measure: frozenset[str],
-        at_once: int,
-        think_end_token: str | None,
-        said: set[str],
-    ) -> None:
-        self._payloads = payloads
-        self._line = line
-        self._messages = messages
-        self._to_measure = set(measure)
-        self._at_once = at_once
-        self._think_end_token = think_end_token
-        self._in_a_row = 0
-        self._given_up = False
-        self._said = said
+    def __init__(self, model: Any) -> None:
+        check_harness(model)
+        self._model = model
+        self.backend = backend_of(model)
+        self.chat = "chat" in self.backend
+        self.official = self.backend.startswith("openai")
+        self.left_out: set[str] = set()
+        self._logprobs: list[Any] = [True] if self.chat else [1, 0]
 
-    def until_given_up(self, orders: Sequence[Order]) -> Iterator[Order]:
-        """Yield the orders while there is a point in asking."""
-        for order in orders:
-            if self._given_up:
-                return
-            yield order
+    def body(self, messages: Any, kwargs: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """Build what the harness would send.
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Callable[[Order], Awaitable[Outcome]]]:
-        """Open the connection and give the function that asks for one trial."""
-        async with Connection(self._line, self._at_once) as connection:
+        Parameters
+        ----------
+        messages : object
+            What its `create_message` makes of a prompt.
+        kwargs : mapping
+            Generation settings.
+        seed : int
+            The trial's seed.
+        """
+        settings = copy.deepcopy(dict(kwargs))  # the harness takes it apart
+        # A chat's template knows its end, and the string would take one of its four stops.
+        eos = None if self.chat else self._eos()
+        payload = self._model._create_payload(
+            messages, generate=True, gen_kwargs=settings, seed=seed, eos=eos
+        )
+        if not payload.get("stop"):
+            payload.pop("stop", None)  # OpenAI refuses an empty list
+        return dict(payload)
 
-            async def ask(order: Order) -> Outcome:
-                return await self._ask(connection, order)
+    def of(self, order: Order, message: Any) -> dict[str, Any]:
+        """Build the request of a trial.
 
-            yield ask
+        Parameters
+        ----------
+        order : Order
+            The trial.
+        message : object
+            Its prompt as the harness batches it: the context, or its tokens.
+        """
+        kwargs = dict(order.kwargs)
+        filters = {name: _value(kwargs.pop(name, None), off) for name, off in _OFF.items()}
+        messages = self._model.create_message([message], generate=True)
+        payload = self.body(messages, kwargs, order.seed)
+        for name, value in filters.items():
+            if not (self.may_leave_out(name, value) and (self.official or name in self.left_out)):
+                payload[name] = value
+        if self._logprobs:
+            payload["logprobs"] = self._logprobs[0]
+        return payload
 
-    async def _ask(self, connection: Connection, order: Order) -> Outcome:
-        measured = await self._measured(connection, order)
-        sent: dict[str, Any] = {}
+    def of_prompt(self, order: Order, message: Any) -> dict[str, Any]:
+        """Build the request that measures a prompt: the harness's own for log-likelihoods."""
+        if not self.chat:
+            messages = self._model.create_message([message])
+            return dict(self._model._create_payload(messages, generate=False, seed=order.seed))
+        kwargs = {"max_gen_toks": 1, "temperature": 0.0}
+        messages = self._model.create_message([message], generate=True)
+        # vLLM's own field; no other server is asked.
+        return {**self.body(messages, kwargs, order.seed), "prompt_logprobs": 0}
 
-        def payload() -> dict[str, Any]:
-            sent.clear()
-            sent.update(self._payloads.of(order, self._messages[order.prompt]))
-            return sent
+    def may_leave_out(self, name: str, value: object) -> bool:
+        """Return whether a filter of tokens lets all tokens pass."""
+        return name in _OFF and value == _OFF[name]
 
-        try:
-            exchange = await connection.ask(
-                payload,
-                lambda body: read_answer(body, self._payloads.chat, sent.get("model")),
-                lambda failure: self._payloads.relent(sent, failure),
-            )
-        except ExchangeFailed as failure:
-            if measured is not None:
-                self._to_measure.add(order.prompt)
-            self._note(failure)
-            return order, failure
-        self._in_a_row = 0
-        return order, self._sampled(order, exchange, measured)
+    def relent(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
+        """Leave out what a server refused by name; return whether anything changed since.
 
-    def _note(self, failure: ExchangeFailed) -> None:
-        self._in_a_row += 1
-        if failure.hopeless or self._in_a_row >= max(_FEWEST_IN_A_ROW, self._at_once):
-            self._given_up = True
+        Parameters
+        ----------
+        sent : mapping
+            The request that failed.
+        failure : ExchangeFailed
+            What became of it.
+        """
+        words = failure.complaint
+        if not words:
+            return False
+        if "logprobs" in sent and re.search(r"log_?probs?\b", words, re.IGNORECASE):
+            if self._logprobs and sent["logprobs"] == self._logprobs[0]:
+                del self._logprobs[0]
+                if not self._logprobs:
+                    log.warning(
+                        "the server refuses log-probabilities, so completion_bpt is not "
+                        "recorded (%s)",
+                        failure,
+                    )
+            return True
+        for name in _OFF:
+            named = re.search(rf"\b{name}\b", words)
+            if named and name in sent and self.may_leave_out(name, sent[name]):
+                if name not in self.left_out:
+                    self.left_out.add(name)
+                    log.warning(
+                        "the server does not know `%s`, which is off for this task, so it is left "
+                        "out; a default of the server's own, if it has one, then applies (%s)",
+                        name,
+                        failure,
+                    )
+                return True
+        return False
 
-    async def _measured(self, connection: Connection, order: Order) -> dict[str, float] | None:
-        """Return the bits of the order's prompt, if this is the first to ask for them."""
-        wanted = order.prompt in self._to_measure and not self._given_up
-        if not wanted or not self._payloads.measures:
-            return None
-        self._to_measure.discard(order.prompt)
-        try:
-            exchange = await connection.ask(
-                lambda: self._payloads.of_prompt(order, self._messages[order.prompt]),
-                lambda body: read_prompt_bits(body, self._payloads.chat),
-                lambda failure: False,
-                attempts=_ATTEMPTS_TO_MEASURE,
-            )
-        except ExchangeFailed as failure:
-            self._say("prompt", "prompt_bpt is not recorded: %s", failure)
-            bits = None
-        else:
-            bits = exchange.value
-            if bits is None:
-                self._say("prompt", "prompt_bpt is not recorded: %s", "the server did not tell it")
-        if bits is None:
-            # A server that cannot tell it for one prompt will not for the next.
-            self._to_measure.clear()
-            return None
-        return {"prompt_bpt": bits}
+    @property
+    def measures(self) -> bool:
+        """Whether log-probabilities are still asked for."""
+        return bool(self._logprobs)
 
-    def _sampled(
-        self, order: Order, exchange: Exchange[Answer], measured: Mapping[str, float] | None
-    ) -> Sampled:
-        answer = exchange.value
-        signals = dict(answer.signals)
-        if self._payloads.measures and "completion_bpt" not in signals and answer.text:
-            self._say("bits", "completion_bpt is not recorded: the server sent %s", "none")
-        if "content_missing" in signals:
-            self._say(
-                "content",
-                "the server sent an answer without content (%s); it is recorded as an empty one. "
-                "A reasoning model that used up max_gen_toks does that",
-                answer.finish_reason,
-            )
-        if self._think_end_token:
-            signals["think_closed"] = self._think_end_token in answer.text
-        elif "reasoning_content" in signals:
-            signals["think_closed"] = bool(answer.text)
-        tokens = token_count(self._messages[order.prompt])
-        if tokens is not None and answer.prompt_tokens is not None:
-            signals["prompt_truncated"] = answer.prompt_tokens < tokens
-            if signals["prompt_truncated"]:
-                self._say(
-                    "truncated",
-                    "the server read fewer tokens of a prompt than were sent (%s): it cuts prompts",
-                    f"{answer.prompt_tokens} of {tokens}",
+    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings that the harness sends for these settings."""
+        message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
+        stops = self.body(message, kwargs, 0).get("stop", [])
+        return [stops] if isinstance(stops, str) else list(stops)
+
+    def stops_kept(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings that the server does not get: they are applied afterwards."""
+        until = kwargs.get("until") or []
+        until = [until] if isinstance(until, str) else list(until)
+        sent = self.stops_sent(kwargs)
+        return [stop for stop in until if stop and stop not in sent]
+
+    def _eos(self) -> str | None:
+        given = getattr(self._model, "_eos_string", None)
+        if given or getattr(self._model, "tokenizer", None) is None:
+            return given or None
+        eos = self._model.eos_string
+        return eos if isinstance(eos, str) and eos else None
+
+    def check(self, order: Order) -> None:
+        """Refuse settings that cannot be passed on as they are.
+
+        Raises
+        ------
+        TaskConfigError
+            Naming the setting, the rule and what came.
+        """
+        kwargs = order.kwargs
+        for name in _SET_HERE:
+            if name in kwargs and not (name == "n" and kwargs[name] == 1):
+                raise TaskConfigError(
+                    f"`{name}` must be left out of the generation settings: every request asks "
+                    f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}"
                 )
-        wanted, used = max_gen_toks(order), answer.completion_tokens
-        if answer.finish_reason == "length" and used is not None and used < wanted:
-            self._say(
-                "length",
-                "the server ended an answer for its length after %s: its own limit is shorter",
-                f"{used} tokens of max_gen_toks={wanted}",
+        temperature = kwargs.get("temperature")
+        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+            raise TaskConfigError(
+                "`temperature` must be a number in the generation settings of an API backend, "
+                f"which would take a missing one for 0; got {temperature!r}"
             )
-        return Sampled(
-            text=answer.text,
-            signals=signals,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-            finish_reason=answer.finish_reason,
-            stop_reason=answer.stop_reason,
-            queued_s=exchange.waited_s + (answer.queued_s or 0.0),
-            generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,
-            concurrency=exchange.under_way,
-            prompt_signals=measured,
+        if self.official:
+            for name in ("top_k", "min_p", "repetition_penalty"):
+                value = _value(kwargs.get(name), _OFF[name])
+                if not self.may_leave_out(name, value):
+                    raise TaskConfigError(
+                        f"`{name}` must be off for {self.backend}, whose server does not know it; "
+                        f"got {kwargs[name]!r}"
+                    )
+        message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
+        sent = self.body(message, kwargs, order.seed).get("temperature")
+        if sent != temperature:
+            raise TaskConfigError(
+                f"`temperature` must be {sent} with {self.backend} and this model, since the "
+                f"harness sends that whatever is asked; got {temperature!r} (if the model takes "
+                "others, local-chat-completions with the same base_url sends them)"
+            )
+
+
+def _value(given: Any, off: float) -> Any:
+    """Return a filter's value; what means "off" in some convention becomes what we send."""
+    if given is None or (off == -1 and given in (0, -1)):
+        return off
+    return given
+
+
+#: What every request is allowed, and further seconds for each token that it may bring: a
+#: crowded server gives a single request no more than a few tokens a second.
+_BASE_TIMEOUT_S = 300.0
+_TIMEOUT_S_A_TOKEN = 0.2
+
+#: A server that gives one request more tokens a second than this is hard to find.
+_FAST_TOKENS_A_SECOND = 50.0
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Refuse batches.
+
+    Raises
+    ------
+    ModelConfigError
+        If one request would bring several trials.
+    """
+    if batch_size > 1:
+        raise ModelConfigError(
+            f"`batch_size` must be 1 for trials over an API; got {batch_size} (one seed serves a "
+            "whole batch, so the trials in it would be one answer repeated; use "
+            "num_concurrent=... for speed)"
         )
 
-    def _say(self, topic: str, message: str, what: object) -> None:
-        if topic not in self._said:
-            self._said.add(topic)
-            log.warning(message, what)
+
+def check_settings(payloads: Payloads, orders: Sequence[Order], said: set[str]) -> None:
+    """Refuse what the backend cannot pass on as it is, once for all orders.
+
+    Raises
+    ------
+    TaskConfigError
+        Naming the setting, or what the prompts should have been.
+    """
+    seen: set[str] = set()
+    for order in orders:
+        if len(getattr(order.request, "args", ())) > 2:
+            raise TaskConfigError(
+                "the prompts must be text for trials over an API; got requests with images or sound"
+            )
+        chat = not isinstance(order.context, str)
+        if payloads.chat and not chat:
+            raise TaskConfigError(
+                f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
+            )
+        if chat and not payloads.chat:
+            raise TaskConfigError(
+                f"{payloads.backend} cannot send a chat's messages; use local-chat-completions, "
+                "or name a Hugging Face tokenizer, whose chat template makes a text of them"
+            )
+        settings = repr(sorted(order.kwargs.items(), key=str))
+        if settings in seen:
+            continue
+        seen.add(settings)
+        payloads.check(order)
+        kept = payloads.stops_kept(order.kwargs)
+        if kept and "stops" not in said:
+            said.add("stops")
+            log.warning(
+                "the harness sends a chat no more than four stop strings (and some models none), "
+                "so %s cut the answers here; the model writes on until another end",
+                ", ".join(map(repr, kept)),
+            )
+
+
+def prompts_to_send(model: Any, orders: Sequence[Order], chat: bool) -> dict[str, Any]:
+    """Return by prompt what is sent of it: its tokens where the harness sends tokens.
+
+    Parameters
+    ----------
+    model : object
+        The harness's backend.
+    orders : sequence of Order
+        The trials.
+    chat : bool
+        Whether messages are sent, which the server tokenizes.
+
+    Raises
+    ------
+    TaskConfigError
+        If a prompt is empty.
+    """
+    contexts = {order.prompt: order.context for order in orders}
+    if "" in contexts:
+        raise TaskConfigError("`prompt` must hold text to be sent to a server; got an empty one")
+    if chat or not getattr(model, "tokenized_requests", False):
+        return contexts
+    encoded = model.tok_encode(list(contexts.values()), add_special_tokens=model.add_bos_token)
+    return dict(zip(contexts, encoded, strict=True))
+
+
+def check_room(orders: Sequence[Order], messages: Mapping[str, Any], room: int | None) -> None:
+    """Refuse prompts that, with their completions, have more tokens than the model reads.
+
+    Parameters
+    ----------
+    orders : sequence of Order
+        The trials.
+    messages : mapping
+        By prompt what is sent; text, which only the server can count, is taken for nothing.
+    room : int or None
+        Tokens of prompt and completion together; None where nobody knows.
+
+    Raises
+    ------
+    TaskConfigError
+        Naming both lengths.
+    """
+    if room is None:
+        return
+    prompt, wanted = 0, 0
+    for order in orders:
+        tokens, length = token_count(messages[order.prompt]) or 0, max_gen_toks(order)
+        if tokens + length > prompt + wanted:
+            prompt, wanted = tokens, length
+    if prompt + wanted > room:
+        read = f"the longest prompt has {prompt} tokens and " if prompt else ""
+        raise TaskConfigError(
+            f"{read}max_gen_toks is {wanted}, but the model's context (max_length) leaves {room} "
+            "in all, so the prompt would be cut or refused; pass the model's true context in "
+            "--model_args max_length=..., or fewer max_gen_toks"
+        )
+
+
+def token_count(message: Any) -> int | None:
+    """Return the length of a prompt that is sent as tokens; None of one that is not.
+
+    Examples
+    --------
+    >>> token_count([7, 8, 9]), token_count("seven")
+    (3, None)
+    """
+    return len(message) if isinstance(message, list) else None
+
+
+def max_gen_toks(order: Order) -> int:
+    """Return how many tokens a trial may have."""
+    return int(order.kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS))
+
+
+def timeout_s(max_gen_toks: int, given: object) -> float:
+    """Return the seconds that one request may take.
+
+    Parameters
+    ----------
+    max_gen_toks : int
+        Tokens of the longest completion.
+    given : object
+        The user's `timeout`; None without.
+
+    Examples
+    --------
+    >>> timeout_s(256, None), timeout_s(32768, None)
+    (351.2, 6853.6)
+    """
+    if given is None:
+        allowed = _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
+        log.info(
+            "each request is allowed %.0f s for up to %d tokens, where the harness allows 300 s; "
+            "timeout=... sets another time",
+            allowed,
+            max_gen_toks,
+        )
+        return allowed
+    seconds = float(str(given))
+    if not seconds > 0:
+        raise TaskConfigError(f"`timeout` must be a number of seconds above 0; got {given!r}")
+    if seconds * _FAST_TOKENS_A_SECOND < max_gen_toks:
+        log.warning(
+            "timeout=%g allows a request %g s, which asks the server for more than %.0f tokens a "
+            "second where a completion has all %d; longer ones will be cut off and asked again",
+            seconds,
+            seconds,
+            max_gen_toks / seconds,
+            max_gen_toks,
+        )
+    return seconds

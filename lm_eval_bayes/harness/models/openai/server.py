@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai.errors import ServerError, without_secrets
+from lm_eval_bayes.harness.models.openai.answers import ServerError, without_secrets
 
 log = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf import text as hf_text
+from lm_eval_bayes.harness.models.hf import sampling as hf_text
 from lm_eval_bayes.harness.models.hf.lazy import _at_once
 
 pytestmark = pytest.mark.filterwarnings("default")

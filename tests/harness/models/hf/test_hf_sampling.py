@@ -37,8 +37,8 @@ from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
-from lm_eval_bayes.harness.models.hf import loop as hf_loop
-from lm_eval_bayes.harness.models.hf.loop import TokenLoop
+from lm_eval_bayes.harness.models.hf import generation as hf_loop
+from lm_eval_bayes.harness.models.hf.generation import TokenLoop
 from lm_eval_bayes.harness.models.trial_request import Order
 
 # transformers and torch warn of their own affairs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.models.hf.stops import StopFinder
+from lm_eval_bayes.harness.models.hf.rows import StopFinder
 
 #: Tokens of one to three characters, some of none.
 PIECES = ["", "a", "b", "ab", "ba", "\n", "\n\n", "abb", " ", "a\n"]

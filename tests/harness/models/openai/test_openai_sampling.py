@@ -20,14 +20,14 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 from _support.scripted_server import Act, error, serving, vllm_pages
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.models.openai import client as openai_transport
 from lm_eval_bayes.harness.models.openai import server as openai_server
-from lm_eval_bayes.harness.models.openai import transport as openai_transport
-from lm_eval_bayes.harness.models.openai.answers import read_answer
-from lm_eval_bayes.harness.models.openai.errors import (
+from lm_eval_bayes.harness.models.openai.answers import (
     ServerError,
     TrialsFailedError,
+    read_answer,
 )
-from lm_eval_bayes.harness.models.openai.loop import concurrently
+from lm_eval_bayes.harness.models.openai.client import concurrently
 from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
 from lm_eval_bayes.harness.models.trial_request import Order
 

@@ -311,7 +311,7 @@ import signal, subprocess, sys, time
 from pathlib import Path
 from types import SimpleNamespace
 from lm_eval_bayes.harness.models.vllm.signal_handling import ending_on_signals
-from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
 started = []
 def build():
     started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
@@ -359,11 +359,11 @@ def test_a_forked_child_leaves_the_engine_alone():
 
 
 def test_a_second_signal_hurries(monkeypatch):
-    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
 
     patience = []
     monkeypatch.setattr(
-        "lm_eval_bayes.harness.models.vllm.lazy.end",
+        "lm_eval_bayes.harness.models.vllm.engine.end",
         lambda processes, patience_s=5.0: patience.append(patience_s) or [],
     )
     house = EngineHouse(lambda: None, None)
@@ -374,7 +374,7 @@ def test_a_second_signal_hurries(monkeypatch):
 
 
 def test_an_engine_without_processes_ends_nothing(started):
-    from lm_eval_bayes.harness.models.vllm.lazy import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
 
     house = EngineHouse(lambda: types.SimpleNamespace(), None)
     house.built()

@@ -19,7 +19,7 @@ from _support.fake_vllm import EOS, LLM, EngineArgs, FakeTrials, answer
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.trial_request import Order
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, Finished
-from lm_eval_bayes.harness.models.vllm.measures import completion_bits, prompt_bits, times
+from lm_eval_bayes.harness.models.vllm.sampling import completion_bits, prompt_bits, times
 
 KWARGS = {
     "temperature": 0.7,

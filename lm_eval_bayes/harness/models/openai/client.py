@@ -1,20 +1,25 @@
-"""One connection to a server: requests, time-outs, and trying again with patience."""
+"""HTTP client of one OpenAI-compatible endpoint: concurrent requests with retries."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import json
 import random
+import socket
+import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai.endpoint import Line, watched_sockets
-from lm_eval_bayes.harness.models.openai.errors import (
+from lm_eval_bayes.harness.models.openai.answers import (
     ExchangeFailed,
     error_object,
     refusal,
@@ -26,6 +31,73 @@ if TYPE_CHECKING:
     import aiohttp
 
 log = get_logger(__name__)
+
+#: First sign after a minute of silence, then every quarter; four without a reply end it.
+_SIGNS_OF_LIFE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where a server is and how to speak to it.
+
+    Attributes
+    ----------
+    url : str
+        The address that takes the requests.
+    headers : mapping
+        With the key; never logged.
+    verify : bool
+        Whether to check the server's certificate.
+    ca_cert_path : str or None
+        A file of further certificates to trust.
+    timeout_s : float
+        Seconds for one request, from sending it to the last byte of the answer.
+    attempts : int
+        How often one request is sent at most.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    verify: bool
+    ca_cert_path: str | None
+    timeout_s: float
+    attempts: int
+
+    @property
+    def secrets(self) -> list[str]:
+        """What of the headers must not be logged."""
+        words = [word for value in self.headers.values() for word in str(value).split()]
+        return [word for word in words if len(word) >= 8]
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """Return what aiohttp takes as `ssl`."""
+        if not self.verify:
+            return False
+        if self.ca_cert_path:
+            return ssl.create_default_context(cafile=self.ca_cert_path)
+        return True
+
+
+def watched_sockets(connector: Any) -> dict[str, Any]:
+    """Return what makes a connection notice, between two bytes, that the other side is gone.
+
+    An answer may take an hour in which nothing is sent; without a sign of life a router would
+    forget the connection, and a server that lost its power would be waited for to the end.
+    """
+    if "socket_factory" not in inspect.signature(connector).parameters:
+        return {}  # before aiohttp 3.12
+
+    def watched(address: Any) -> socket.socket:
+        family, kind, protocol = address[:3]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _SIGNS_OF_LIFE.items():
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return made
+
+    return {"socket_factory": watched}
+
 
 _Value = TypeVar("_Value")
 
@@ -197,3 +269,103 @@ class Connection:
     def _failed(self, error: Exception, hopeless: bool) -> ExchangeFailed:
         said = without_secrets(str(error) or type(error).__name__, self._line.secrets)
         return ExchangeFailed(f"no connection: {said}", retry=not hopeless, hopeless=hopeless)
+
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+#: Opens what the jobs share (a connection) and gives what does one job.
+Opened: TypeAlias = Callable[
+    [], contextlib.AbstractAsyncContextManager[Callable[[_Job], Awaitable[_Result]]]
+]
+
+_PATIENCE_S = 10.0
+
+
+class _Ended(NamedTuple):
+    error: BaseException | None
+
+
+def concurrently(
+    jobs: Iterable[_Job], opened: Opened[_Job, _Result], at_once: int
+) -> Iterator[_Result]:
+    """Do jobs, `at_once` of them at a time, and yield each result as it comes.
+
+    A job that ends makes room for the next one at once, without a barrier; jobs are begun
+    in their order. The loop runs in a thread, so it goes on while the caller works on a
+    result, and a caller that has a loop of its own (a notebook) is not disturbed.
+
+    Parameters
+    ----------
+    jobs : iterable
+        Read from the loop's thread, one when there is room for it.
+    opened : callable
+        Returns an asynchronous context manager around the function that does one job.
+    at_once : int
+        Jobs under way at a time, at least 1.
+
+    Yields
+    ------
+    object
+        What the function returned, in the order of ending. An exception that it raised
+        cancels the other jobs and is raised here. Closing this generator cancels them too.
+    """
+    results: SimpleQueue[_Result | _Ended] = SimpleQueue()
+    loop = asyncio.new_event_loop()
+    main = loop.create_task(_work_off(jobs, opened, at_once, results.put))
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            loop.run_until_complete(main)
+        except asyncio.CancelledError:
+            pass
+        except BaseException as problem:
+            error = problem
+        finally:
+            try:
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.run_until_complete(loop.shutdown_default_executor())
+            finally:
+                loop.close()
+                results.put(_Ended(error))
+
+    thread = threading.Thread(target=run, name="lm-eval-bayes-requests", daemon=True)
+    thread.start()
+    ended = False
+    try:
+        while True:
+            result = results.get()
+            if isinstance(result, _Ended):
+                ended = True
+                if result.error is not None:
+                    raise result.error
+                return
+            yield result
+    finally:
+        if not ended:
+            with contextlib.suppress(RuntimeError):  # the loop may just have closed by itself
+                loop.call_soon_threadsafe(main.cancel)
+        thread.join(_PATIENCE_S)
+
+
+async def _work_off(
+    jobs: Iterable[_Job],
+    opened: Opened[_Job, _Result],
+    at_once: int,
+    report: Callable[[_Result], None],
+) -> None:
+    source = iter(jobs)
+
+    async def work(do: Callable[[_Job], Awaitable[_Result]]) -> None:
+        for job in source:  # shared by all workers: each takes the next one
+            report(await do(job))
+
+    async with opened() as do:
+        workers = [asyncio.ensure_future(work(do)) for _ in range(at_once)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
