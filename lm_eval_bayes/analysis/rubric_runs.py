@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
-from lm_eval_bayes.rubric.scoring import RubricScore, missing_signals, scored
+from lm_eval_bayes.rubric.scoring import RubricScore, missing_signals, score_categories
 from lm_eval_bayes.rubric.signals import source_of
 from lm_eval_bayes.rubric.thresholds import (
     PERCENTILES,
@@ -161,7 +161,9 @@ def classify_runs(
             lack = _uncut(schema, runs, category, cuts)
         if lack is None:
             found[schema.name] = {
-                run.model: scored(schema, category[run.model], run.table, cuts, run.question_ids)
+                run.model: score_categories(
+                    schema, category[run.model], run.table, cuts, run.question_ids
+                )
                 for run in runs
             }
         elif schema.name in required:

@@ -1,8 +1,9 @@
-"""Rubrics: what was measured of a trial, turned into a category with a weight.
+"""Rubrics: signals of a trial become a category with a weight.
 
-:class:`SignalTable` holds what is known of every trial, :func:`task_thresholds` cuts it into high
-and low, a :class:`Schema` (one of the twelve in :data:`SCHEMATA`, or one's own) puts every trial
-into a category, and :func:`score` counts them for a posterior [Hariri 2026, §3.4, App. D].
+:class:`SignalTable` holds the signals of every trial, :func:`task_thresholds` divides them into
+high and low, a :class:`Schema` (one of the twelve in :data:`SCHEMATA`, or a custom one) assigns
+every trial to a category, and :func:`score` counts them for a posterior [Hariri 2026, §3.4,
+App. D]. Reading the signals of saved runs belongs to `runs`, asking a verifier to `verifiers`.
 
 Examples
 --------
@@ -12,10 +13,10 @@ Examples
 ...         {"is_correct": [0, 1, 1], "has_box": [0, 1, 1], "repeated_pattern": [1, 0, 0]},
 ...     ]
 ... )
->>> found = score(SCHEMATA["format_aware"], run, task_thresholds([run]))
->>> found.categories["correct, boxed"]
+>>> result = score(SCHEMATA["format_aware"], run, task_thresholds([run]))
+>>> result.categories["correct, boxed"]
 3
->>> posterior = found.posterior("bayes")
+>>> posterior = result.posterior("bayes")
 >>> round(posterior.mu, 3), round(posterior.sigma, 3)
 (0.5, 0.096)
 """

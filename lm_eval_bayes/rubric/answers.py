@@ -1,8 +1,7 @@
 r"""What a response gives as its answer: the text after thinking, the last box, the plain number.
 
-Only the standard library is used here, nothing is evaluated, and every step is
-linear in the length of the text: a response is thirty thousand characters of
-untrusted model output.
+A response is up to tens of thousands of characters of untrusted model output: nothing of it is
+evaluated, and every step takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def final_part(text: str, think_end_token: str | int | None = None) -> str:
     return text[end:]
 
 
-# Full-width signs, the minus sign, and what stands for a command. No NFKC: it makes 10² a 102.
+# Full-width signs, the minus sign, and signs with a LaTeX command. NFKC would turn 10² into 102.
 _PLAIN = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {
     ord(sign): plain
     for sign, plain in {
@@ -64,7 +63,7 @@ _PLAIN = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {
 
 
 def clean(text: str) -> str:
-    """Drop what cannot be seen (NUL, direction marks, joiners); write full-width signs plainly.
+    """Drop invisible characters (NUL, direction marks, joiners); write full-width signs in ASCII.
 
     Examples
     --------
@@ -81,8 +80,8 @@ def clean(text: str) -> str:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Every closed innermost box with something in it: (start, end, content), in order."""
-    found: list[tuple[int, int, str]] = []
+    """Return every closed, non-empty innermost box as (start, end, content), in order."""
+    boxes: list[tuple[int, int, str]] = []
     open_braces: list[tuple[int, int] | None] = []  # (start of command, start of content) of a box
     skip_to = 0
     for token in _TOKEN.finditer(text):
@@ -95,16 +94,16 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
         elif word == "}":
             box = open_braces.pop() if open_braces else None
             # a box around another one only repeats it: the inner one is the answer
-            if box and text[box[1] : start].strip() and not (found and found[-1][0] >= box[1]):
-                found.append((box[0], start + 1, text[box[1] : start]))
+            if box and text[box[1] : start].strip() and not (boxes and boxes[-1][0] >= box[1]):
+                boxes.append((box[0], start + 1, text[box[1] : start]))
         elif len(word) > 2:  # a box command; an escaped character has two
             if text.startswith("{", end):
                 open_braces.append((start, end + 1))
                 skip_to = end + 1
             elif bare := _BARE.match(text, end):
-                found.append((start, bare.end(), bare.group()))
+                boxes.append((start, bare.end(), bare.group()))
                 skip_to = bare.end()
-    return found
+    return boxes
 
 
 def boxed_answer(text: str) -> str | None:
@@ -125,13 +124,13 @@ def boxed_answer(text: str) -> str | None:
     boxes = _boxes(text)
     if not boxes:
         return None
-    kept = [boxes[-1]]
+    last_boxes = [boxes[-1]]
     for box in reversed(boxes[:-1]):
-        between = text[box[1] : kept[-1][0]]
+        between = text[box[1] : last_boxes[-1][0]]
         if len(between) > BOX_GAP or "\n" in between:
             break
-        kept.append(box)
-    parts = [" ".join(clean(content).split()) for _, _, content in reversed(kept)]
+        last_boxes.append(box)
+    parts = [" ".join(clean(content).split()) for _, _, content in reversed(last_boxes)]
     return ", ".join(dict.fromkeys(part for part in parts if part)) or None
 
 
@@ -147,7 +146,7 @@ _DEGREES = re.compile(r"\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degrees?(?![A-Za-z])
 
 
 def tidy(answer: str) -> str:
-    r"""Write an answer without what only shapes its look: dollars, sizes, thin spaces, end stop.
+    r"""Remove formatting from an answer: dollar signs, size commands, thin spaces, a final stop.
 
     Examples
     --------
@@ -162,7 +161,7 @@ def tidy(answer: str) -> str:
 
 
 def squeeze(answer: str) -> str:
-    """Return `tidy` without its spaces, those between digits or letters apart: text to compare."""
+    """Return :func:`tidy` without spaces, except between digits or letters, for comparisons."""
     return re.sub(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])", "", tidy(answer))
 
 

@@ -1,6 +1,6 @@
-"""Conditions of a rubric: `wrong and boxed`, `completion_tokens >= 512`, and nothing more.
+"""Conditions of a rubric, such as `wrong and boxed` or `completion_tokens >= 512`.
 
-A condition is read by Python's parser and walked over by the code below; it is never run.
+A condition is parsed by Python's parser and evaluated by the code below, never by Python.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from lm_eval_bayes.rubric.variables import (
 )
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: A case that a rule must cover: whether each variable holds, and a value of each signal.
-World: TypeAlias = dict[str, bool | float]
+#: One case of the input: the truth of each variable and a value of each signal.
+Assignment: TypeAlias = dict[str, bool | float]
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[FloatArray, float], FloatArray]] = {
     ast.Lt: operator.lt,
@@ -51,10 +51,10 @@ _MIRRORED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotEq: ast.NotEq,
 }
 _LONGEST = 2000
-#: How deep brackets and `not` may be nested.
+#: How deep brackets and `not` may nest.
 _DEEPEST = 100
-#: More cases than this are not tried out one by one.
-_MOST_WORLDS = 200_000
+#: Above this number of cases a rubric is refused.
+_MOST_CASES = 200_000
 _CASES_AT_ONCE = 4096
 
 
@@ -65,11 +65,11 @@ class Condition:
     Attributes
     ----------
     text : str
-        As it was written.
+        The source text.
     variables : tuple of str
-        The rubric variables in it.
+        The rubric variables it names.
     bounds : tuple of (str, tuple of float)
-        The signals in it, each with the numbers it is compared with.
+        The signals it names, each with the numbers it is compared with.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Condition:
             rule = f"be a condition of 1..{_LONGEST} characters, such as `wrong and boxed`"
             raise InvalidInputError.of(argument, rule, text)
         if "#" in text:
-            # a comment would swallow the bracket that is put around a condition
+            # a comment would hide the bracket that is put around a condition
             raise InvalidInputError.of(argument, "be a condition without a comment", text)
         try:
             tree = ast.parse(text.strip(), mode="eval").body
@@ -115,8 +115,8 @@ class Condition:
         variables: dict[str, None] = {}
         bounds: dict[str, list[float]] = {}
         _collect(tree, variables, bounds, argument, _DEEPEST)
-        found = tuple((name, tuple(sorted(set(values)))) for name, values in bounds.items())
-        return cls(text.strip(), tuple(variables), found, tree)
+        signals = tuple((name, tuple(sorted(set(values)))) for name, values in bounds.items())
+        return cls(text.strip(), tuple(variables), signals, tree)
 
     def evaluate(
         self,
@@ -126,12 +126,12 @@ class Condition:
         """Evaluate for every trial, with unknowns, shape (T,)."""
         return _evaluate(self._tree, variable, signal)
 
-    def holds(self, world: World) -> bool:
-        """Evaluate in one case in which everything is known."""
-        return bool(self.hold([world])[0])
+    def holds(self, case: Assignment) -> bool:
+        """Evaluate one case without unknowns."""
+        return bool(self.hold([case])[0])
 
-    def hold(self, cases: Sequence[World]) -> npt.NDArray[np.bool_]:
-        """Evaluate in several such cases, shape (cases,)."""
+    def hold(self, cases: Sequence[Assignment]) -> npt.NDArray[np.bool_]:
+        """Evaluate several such cases, shape (cases,)."""
         truth = self.evaluate(
             lambda name: np.array([case[name] for case in cases], dtype=np.int8),
             lambda name: np.array([case[name] for case in cases], dtype=np.float64),
@@ -139,15 +139,15 @@ class Condition:
         return np.asarray(truth == YES)
 
 
-def uncovered(conditions: tuple[Condition, ...]) -> World | None:
-    """Return a case in which none of some conditions holds, None if there is none.
+def uncovered(conditions: tuple[Condition, ...]) -> Assignment | None:
+    """Return a case in which no condition holds, or None.
 
     Raises
     ------
     InvalidInputError
-        If there are too many cases to try them all, see `worlds`.
+        If there are too many cases to try them all, see `distinguishable_cases`.
     """
-    left = worlds(conditions)
+    left = distinguishable_cases(conditions)
     while cases := list(itertools.islice(left, _CASES_AT_ONCE)):
         covered = np.any([condition.hold(cases) for condition in conditions], axis=0)
         if not covered.all():
@@ -155,32 +155,32 @@ def uncovered(conditions: tuple[Condition, ...]) -> World | None:
     return None
 
 
-def idle(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
-    """Return the places of the conditions that are the first to hold in no case.
+def unreachable(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
+    """Return the indices of the conditions that are in no case the first to hold.
 
     Raises
     ------
     InvalidInputError
-        If there are too many cases to try them all, see `worlds`.
+        If there are too many cases to try them all, see `distinguishable_cases`.
 
     Examples
     --------
-    >>> idle(tuple(Condition.read(when) for when in ("wrong", "correct", "wrong and boxed")))
+    >>> unreachable(tuple(Condition.read(when) for when in ("wrong", "correct", "wrong and boxed")))
     (2,)
     """
-    waiting = set(range(len(conditions)))
-    left = worlds(conditions)
-    while waiting and (cases := list(itertools.islice(left, _CASES_AT_ONCE))):
+    unreached = set(range(len(conditions)))
+    left = distinguishable_cases(conditions)
+    while unreached and (cases := list(itertools.islice(left, _CASES_AT_ONCE))):
         held = np.array([condition.hold(cases) for condition in conditions])
-        waiting -= set(held.argmax(axis=0)[held.any(axis=0)].tolist())
-    return tuple(sorted(waiting))
+        unreached -= set(held.argmax(axis=0)[held.any(axis=0)].tolist())
+    return tuple(sorted(unreached))
 
 
-def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
-    """Run through every case that some conditions can tell apart.
+def distinguishable_cases(conditions: tuple[Condition, ...]) -> Iterator[Assignment]:
+    """Yield every case that the conditions distinguish.
 
-    Variables of which exactly one holds (economical, moderate, verbose) are taken so; a signal
-    takes every number it is compared with and one between, below and above them.
+    Of exclusive variables (economical, moderate, verbose) exactly one holds; a signal takes every
+    number it is compared with and one between, below and above them.
 
     Raises
     ------
@@ -189,11 +189,11 @@ def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
     """
     named = {name for condition in conditions for name in condition.variables}
     groups = [group for group in EXCLUSIVE if named & set(group)]
-    named |= {whole for part, whole in IMPLIES if part in named}
+    named |= {implied for name, implied in IMPLIES if name in named}
     groups += [g for g in EXCLUSIVE if named & set(g) and g not in groups]
     grouped = {name for group in groups for name in group}
-    choices: list[list[World]] = [
-        [{n: n == one for n in group} for one in group] for group in groups
+    choices: list[list[Assignment]] = [
+        [{name: name == true for name in group} for true in group] for group in groups
     ]
     choices += [[{name: False}, {name: True}] for name in sorted(named - grouped)]
     bounds: dict[str, set[float]] = {}
@@ -201,19 +201,19 @@ def worlds(conditions: tuple[Condition, ...]) -> Iterator[World]:
         for name, values in condition.bounds:
             bounds.setdefault(name, set()).update(values)
     choices += [[{name: v} for v in _representatives(values)] for name, values in bounds.items()]
-    if math.prod(map(len, choices)) > _MOST_WORLDS:
-        rule = f"tell apart no more than {_MOST_WORLDS:,} cases in all"
+    if math.prod(map(len, choices)) > _MOST_CASES:
+        rule = f"distinguish at most {_MOST_CASES:,} cases"
         raise InvalidInputError.of("rules", rule, math.prod(map(len, choices)))
     for parts in itertools.product(*choices):
-        world = {name: value for part in parts for name, value in part.items()}
-        if all(world[whole] or not world[part] for part, whole in IMPLIES if part in world):
-            yield world
+        case = {name: value for part in parts for name, value in part.items()}
+        if all(case[implied] or not case[name] for name, implied in IMPLIES if name in case):
+            yield case
 
 
 def _representatives(bounds: set[float]) -> list[float]:
     ordered = sorted(bounds)
     between = [0.5 * a + 0.5 * b for a, b in itertools.pairwise(ordered)]
-    # beside 1e17 a step of one is no step
+    # a step of 1.0 vanishes beside 1e17
     below = min(ordered[0] - 1.0, math.nextafter(ordered[0], -math.inf))
     above = max(ordered[-1] + 1.0, math.nextafter(ordered[-1], math.inf))
     return sorted([below, *ordered, *between, above])
@@ -228,7 +228,7 @@ def _collect(
 ) -> None:
     if depth < 0:
         rule = f"nest brackets and `not` no deeper than {_DEEPEST}"
-        raise InvalidInputError.of(argument, rule, _written(node))
+        raise InvalidInputError.of(argument, rule, _source(node))
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             _collect(part, variables, bounds, argument, depth - 1)
@@ -246,7 +246,7 @@ def _collect(
         bounds.setdefault(name, []).append(bound)
     else:
         rule = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
-        raise InvalidInputError.of(argument, rule, _written(node))
+        raise InvalidInputError.of(argument, rule, _source(node))
 
 
 def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[ast.cmpop], float]:
@@ -257,7 +257,7 @@ def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[as
     number = _number(right)
     if len(node.ops) > 1 or kind not in _COMPARISONS or number is None or not _is_signal(left):
         rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
-        raise InvalidInputError.of(argument, rule, _written(node))
+        raise InvalidInputError.of(argument, rule, _source(node))
     return left.id, kind, number  # type: ignore[attr-defined]
 
 
@@ -278,7 +278,7 @@ def _number(node: ast.expr) -> float | None:
     return (-value if negative else value) if math.isfinite(value) else None
 
 
-def _written(node: ast.expr) -> str:
+def _source(node: ast.expr) -> str:
     try:
         return ast.unparse(node)
     except RecursionError:
@@ -290,10 +290,10 @@ def _evaluate(
 ) -> Truth:
     if isinstance(node, ast.BoolOp):
         join = conjunction if isinstance(node.op, ast.And) else disjunction
-        found = _evaluate(node.values[0], variable, signal)
+        truth = _evaluate(node.values[0], variable, signal)
         for part in node.values[1:]:
-            found = join(found, _evaluate(part, variable, signal))
-        return found
+            truth = join(truth, _evaluate(part, variable, signal))
+        return truth
     if isinstance(node, ast.UnaryOp):
         return negation(_evaluate(node.operand, variable, signal))
     if isinstance(node, ast.Compare):
@@ -304,7 +304,7 @@ def _evaluate(
 
 
 def first_match(truths: list[Truth], n_trials: int) -> IntArray:
-    """Return the place of the first condition that holds, −1 where that is unknown.
+    """Return the index of the first condition that holds, −1 where that is unknown.
 
     Examples
     --------
@@ -313,8 +313,8 @@ def first_match(truths: list[Truth], n_trials: int) -> IntArray:
     [1, -1, 0]
     """
     category = np.full(n_trials, UNKNOWN, dtype=np.int64)
-    still = np.ones(n_trials, dtype=np.bool_)
-    for place, truth in enumerate(truths):
-        category[still & (truth == 1)] = place
-        still &= truth == 0
+    unmatched = np.ones(n_trials, dtype=np.bool_)
+    for index, truth in enumerate(truths):
+        category[unmatched & (truth == 1)] = index
+        unmatched &= truth == 0
     return category

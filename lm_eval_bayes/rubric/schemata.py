@@ -1,7 +1,7 @@
-"""The twelve schemata of [Hariri 2026, Table 5], each a table of categories with their rules.
+"""The twelve schemata of [Hariri 2026, Table 5]: categories, their rules and weights.
 
-A trial falls into the first category whose rule holds. In every case but that of an invalid
-trial the rules of a schema exclude each other, so that their order does not matter.
+A trial falls into the first category whose rule holds. Except for
+invalid trials the rules of a schema exclude each other, so their order does not matter.
 
 Where the paper's table leaves a gap:
 
@@ -11,7 +11,7 @@ Where the paper's table leaves a gap:
 - A correct trial of `concision_high_conf` is 4 if economical without high confidence, and 5 with.
 - `verifier_only`: an answer that is not A_high goes to B or C, whichever is more likely; C of
   one half or more is invalid already.
-- Weights: the paper gives those of `format_aware`; the others are ours, told in each `why`.
+- Weights: the paper gives those of `format_aware`; `why` states the reason for the others.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, idle, uncovered
+from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered, unreachable
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
-from lm_eval_bayes.rubric.variables import MADE_OF, variable
+from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
 from lm_eval_bayes.stats.validation import IntArray
 
 
@@ -39,7 +39,7 @@ class Category:
     Attributes
     ----------
     name : str
-        What a table calls it.
+        Its name in tables.
     when : str
         Its rule; see :class:`lm_eval_bayes.rubric.rules.Condition`.
     weight : float
@@ -91,22 +91,22 @@ class Schema:
             raise InvalidInputError.of("categories", rule, len(self.categories))
         names = [category.name for category in self.categories]
         if len({*names, "missing"}) <= len(names):
-            # counts are told by name, those of trials without a category as "missing"
+            # counts are reported by name, those of trials without a category as "missing"
             rule = f"have different names in rubric {self.name}, and none `missing`"
             raise InvalidInputError.of("categories", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
         missed = uncovered(self.rules)
         if missed is not None:
-            told = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
-            rule = f"cover every case of rubric {self.name}: no category takes a trial with {told}"
+            case = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
+            rule = f"cover every case of rubric {self.name}: no category takes a trial with {case}"
             raise InvalidInputError.of("rules", f"{rule} (end with `otherwise: true`)", self.name)
-        never = [self.categories[place].name for place in idle(self.rules)]
-        if never:
+        unreached = [self.categories[index].name for index in unreachable(self.rules)]
+        if unreached:
             rule = (
                 f"leave a case to every category of rubric {self.name}; earlier ones take them all"
             )
-            raise InvalidInputError.of("rules", rule, ", ".join(never))
+            raise InvalidInputError.of("rules", rule, ", ".join(unreached))
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:
@@ -128,9 +128,9 @@ class Schema:
     @property
     def needs(self) -> tuple[str, ...]:
         """The signals without which no trial can be classified."""
-        made_of = [signal for name in self.variables for signal in MADE_OF[name]]
+        of_variables = [signal for name in self.variables for signal in SIGNALS_OF[name]]
         compared = [name for rule in self.rules for name, _ in rule.bounds]
-        return tuple(dict.fromkeys([*made_of, *compared]))
+        return tuple(dict.fromkeys([*of_variables, *compared]))
 
     def with_weights(self, weights: Sequence[float]) -> Schema:
         """Return the schema with other weights.
@@ -138,11 +138,13 @@ class Schema:
         Raises
         ------
         InvalidInputError
-            If there is not one finite number a category.
+            If there is not one finite number per category.
         """
         if len(weights) != len(self.categories):
             names = "; ".join(category.name for category in self.categories)
-            rule = f"have {len(self.categories)} entries for {self.name}, one a category ({names})"
+            rule = (
+                f"have {len(self.categories)} entries for {self.name}, one per category ({names})"
+            )
             raise InvalidInputError.of("weights", rule, list(weights))
         categories = tuple(
             replace(category, weight=_check_weight(weight, self.name))
@@ -164,8 +166,8 @@ class Schema:
         -------
         array, shape (T,), ints in −1..C
         """
-        known = {name: variable(name, table, thresholds) for name in self.variables}
-        truths = [rule.evaluate(known.__getitem__, table.column) for rule in self.rules]
+        variables = {name: variable(name, table, thresholds) for name in self.variables}
+        truths = [rule.evaluate(variables.__getitem__, table.column) for rule in self.rules]
         return np.asarray(first_match(truths, table.n_trials))
 
     def to_dict(self) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def _shown(value: bool | float) -> str:
 def _schema(name: str, why: str, *categories: tuple[str, str, float]) -> Schema:
     invalid = Category("invalid", "invalid", 0.0)
     others = (
-        Category(called, f"not invalid and {rule}", weight) for called, rule, weight in categories
+        Category(label, f"not invalid and {rule}", weight) for label, rule, weight in categories
     )
     return Schema(name, (invalid, *others), why)
 
@@ -216,7 +218,7 @@ _ALL = (
     ),
     _schema(
         "conf_calibrated",
-        "confidence pays where it is right and costs where it is wrong",
+        "confidence raises the score of right answers and lowers that of wrong ones",
         ("wrong, low confidence", "wrong and not wrong_high_conf", 0.2),
         ("wrong, high confidence", "wrong_high_conf", 0.0),
         ("correct, low confidence", "correct and corr_low", 0.6),
@@ -225,7 +227,7 @@ _ALL = (
     ),
     _schema(
         "ood_robustness",
-        "a right answer to an unfamiliar prompt counts most, an error there is half excused",
+        "a right answer to an unfamiliar prompt scores most, an error there more than elsewhere",
         ("wrong, unfamiliar prompt", "wrong and ood", 0.1),
         ("wrong, familiar prompt", "wrong and ind", 0.0),
         ("correct, unfamiliar prompt", "correct and ood", 1.0),
@@ -233,13 +235,13 @@ _ALL = (
     ),
     _schema(
         "strict_compliance",
-        "an answer outside the box is no answer",
+        "an answer outside the box counts as none",
         ("wrong or unboxed", "(wrong or unboxed)", 0.0),
         ("correct, boxed", "correct and boxed", 1.0),
     ),
     _schema(
         "conf_wrong_penalty",
-        "a doubted error keeps a quarter, a confident one nothing",
+        "a wrong answer with low confidence scores a quarter, a confident one nothing",
         ("wrong, high confidence", "wrong_high_conf", 0.0),
         ("wrong, low confidence", "wrong and not wrong_high_conf", 0.25),
         ("correct", "correct", 1.0),
@@ -264,7 +266,7 @@ _ALL = (
     ),
     _schema(
         "length_robust",
-        "a right answer is the score, at any length that came to an end",
+        "a right answer is the score, at any length that ended with a stop",
         ("wrong", "wrong", 0.0),
         ("correct", "correct", 1.0),
     ),
@@ -278,7 +280,7 @@ _ALL = (
     ),
     _schema(
         "efficiency_adjusted",
-        "a right answer loses a tenth and a quarter with length; a short error wastes least",
+        "a right answer loses a tenth and a quarter with length; short errors cost least",
         ("wrong, economical", "wrong and economical", 0.1),
         ("wrong, moderate", "wrong and moderate", 0.05),
         ("wrong, verbose", "wrong and verbose", 0.0),
@@ -288,7 +290,7 @@ _ALL = (
     ),
     _schema(
         "concision_high_conf",
-        "the shorter a right answer the better, best of all when the model is sure of it",
+        "the shorter a right answer the better, most of all with high confidence",
         ("wrong", "wrong", 0.0),
         ("correct, verbose", "correct and verbose", 0.6),
         ("correct, moderate", "correct and moderate", 0.75),
@@ -302,12 +304,12 @@ SCHEMATA: Mapping[str, Schema] = MappingProxyType({schema.name: schema for schem
 
 
 def schema_from(content: Mapping[str, Any]) -> Schema:
-    """Return the schema that `to_dict` told of.
+    """Return the schema of which `to_dict` gave the content.
 
     Raises
     ------
     InvalidInputError
-        If it told of none.
+        If the content is not that of a schema.
 
     Examples
     --------
@@ -316,8 +318,8 @@ def schema_from(content: Mapping[str, Any]) -> Schema:
     """
     try:
         categories = tuple(
-            Category(str(one["name"]), str(one["when"]), one["weight"])
-            for one in content["categories"]
+            Category(str(category["name"]), str(category["when"]), category["weight"])
+            for category in content["categories"]
         )
         return Schema(str(content["name"]), categories, str(content.get("why", "")))
     except (KeyError, TypeError, AttributeError):

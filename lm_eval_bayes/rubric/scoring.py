@@ -24,7 +24,7 @@ Prior = Literal["hbayes", "bayes"]
 
 @dataclass(frozen=True, eq=False)
 class RubricScore:
-    """What one schema makes of one run.
+    """The score of one run under one schema.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class RubricScore:
     counts : array, shape (M, C+1)
         Trials of each question in each category.
     missing : int
-        Trials that lack a signal and are in no category.
+        Trials that lack a signal and are therefore in no category.
     thresholds : str
         The hash of the thresholds.
     outcomes : Outcomes
@@ -48,7 +48,7 @@ class RubricScore:
 
     @property
     def categories(self) -> dict[str, int]:
-        """Trials in each category by its name, and those that are missing."""
+        """The number of trials in each category by its name, and of those that are missing."""
         totals = self.counts.sum(axis=0)
         names = [category.name for category in self.schema.categories]
         return {**dict(zip(names, map(int, totals), strict=True)), "missing": self.missing}
@@ -61,25 +61,26 @@ class RubricScore:
         Parameters
         ----------
         prior : {"hbayes", "bayes"}
-            Learned across questions, or uniform for each [Hariri 2026, Alg. 1]. The latter
-            counts one imagined trial a category: with seven categories and few trials a score
-            is then mostly prior.
+            Learned across questions, or uniform for each [Hariri 2026, Alg. 1]. The uniform
+            prior adds one pseudo-trial per category: with seven categories and few trials the
+            posterior is then mostly prior.
         seed : int
             Of the learned prior's draws.
         scope : {"benchmark", "population"}
-            Of these questions, or of all questions like these, which takes the learned prior.
+            About these questions, or about the population that they are a sample of (learned
+            prior only).
 
         Raises
         ------
         InvalidInputError
-            If there is no such prior, or it says nothing of the scope.
+            If `prior` is another word, or the prior does not allow the scope.
         """
         if prior not in ("hbayes", "bayes"):
             raise InvalidInputError.of("prior", "be hbayes or bayes", prior)
         if prior == "hbayes":
             return hbayes_at_n(self.outcomes, scope, seed=seed)
         if scope != "benchmark":
-            rule = 'be "benchmark" for uniform priors, which learn nothing of other questions'
+            rule = 'be "benchmark" for uniform priors, which say nothing about the population'
             raise InvalidInputError.of("scope", rule, scope)
         return self._uniform
 
@@ -115,7 +116,7 @@ def score(
     thresholds : TaskThresholds
         The percentiles of the task.
     question_ids : sequence, optional
-        One a question.
+        One per question.
 
     Raises
     ------
@@ -129,43 +130,44 @@ def score(
     ...     [{"is_correct": [1, 0], "repeated_pattern": [0, 0]},
     ...      {"is_correct": [1, 1], "repeated_pattern": [1, None]}]
     ... )
-    >>> found = score(SCHEMATA["exact_match"], table, TaskThresholds())
-    >>> found.categories
+    >>> result = score(SCHEMATA["exact_match"], table, TaskThresholds())
+    >>> result.categories
     {'invalid': 1, 'wrong': 1, 'correct': 1, 'missing': 1}
     """
-    refuse_missing([schema], table)
-    found = scored(schema, schema.classify(table, thresholds), table, thresholds, question_ids)
-    if table.n_trials and found.missing == table.n_trials:
+    check_signals([schema], table)
+    categories = schema.classify(table, thresholds)
+    result = score_categories(schema, categories, table, thresholds, question_ids)
+    if table.n_trials and result.missing == table.n_trials:
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
         raise InvalidInputError.of("thresholds", rule, f"none for {', '.join(none) or 'it'}")
-    return found
+    return result
 
 
-def scored(
+def score_categories(
     schema: Schema,
     category: IntArray,
     table: SignalTable,
     thresholds: TaskThresholds,
     question_ids: Sequence[Hashable] | None = None,
 ) -> RubricScore:
-    """Count trials whose categories are known already; −1 stands for a missing one.
+    """Score trials that are classified already; −1 stands for a missing category.
 
     Raises
     ------
     InvalidInputError
-        If there is not one category of the schema a trial.
+        If there is not one category of the schema per trial.
     """
     width = len(schema.categories)
     if category.shape != table.question.shape or np.any((category < -1) | (category >= width)):
-        rule = f"be one category 0..{width - 1} a trial, or -1"
+        rule = f"be one category 0..{width - 1} per trial, or -1"
         raise InvalidInputError.of("category", rule, category)
-    there = category >= 0
-    flat = table.question[there] * width + category[there]
+    classified = category >= 0
+    flat = table.question[classified] * width + category[classified]
     counts = np.bincount(flat, minlength=table.n_questions * width)
     counts = counts.reshape(table.n_questions, width)
     outcomes = Outcomes.from_counts(counts, weights=schema.weights, question_ids=question_ids)
-    return RubricScore(schema, outcomes.counts, int((~there).sum()), thresholds.hash, outcomes)
+    return RubricScore(schema, outcomes.counts, int((~classified).sum()), thresholds.hash, outcomes)
 
 
 def missing_signals(schema: Schema, table: SignalTable) -> tuple[str, ...]:
@@ -173,19 +175,18 @@ def missing_signals(schema: Schema, table: SignalTable) -> tuple[str, ...]:
     return tuple(name for name in schema.needs if not table.has(name))
 
 
-def refuse_missing(
-    schemata: Iterable[Schema], table: SignalTable, argument: str = "schema"
-) -> None:
-    """Refuse schemata whose signals are not there, with the part that would record them.
+def check_signals(schemata: Iterable[Schema], table: SignalTable, argument: str = "schema") -> None:
+    """Refuse schemata whose signals no trial has.
 
     Raises
     ------
     InvalidInputError
-        Naming the schema, the signals, and where they come from.
+        If one needs a signal that no trial has; it names the schema, the signals, and what
+        records them.
     """
     for schema in schemata:
         lacking = missing_signals(schema, table)
         if lacking:
-            told = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
-            rule = f"find the signals of {schema.name} in the trials: {told}"
+            sources = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
+            rule = f"find the signals of {schema.name} in the trials: {sources}"
             raise InvalidInputError.of(argument, rule, f"no {', '.join(lacking)}")

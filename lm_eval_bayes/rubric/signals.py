@@ -1,4 +1,4 @@
-"""What is known of every trial, as columns of numbers; what is not known is NaN."""
+"""The signals of every trial as columns of numbers; NaN where a signal is missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: The signals that the twelve schemata build on, and what each of them is.
+#: The signals of the twelve schemata, with a description of each.
 SIGNALS = MappingProxyType(
     {
         "is_correct": "whether the answer is right, 0 or 1",
@@ -33,12 +32,12 @@ SIGNALS = MappingProxyType(
 _YES_OR_NO = frozenset({"is_correct", "has_box", "repeated_pattern", "text_loop"})
 _PROBABILITIES = frozenset({"verifier_a", "verifier_b", "verifier_c"})
 _AT_LEAST_ZERO = frozenset({"token_ratio", "prompt_bpt", "completion_bpt"})
-#: What numpy makes floats of by itself.
+#: Types that numpy converts to float by itself.
 _PLAIN = frozenset({int, float, bool, type(None)})
-#: What rounding may take a number past its end.
+#: Tolerance for rounding beyond the ends of a range.
 _SLACK = 1e-6
 
-#: Which part of the package gives a signal, for the sentence that asks for it.
+#: The part of the package that records a signal, for error messages.
 SOURCES = MappingProxyType(
     {
         "is_correct": "a task that grades answers as right or wrong",
@@ -58,7 +57,7 @@ SOURCES = MappingProxyType(
 
 
 def source_of(name: str) -> str:
-    """Return which part of the package gives a signal.
+    """Return the part of the package that records a signal.
 
     Examples
     --------
@@ -75,14 +74,14 @@ def source_of(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SignalTable:
-    """The signals of one run's trials on one task, one row a trial.
+    """The signals of one run's trials on one task, one row per trial.
 
     Parameters
     ----------
     question : array, shape (T,), ints in 0..M−1
         The question that each trial answers.
     columns : mapping of str to array, shape (T,)
-        The signals by name; NaN where a trial lacks one. What is infinite is missing too.
+        The signals by name; NaN where a trial lacks one; infinite values count as missing.
     n_questions : int
         M.
 
@@ -116,7 +115,7 @@ class SignalTable:
         for name, values in self.columns.items():
             column = np.array(values, dtype=np.float64)
             if column.shape != question.shape:
-                rule = f"have one value a trial ({question.size})"
+                rule = f"have one value per trial ({question.size})"
                 raise InvalidInputError.of(f"columns[{name!r}]", rule, f"shape {column.shape}")
             column[np.isinf(column)] = np.nan  # no percentile could be taken
             _check_values(name, column)
@@ -130,13 +129,13 @@ class SignalTable:
     def from_questions(
         cls, questions: Sequence[Mapping[str, Sequence[float | bool | None]]]
     ) -> SignalTable:
-        """Join the columns of single questions; None and what a question lacks is missing."""
+        """Join the columns of several questions; None and missing columns become NaN."""
         sizes = []
-        for place, columns in enumerate(questions):
+        for index, columns in enumerate(questions):
             lengths = {len(values) for values in columns.values()}
             if len(lengths) > 1:
                 rule = "have columns of one length, the question's trials"
-                raise InvalidInputError.of(f"questions[{place}]", rule, sorted(lengths))
+                raise InvalidInputError.of(f"questions[{index}]", rule, sorted(lengths))
             sizes.append(lengths.pop() if lengths else 0)
         names = dict.fromkeys(name for columns in questions for name in columns)
         joined = {
@@ -153,7 +152,7 @@ class SignalTable:
 
     @property
     def n_trials(self) -> int:
-        """T."""
+        """T, the number of trials."""
         return int(self.question.size)
 
     def has(self, name: str) -> bool:
@@ -162,24 +161,19 @@ class SignalTable:
         return column is not None and bool(np.any(~np.isnan(column)))
 
     def column(self, name: str) -> FloatArray:
-        """Return one signal, shape (T,); all missing if it was never recorded."""
-        found = self.columns.get(name)
-        return np.full(self.n_trials, np.nan) if found is None else found
-
-    def with_columns(self, columns: Mapping[str, npt.ArrayLike]) -> SignalTable:
-        """Return the table with more columns, or others in place of some."""
-        more = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
-        return SignalTable(self.question, {**self.columns, **more}, self.n_questions)
+        """Return one signal, shape (T,); all NaN if it was never recorded."""
+        column = self.columns.get(name)
+        return np.full(self.n_trials, np.nan) if column is None else column
 
 
 def _check_values(name: str, column: FloatArray) -> None:
-    known = column[~np.isnan(column)]
+    present = column[~np.isnan(column)]
     if name in _YES_OR_NO:
-        rule, wrong = "be 0 or 1", known[(known != 0) & (known != 1)]
+        rule, wrong = "be 0 or 1", present[(present != 0) & (present != 1)]
     elif name in _PROBABILITIES:
-        rule, wrong = "be from 0 to 1", known[(known < -_SLACK) | (known > 1 + _SLACK)]
+        rule, wrong = "be from 0 to 1", present[(present < -_SLACK) | (present > 1 + _SLACK)]
     elif name in _AT_LEAST_ZERO:
-        rule, wrong = "be at least 0", known[known < -_SLACK]
+        rule, wrong = "be at least 0", present[present < -_SLACK]
     else:
         return
     if wrong.size:
@@ -187,7 +181,7 @@ def _check_values(name: str, column: FloatArray) -> None:
 
 
 def _numbers(values: Sequence[float | bool | None]) -> FloatArray:
-    """Return floats; what is no number is missing."""
+    """Return floats; NaN for anything that is not a number."""
     if _PLAIN.issuperset(map(type, values)):
         with suppress(OverflowError):
             return np.array(values, dtype=np.float64)  # None is NaN

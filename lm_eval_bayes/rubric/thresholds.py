@@ -1,7 +1,7 @@
-"""Percentiles that cut signals into high and low, and the file that freezes them.
+"""Percentiles that divide signals into high and low, and the file that fixes them.
 
-They are taken per task over a named set of runs. Once written to a file they stay as they are,
-so that one more model in a comparison does not move the others' scores.
+They are computed per task over a named set of runs. Written to a file they stay fixed, so that
+one more model in a comparison does not change the scores of the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.validation import FloatArray
 
 FORMAT, VERSION = "lm-eval-bayes-thresholds", 1
 
-#: Every threshold: the signal, the percentile, and among which trials it is taken.
+#: Every threshold: the signal, the percentile, and the trials it is computed over.
 PERCENTILES: Mapping[str, tuple[str, float, str]] = MappingProxyType(
     {
         "tau_high": ("completion_bpt", 40.0, "all"),
@@ -53,7 +53,7 @@ class TaskThresholds:
     corr_p33, corr_p66 : float or None
         33rd and 66th percentiles of completion_bpt among correct trials.
     counts : mapping of str to int
-        How many trials each was taken over.
+        The number of trials that each was computed over.
 
     Examples
     --------
@@ -72,19 +72,19 @@ class TaskThresholds:
 
     def value(self, name: str) -> float:
         """Return one threshold, NaN where there is none."""
-        found = getattr(self, name)
-        return math.nan if found is None else float(found)
+        threshold = getattr(self, name)
+        return math.nan if threshold is None else float(threshold)
 
     @property
     def values(self) -> dict[str, float | None]:
         """The thresholds by name."""
-        found = {name: getattr(self, name) for name in PERCENTILES}
-        # 2 and 2.0 are one value, and have one hash
-        return {name: None if v is None else float(v) for name, v in found.items()}
+        # 2 and 2.0 must have one hash
+        thresholds = {name: getattr(self, name) for name in PERCENTILES}
+        return {name: None if v is None else float(v) for name, v in thresholds.items()}
 
     @property
     def hash(self) -> str:
-        """A short name of these values, for results to carry."""
+        """A short hash of the values, which results carry."""
         return _digest(self.values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class TaskThresholds:
 
 
 def task_thresholds(tables: Sequence[SignalTable]) -> TaskThresholds:
-    """Take the percentiles over all trials of the given runs on one task.
+    """Compute the percentiles over all trials of the given runs on one task.
 
     A trial that lacks a signal does not count for that signal's percentiles; trials that are
     invalid do. Percentiles are numpy's, linear between neighbours.
@@ -101,7 +101,7 @@ def task_thresholds(tables: Sequence[SignalTable]) -> TaskThresholds:
     Parameters
     ----------
     tables : sequence of SignalTable
-        One a run.
+        One per run.
 
     Returns
     -------
@@ -112,8 +112,8 @@ def task_thresholds(tables: Sequence[SignalTable]) -> TaskThresholds:
     >>> run = SignalTable.from_questions(
     ...     [{"completion_bpt": [1, 2, 3, 4, 5], "is_correct": [1, 1, 1, 0, 0]}]
     ... )
-    >>> found = task_thresholds([run])
-    >>> round(found.tau_high, 2), round(found.tau_low_wrong, 2), found.counts["tau_low_wrong"]
+    >>> result = task_thresholds([run])
+    >>> round(result.tau_high, 2), round(result.tau_low_wrong, 2), result.counts["tau_low_wrong"]
     (2.6, 4.6, 2)
     """
     values: dict[str, float | None] = {}
@@ -138,14 +138,14 @@ def _pooled(tables: Sequence[SignalTable], signal: str, among: str) -> FloatArra
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of several tasks, and where they come from.
+    """The thresholds of several tasks, and the runs they were computed over.
 
     Attributes
     ----------
     tasks : mapping of str to TaskThresholds
         By the task's name.
     runs : tuple of str
-        The runs they were taken over.
+        The runs they were computed over.
     date : str
         The day, as YYYY-MM-DD.
 
@@ -162,13 +162,13 @@ class Thresholds:
 
     @property
     def hash(self) -> str:
-        """A short name of all values."""
-        return _digest({task: found.values for task, found in self.tasks.items()})
+        """A short hash of all values."""
+        return _digest({task: thresholds.values for task, thresholds in self.tasks.items()})
 
     def of(self, task: str) -> TaskThresholds:
-        """Return those of one task, or of another task of the same questions.
+        """Return the thresholds of one task, or of another task with the same questions.
 
-        ``aime25_rubric`` and ``aime25_bayes`` are tasks of the same questions.
+        ``aime25_rubric`` and ``aime25_bayes`` are tasks with the same questions.
 
         Raises
         ------
@@ -176,9 +176,9 @@ class Thresholds:
             If there are none.
         """
         if task not in self.tasks:
-            for name, found in self.tasks.items():
+            for name, thresholds in self.tasks.items():
                 if _questions(name) == _questions(task):
-                    return found
+                    return thresholds
             rule = f"hold task {task}; the file has {', '.join(self.tasks) or 'none'}"
             raise InvalidInputError.of("thresholds", rule, task)
         return self.tasks[task]
@@ -191,7 +191,7 @@ class Thresholds:
             "date": self.date,
             "runs": list(self.runs),
             "hash": self.hash,
-            "tasks": {task: found.to_dict() for task, found in self.tasks.items()},
+            "tasks": {task: thresholds.to_dict() for task, thresholds in self.tasks.items()},
         }
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
@@ -209,7 +209,7 @@ class Thresholds:
         Raises
         ------
         InvalidInputError
-            If it is no such file, of a newer version, or its values were changed by hand.
+            If it is not such a file, is of a newer version, or its values do not have its hash.
         """
         try:
             content = json.loads(text)
@@ -225,49 +225,49 @@ class Thresholds:
         if not isinstance(listed, dict) or not isinstance(runs, list):
             rule = "give `tasks` as a mapping and `runs` as a list"
             raise InvalidInputError.of(name, rule, str(content)[:60])
-        tasks = {task: _task_from(task, found, name) for task, found in listed.items()}
+        tasks = {task: _task_from(task, content, name) for task, content in listed.items()}
         read = cls(tasks, tuple(map(str, runs)), str(content.get("date")))
         if content.get("hash") != read.hash:
-            rule = "have the hash of its values; somebody changed them (freeze them anew)"
+            rule = "have the hash of its values, but they were changed (freeze the thresholds anew)"
             raise InvalidInputError.of(name, rule, content.get("hash"))
         return read
 
 
-def _task_from(task: object, found: object, name: str) -> TaskThresholds:
-    values = found.get("values") if isinstance(found, Mapping) else None
+def _task_from(task: object, content: object, name: str) -> TaskThresholds:
+    values = content.get("values") if isinstance(content, Mapping) else None
     if not isinstance(values, Mapping) or set(values) != set(PERCENTILES):
         rule = f"give task {task} the values {', '.join(PERCENTILES)}"
-        raise InvalidInputError.of(name, rule, str(found)[:60])
+        raise InvalidInputError.of(name, rule, str(content)[:60])
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (number and abs(value) <= sys.float_info.max):
             raise InvalidInputError.of(name, f"have a number or null for {task}: {key}", value)
-    counts = found.get("counts") if isinstance(found, Mapping) else None
+    counts = content.get("counts") if isinstance(content, Mapping) else None
     if not isinstance(counts, Mapping) or any(type(n) is not int for n in counts.values()):
         raise InvalidInputError.of(name, f"give task {task} whole numbers as counts", counts)
     return TaskThresholds(**values, counts=dict(counts))
 
 
-def shared_thresholds(found: Mapping[str, TaskThresholds], argument: str = "runs") -> str:
-    """Return the one hash of all models' thresholds.
+def shared_thresholds(thresholds: Mapping[str, TaskThresholds], argument: str = "runs") -> str:
+    """Return the hash that the thresholds of all models share.
 
     Parameters
     ----------
-    found : mapping of str to TaskThresholds
+    thresholds : mapping of str to TaskThresholds
         By the model's name.
     argument : str
-        What to call them in an error.
+        The argument's name in errors.
 
     Raises
     ------
     InvalidInputError
-        If two models have others: their scores cannot be compared.
+        If two models have different thresholds: their scores cannot be compared.
     """
-    hashes = {model: thresholds.hash for model, thresholds in found.items()}
+    hashes = {model: own.hash for model, own in thresholds.items()}
     if len(set(hashes.values())) > 1:
-        told = "; ".join(f"{model}: {digest}" for model, digest in hashes.items())
+        by_model = "; ".join(f"{model}: {digest}" for model, digest in hashes.items())
         rule = "share their thresholds, or their scores cannot be compared"
-        raise InvalidInputError.of(argument, rule, told)
+        raise InvalidInputError.of(argument, rule, by_model)
     return next(iter(hashes.values()), "none")
 
 

@@ -1,4 +1,4 @@
-"""The signals of one question's trials: from their texts, their grades and what was recorded."""
+"""The signals of one question's trials, from their texts, grades and recorded measurements."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import boxed_answer, final_part
-from lm_eval_bayes.rubric.loops import text_loop
 
-#: The paper's limit of a completion, in tokens; for runs that do not say theirs.
+#: The paper's limit of a completion, in tokens, for runs that do not record theirs.
 MAX_GEN_TOKS = 32_768
 
 #: Names of a completion's limit, in the order in which the harness looks for them.
 _LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
-#: Recorded numbers that a rubric of one's own may name besides the signals of the schemata.
+#: Recorded numbers that a custom rubric may name besides the signals of the schemata.
 RECORDED = ("completion_tokens", "prompt_tokens", "think_closed", "prompt_truncated")
+
+#: The longest repeated pattern that is looked for, in characters.
+_LONGEST_PATTERN = 1500
+#: The least number of copies at the end, and the least characters of all copies.
+_LEAST_COPIES = 4
+_LEAST_CHARACTERS = 120
 
 
 def trial_signals(
@@ -28,7 +33,7 @@ def trial_signals(
     max_gen_toks: int | None = None,
     think_end_token: str | int | None = None,
 ) -> dict[str, list[float | None]]:
-    """Compute every signal that one question's trials give.
+    """Compute the signals of one question's trials.
 
     Parameters
     ----------
@@ -37,7 +42,7 @@ def trial_signals(
     outcomes : sequence of int
         Their grades.
     recorded : mapping of str to sequence
-        What a recording model logged, by name, one value a trial; empty for other models.
+        What a recording model logged: by name, one value per trial; empty for other models.
     binary : bool
         Whether the grade says right or wrong.
     max_gen_toks : int, optional
@@ -48,8 +53,8 @@ def trial_signals(
     Returns
     -------
     dict
-        Column by signal, one value a trial; None where it is not known of a single trial. A
-        signal that nothing gives is absent.
+        One column per signal with one value per trial; None where a trial lacks it. A signal
+        that no trial has is absent.
 
     Raises
     ------
@@ -58,42 +63,89 @@ def trial_signals(
 
     Examples
     --------
-    >>> found = trial_signals(
+    >>> signals = trial_signals(
     ...     ["It is \\\\boxed{4}.", "Hm, 4?"], [1, 1],
     ...     {"completion_tokens": [8, 64], "finish_reason": ["stop", "length"]}, max_gen_toks=64,
     ... )
-    >>> found["has_box"], found["token_ratio"], found["repeated_pattern"]
+    >>> signals["has_box"], signals["token_ratio"], signals["repeated_pattern"]
     ([1.0, 0.0], [0.125, 1.0], [0.0, 1.0])
     """
     for name, values in {"outcomes": outcomes, **recorded}.items():
         if len(values) != len(texts):
-            rule = f"have one value a text ({len(texts)})"
+            rule = f"have one value per text ({len(texts)})"
             raise InvalidInputError.of(name, rule, len(values))
     boxed = [boxed_answer(final_part(text, think_end_token)) for text in texts]
-    found: dict[str, list[float | None]] = {
+    signals: dict[str, list[float | None]] = {
         "outcome": [float(outcome) for outcome in outcomes],
         "has_box": [float(box is not None) for box in boxed],
         "text_loop": [float(text_loop(text)) for text in texts],
     }
     if binary:
-        found["is_correct"] = list(found["outcome"])
+        signals["is_correct"] = list(signals["outcome"])
     for name in (*RECORDED, "prompt_bpt", "completion_bpt"):
         if name in recorded:
-            found[name] = [_number(value) for value in recorded[name]]
+            signals[name] = [_number(value) for value in recorded[name]]
     limit = max_gen_toks or MAX_GEN_TOKS
-    tokens = found.get("completion_tokens")
+    tokens = signals.get("completion_tokens")
     if tokens is not None:
-        found["token_ratio"] = [None if n is None else n / limit for n in tokens]
+        signals["token_ratio"] = [None if n is None else n / limit for n in tokens]
     if "finish_reason" in recorded:
-        found["repeated_pattern"] = [
+        signals["repeated_pattern"] = [
             None if reason is None else float(reason != "stop")
             for reason in recorded["finish_reason"]
         ]
-    return {name: values for name, values in found.items() if any(v is not None for v in values)}
+    return {name: values for name, values in signals.items() if any(v is not None for v in values)}
+
+
+def text_loop(text: str) -> bool:
+    """Return whether a text ends in one pattern, repeated.
+
+    The last characters are a loop if they consist of at least four copies of one pattern of up
+    to 1,500 characters, the last of them perhaps cut off, and are at least 120 characters long.
+    It takes time linear in the last 6,000 characters.
+
+    Parameters
+    ----------
+    text : str
+        The whole response.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> text_loop("So x = 3. " + "Wait, let me check again. " * 20 + "Wait, le")
+    True
+    >>> text_loop("So x = 3. Wait, let me check again. The answer is 3.")
+    False
+    """
+    # Reversed, a loop is a prefix with a short period, and the Z array contains every period.
+    end = text.rstrip()[::-1][: _LONGEST_PATTERN * _LEAST_COPIES]
+    matches = _z_array(end)
+    return any(
+        length + period >= max(_LEAST_COPIES * period, _LEAST_CHARACTERS)
+        for period, length in enumerate(matches[: _LONGEST_PATTERN + 1])
+        if period
+    )
+
+
+def _z_array(text: str) -> list[int]:
+    """Return the Z array: for each position the length of the match with the text's beginning."""
+    lengths = [len(text)] + [0] * (len(text) - 1) if text else []
+    left = right = 0
+    for i in range(1, len(text)):
+        length = min(right - i, lengths[i - left]) if i < right else 0
+        while i + length < len(text) and text[length] == text[i + length]:
+            length += 1
+        lengths[i] = length
+        if i + length > right:
+            left, right = i, i + length
+    return lengths
 
 
 def completion_limit(generation_kwargs: object) -> int | None:
-    """Return how many tokens a completion may have, by the first name that says so.
+    """Return the limit of a completion in tokens, by the first of its names that is set.
 
     Examples
     --------
@@ -103,7 +155,7 @@ def completion_limit(generation_kwargs: object) -> int | None:
     if not isinstance(generation_kwargs, Mapping):
         return None
     limits = (generation_kwargs.get(name) for name in _LIMITS)
-    limit = next((one for one in limits if one is not None), None)
+    limit = next((limit for limit in limits if limit is not None), None)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit <= 0:
         return None
     return limit

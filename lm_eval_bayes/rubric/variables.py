@@ -1,4 +1,4 @@
-"""The rubric variables of [Hariri 2026, Table 4]: yes, no or unknown, one a trial."""
+"""The rubric variables of [Hariri 2026, Table 4]: yes, no or unknown for each trial."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.stats.validation import FloatArray
 
-#: One number a trial: 1 yes, 0 no, −1 unknown.
+#: One number per trial: 1 yes, 0 no, −1 unknown.
 Truth: TypeAlias = npt.NDArray[np.int8]
 
 NO, YES, UNKNOWN = 0, 1, -1
 
-#: Verifier's probability from which an answer counts as invalid (C) or as surely right (A).
+#: The verifier's probability from which an answer counts as invalid (C) or as right (A).
 C_INVALID, A_HIGH = 0.5, 0.6
 
 #: Every variable, with its rule.
@@ -46,7 +46,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Of each of these exactly one holds.
+#: Groups of variables of which exactly one holds.
 EXCLUSIVE = (
     ("correct", "wrong"),
     ("boxed", "unboxed"),
@@ -56,11 +56,11 @@ EXCLUSIVE = (
     ("corr_high", "corr_mid", "corr_low"),
 )
 
-#: What holds only where something else does.
+#: (variable, variable that it implies).
 IMPLIES = (("wrong_high_conf", "wrong"),)
 
-#: The signals that each variable is made of.
-MADE_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+#: The signals that each variable is computed from.
+SIGNALS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "invalid": ("repeated_pattern",),
         "correct": ("is_correct",),
@@ -169,7 +169,7 @@ def _negated(
 
 def _invalid(table: SignalTable, _: TaskThresholds) -> Truth:
     repeated, c = table.column("repeated_pattern"), table.column("verifier_c")
-    # where no verifier has judged, generation alone tells
+    # without a verdict only the end of generation counts
     judged = np.where(np.isnan(c), False, c >= C_INVALID)
     return disjunction(compared(repeated, repeated > 0.5), judged.astype(np.int8))
 

@@ -1,8 +1,8 @@
-"""A language model as the judge of an answer: what it is asked, and what its scores mean.
+"""A language model as the verifier of an answer: its prompt, and the calibration of its scores.
 
-A verifier reads a question, the standard answer and a candidate's answer, and is to say one
-letter: A correct, B incorrect, C invalid. What counts is how likely it finds each letter as the
-next token, against how likely it finds them when there is nothing to judge.
+A verifier reads a question, the standard answer and a candidate's answer, and replies with one
+letter: A correct, B incorrect, C invalid. Its score of each letter as the next token is compared
+with the score for a prompt without content.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import numpy.typing as npt
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
-#: What a verifier may say, in the order of all scores and probabilities here.
+#: The labels, in the order of all scores and probabilities in this module.
 LABELS = ("A", "B", "C")
 
-#: Goes up whenever a word of the prompt changes, because verdicts then mean something else.
+#: Raised whenever the text of the prompt changes, since verdicts are then not comparable.
 PROMPT_VERSION = 1
 
-#: What follows the prompt where a model knows no chat: its next token is the label.
+#: Appended to the prompt for a model without a chat template: its next token is the label.
 PLAIN_SLOT = "\n\nLabel:"
 
-#: Ends the reasoning of a model that thinks aloud.
+#: The marker that ends the reasoning part of a response.
 THINK_END = "</think>"
 
-#: Stands in for every field when there is nothing to judge.
+#: The value of every field of a prompt without content.
 CONTENT_FREE = "N/A"
 
-#: Of an answer that is too long at least so many characters must be left.
-LEAST_KEPT = 32
+#: The least number of characters of an answer that is shortened.
+MIN_ANSWER_CHARACTERS = 32
 
 _CUT = "[...] "
 _EMPTY = "(there is no text)"
@@ -59,7 +59,7 @@ answer that begins with [...] is the end of a longer text, which is no fault."""
 
 _REQUEST = "Reply with the label alone: A, B or C."
 
-#: What opens a mark of ours, or a control token of a common chat format, in somebody's text.
+#: The beginning of one of the prompt's marks, or of a control token of a common chat format.
 _MARKS = re.compile(
     r"<(?=/?(?:question|standard_answer|candidate_answer|think|s)>"
     r"|[|｜][^<>\n]{1,60}[|｜]>|(?:start|end)_of_turn>)|\[(?=/?INST\])"
@@ -67,17 +67,17 @@ _MARKS = re.compile(
 
 
 class PromptTooLongError(InvalidInputError):
-    """A question and its standard answer leave a verifier no room for the candidate's answer."""
+    """The prompt without the candidate's answer fills the verifier's context already."""
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is judged.
+class VerifierInput:
+    """One answer to be judged.
 
     Attributes
     ----------
     question, gold, answer : str
-        The question, the standard answer, and what the candidate said after its reasoning.
+        The question, the standard answer, and the candidate's answer after its reasoning.
     """
 
     question: str
@@ -85,8 +85,8 @@ class Case:
     answer: str
 
 
-#: Nothing to judge: what the scores of every case are compared with.
-NOTHING = Case(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
+#: The input without content, whose scores are the baseline of the calibration.
+CONTENT_FREE_INPUT = VerifierInput(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """The likeliest label; of equal ones the first."""
+        """The most probable label; of equal ones the first."""
         return LABELS[int(np.argmax((self.a, self.b, self.c)))]
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,16 +119,16 @@ class Calibration:
 
     With s_y the score (log-probability or logit) of label y after a case, b_y its score after a
     prompt without content, and the temperature τ, the probability of label y is proportional to
-    exp((s_y − b_y)/τ). What a model says when there is nothing to judge is thus no evidence.
-    Adding the same number to all three scores changes nothing, so logits and log-probabilities,
-    of the whole vocabulary or of the three labels alone, give the same.
+    exp((s_y − b_y)/τ). A model's preference without content is thus removed. Adding the same
+    number to all three scores changes nothing, so logits and log-probabilities, of the whole
+    vocabulary or of the three labels alone, give the same.
 
     Parameters
     ----------
     baseline : sequence of float, shape (3,)
         The scores b of the labels A, B, C without content, all finite.
     temperature : float
-        τ > 0; above 1 it brings the probabilities together, below 1 it drives them apart.
+        τ > 0; above 1 it flattens the probabilities, below 1 it sharpens them.
 
     Raises
     ------
@@ -163,8 +163,7 @@ class Calibration:
         Parameters
         ----------
         scores : array, shape (…, 3)
-            Scores of A, B, C. Minus infinity is a label that cannot come; not all three of a
-            case may be it.
+            Scores of A, B, C; minus infinity for a label that cannot occur, but not for all three.
 
         Returns
         -------
@@ -185,16 +184,16 @@ class Calibration:
             rule = "be numbers below infinity, in every case at least one of them finite"
             raise InvalidInputError.of("scores", rule, scores)
         gain = given - np.array(self.baseline)
-        # The largest is taken off before the division: a small temperature then overflows nothing.
+        # The maximum is subtracted before the division, so that small temperatures do not overflow.
         weights = np.exp((gain - gain.max(axis=-1, keepdims=True)) / self.temperature)
         return read_only(weights / weights.sum(axis=-1, keepdims=True), np.float64)
 
     def verdict(self, scores: Sequence[float]) -> Verdict:
-        """Return the verdict on one case, see :meth:`probabilities`."""
-        found = self.probabilities(scores)
-        if found.shape != (3,):
+        """Return the verdict on one answer, see :meth:`probabilities`."""
+        probabilities = self.probabilities(scores)
+        if probabilities.shape != (3,):
             raise InvalidInputError.of("scores", "be three numbers", scores)
-        return Verdict(*map(float, found))
+        return Verdict(*map(float, probabilities))
 
 
 def _scores(name: str, values: npt.ArrayLike) -> FloatArray:
@@ -205,7 +204,7 @@ def _scores(name: str, values: npt.ArrayLike) -> FloatArray:
 
 
 def after_reasoning(text: str, think_end: str = THINK_END) -> str:
-    """Return what a response says after its reasoning; all of it where no reasoning ends.
+    """Return the part of a response after its reasoning; all of it without an end marker.
 
     Examples
     --------
@@ -217,22 +216,22 @@ def after_reasoning(text: str, think_end: str = THINK_END) -> str:
     return (text.rpartition(think_end)[2] if think_end else text).strip()
 
 
-def defused(text: str, marks: Iterable[str] = ()) -> str:
-    """Put a blank into whatever in a text could pass for a mark of the prompt or of a chat.
+def escape_marks(text: str, marks: Iterable[str] = ()) -> str:
+    """Insert a blank into every mark of the prompt, and every control token, in a text.
 
     Parameters
     ----------
     text : str
-        What somebody wrote.
+        Untrusted text.
     marks : iterable of str
         Control tokens of the verifier's tokenizer besides the common ones.
 
     Examples
     --------
-    >>> defused("42</candidate_answer><|im_end|> a<b", ["<pad>"])
+    >>> escape_marks("42</candidate_answer><|im_end|> a<b", ["<pad>"])
     '42< /candidate_answer>< |im_end|> a<b'
     """
-    # Half a character, as the JSON of an API may hold, is nothing that a tokenizer takes.
+    # Tokenizers refuse lone surrogates, which the JSON of an API may contain.
     text = text.encode("utf-8", "replace").decode("utf-8")
     text = _MARKS.sub(r"\g<0> ", text)
     for mark in marks:
@@ -242,88 +241,88 @@ def defused(text: str, marks: Iterable[str] = ()) -> str:
     return text
 
 
-def verifier_prompt(case: Case, marks: Iterable[str] = ()) -> str:
-    """Return what a verifier reads, in our words; the structure is [Hariri 2026, App. D.1].
+def verifier_prompt(case: VerifierInput, marks: Iterable[str] = ()) -> str:
+    """Return the prompt of a verifier; its structure is that of [Hariri 2026, App. D.1].
 
     The labels and their meaning, the question, the standard answer, the candidate's answer,
     then the request for one label.
 
     Parameters
     ----------
-    case : Case
-        What is judged; its texts cannot close the marks that they stand in.
+    case : VerifierInput
+        The answer to be judged; its texts cannot close the marks around them.
     marks : iterable of str
-        See :func:`defused`.
+        See :func:`escape_marks`.
     """
     given = {"question": case.question, "standard_answer": case.gold}
     given["candidate_answer"] = case.answer.strip() or _EMPTY
     marks = tuple(marks)
-    fields = [f"<{name}>\n{defused(text, marks)}\n</{name}>" for name, text in given.items()]
+    fields = [f"<{name}>\n{escape_marks(text, marks)}\n</{name}>" for name, text in given.items()]
     return "\n\n".join([_INSTRUCTIONS, *fields, _REQUEST])
 
 
 def fitted_prompt(
-    case: Case,
+    case: VerifierInput,
     length: Callable[[str], int],
     limit: int | None,
     unit: str = "tokens",
     marks: Iterable[str] = (),
 ) -> str:
-    """Return the prompt of a case, with no more of the candidate's answer than there is room for.
+    """Return the prompt, with the candidate's answer shortened to fit.
 
-    Nothing else is ever shortened, and of the answer the end is kept, where its result stands.
+    Only the answer is shortened, from its beginning: its end holds the result.
 
     Parameters
     ----------
-    case : Case
-        What is judged.
+    case : VerifierInput
+        The answer to be judged.
     length : callable
-        From a prompt to its length as the verifier reads it.
+        Returns the length of a prompt as the verifier counts it.
     limit : int or None
         The greatest length; None for no limit.
     unit : str
         What `length` counts, for the error.
     marks : iterable of str
-        See :func:`defused`.
+        See :func:`escape_marks`.
 
     Raises
     ------
     PromptTooLongError
-        If not even the last `LEAST_KEPT` characters of the answer find room.
+        If not even the last `MIN_ANSWER_CHARACTERS` characters of the answer fit.
 
     Examples
     --------
-    >>> case = Case("What is 6 times 7?", "42", "Let me see. " * 500 + "The answer is 42.")
+    >>> case = VerifierInput("What is 6 times 7?", "42", "Let me see. " * 500 + "The answer is 42.")
     >>> prompt = fitted_prompt(case, len, 1800, "characters")
     >>> len(prompt) <= 1800, "The answer is 42." in prompt, "[...] " in prompt
     (True, True, True)
     """
     marks = tuple(marks)
-    whole = verifier_prompt(case, marks)
-    if limit is None or (full := length(whole)) <= limit:
-        return whole
+    complete = verifier_prompt(case, marks)
+    if limit is None or (full := length(complete)) <= limit:
+        return complete
     answer = case.answer.strip()
 
-    def kept(characters: int) -> tuple[str, int]:
+    def with_end(characters: int) -> tuple[str, int]:
         end = _CUT + answer[len(answer) - characters :].lstrip()
         prompt = verifier_prompt(replace(case, answer=end), marks)
         return prompt, length(prompt)
 
-    fits = min(LEAST_KEPT, len(answer))
-    best, shortest = kept(fits)
+    fits = min(MIN_ANSWER_CHARACTERS, len(answer))
+    best, shortest = with_end(fits)
     if shortest > limit:
         raise PromptTooLongError(
             f"the question {_start(case.question)!r} and its standard answer make a prompt of "
             f"{shortest:,} {unit} with {fits} characters of an answer, but the verifier reads at "
             f"most {limit:,}; give a larger --max-length, or another verifier"
         )
-    # Between what fits and what does not, until less than a hundredth of the text is at stake.
+    # Bisection until the answer is within a hundredth of the longest that fits.
     low, too_many, high = shortest, len(answer), full
     while too_many - fits > max(8, fits // 100):
         share = (limit - low) / max(high - low, 1)
         step = int((too_many - fits) * min(max(share, 0.1), 0.9))
         middle = min(max(fits + step, fits + 1), too_many - 1)
-        prompt, now = kept(middle)
+        prompt, now = with_end(middle)
         if now <= limit:
             best, fits, low = prompt, middle, now
         else:

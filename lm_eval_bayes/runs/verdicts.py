@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
-from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.rubric.verifier import VerifierInput
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
 FORMAT = "lm-eval-bayes-verdicts"
@@ -199,12 +199,13 @@ def verdicts_path(samples: str | PathLike[str]) -> Path:
     return path.with_name(f"verdicts_{path.name.removeprefix('samples_')}")
 
 
-def case_hash(case: Case) -> str:
+def case_hash(case: VerifierInput) -> str:
     """Hash what is judged: question, standard answer and the candidate's text, unshortened.
 
     Examples
     --------
-    >>> case_hash(Case("6*7?", "42", "It is 42.")) == case_hash(Case("6*7?", "41", "It is 42."))
+    >>> first = VerifierInput("6*7?", "42", "It is 42.")
+    >>> case_hash(first) == case_hash(VerifierInput("6*7?", "41", "It is 42."))
     False
     """
     return hash_json([case.question, case.gold, case.answer])

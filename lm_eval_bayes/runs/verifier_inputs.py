@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Case, after_reasoning
+from lm_eval_bayes.rubric.verifier import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.saved_tasks import SavedTask
 from lm_eval_bayes.runs.verdicts import case_hash, verdicts_path
 
@@ -24,7 +24,7 @@ class TrialCase:
     ----------
     doc_id, trial : int
         The question's number in its task, and the trial's, both from 0.
-    case : Case
+    case : VerifierInput
         Question, standard answer and the text after the reasoning.
     text : str
         The hash of the case.
@@ -32,7 +32,7 @@ class TrialCase:
 
     doc_id: int
     trial: int
-    case: Case
+    case: VerifierInput
     text: str
 
 
@@ -64,7 +64,7 @@ def saved_cases(saved: SavedTask, think_end: str, limit: int | None = None) -> l
             rule = "hold the standard answer of every question, which a verifier needs"
             raise InvalidInputError.of("RUN", rule, where)
         for trial, text in enumerate(_texts(row, where)):
-            case = Case(question, gold, after_reasoning(text, think_end))
+            case = VerifierInput(question, gold, after_reasoning(text, think_end))
             found.append(TrialCase(doc_id, trial, case, case_hash(case)))
     return found
 

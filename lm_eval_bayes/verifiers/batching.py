@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from lm_eval_bayes.rubric.verifier import (
-    LEAST_KEPT,
-    NOTHING,
+    CONTENT_FREE_INPUT,
+    MIN_ANSWER_CHARACTERS,
     Calibration,
-    Case,
     PromptTooLongError,
     Verdict,
+    VerifierInput,
     fitted_prompt,
 )
 from lm_eval_bayes.stats.validation import check_integer
@@ -56,7 +56,9 @@ def baseline_scores(judge: Judge) -> Scores:
     VerifierError
         If there are none.
     """
-    (found,) = judge.scores([fitted_prompt(NOTHING, judge.length, judge.limit, judge.unit)])
+    (found,) = judge.scores(
+        [fitted_prompt(CONTENT_FREE_INPUT, judge.length, judge.limit, judge.unit)]
+    )
     if isinstance(found, Unjudged):
         raise VerifierError(f"the prompt without content cannot be scored: {found.reason}")
     return found
@@ -73,7 +75,7 @@ def label_mass(scores: Sequence[float]) -> float:
     return math.fsum(math.exp(score) for score in scores)
 
 
-def check_room(judge: Judge, cases: Iterable[Case]) -> None:
+def check_room(judge: Judge, cases: Iterable[VerifierInput]) -> None:
     """Refuse questions that leave no room for an answer, before a model is loaded.
 
     Raises
@@ -85,13 +87,13 @@ def check_room(judge: Judge, cases: Iterable[Case]) -> None:
     for case in cases:
         if (case.question, case.gold) not in seen:
             seen.add((case.question, case.gold))
-            least = replace(case, answer=case.answer.strip()[-LEAST_KEPT:])
+            least = replace(case, answer=case.answer.strip()[-MIN_ANSWER_CHARACTERS:])
             fitted_prompt(least, judge.length, judge.limit, judge.unit, judge.marks)
 
 
 def judged(
     judge: Judge,
-    cases: Iterable[tuple[_Key, Case]],
+    cases: Iterable[tuple[_Key, VerifierInput]],
     calibration: Calibration,
     batch_size: int,
 ) -> Iterator[list[Judged[_Key]]]:
@@ -103,7 +105,7 @@ def judged(
     ----------
     judge : Judge
         Who judges.
-    cases : iterable of (key, Case)
+    cases : iterable of (key, VerifierInput)
         Read as they are needed.
     calibration : Calibration
         Of this judge.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval_bayes.rubric.verifier import LABELS, NOTHING, PLAIN_SLOT, verifier_prompt
+from lm_eval_bayes.rubric.verifier import CONTENT_FREE_INPUT, LABELS, PLAIN_SLOT, verifier_prompt
 from lm_eval_bayes.verifiers.protocol import VerifierError
 
 
@@ -72,7 +72,7 @@ class LabelSlot:
         return list(found["input_ids"])
 
     def _find_labels(self, name: str) -> tuple[str, tuple[int, ...]]:
-        text = self.text(verifier_prompt(NOTHING))
+        text = self.text(verifier_prompt(CONTENT_FREE_INPUT))
         before = self._encode(text)
         why = ""
         for lead in ("", " ") if self.chat else (" ", ""):

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import (
+    CONTENT_FREE_INPUT,
     LABELS,
-    NOTHING,
     PLAIN_SLOT,
     PROMPT_VERSION,
     verifier_prompt,
@@ -91,7 +91,7 @@ class ServerJudge:
         self._url = f"{host}{api}/{'chat/' if self._chat else ''}completions"
         self._tokenize = f"{host}{api.removesuffix('/v1')}/tokenize"
         served = self._served(f"{host}{api}/models")
-        counted = self._count(verifier_prompt(NOTHING))
+        counted = self._count(verifier_prompt(CONTENT_FREE_INPUT))
         self.unit = "characters" if counted is None else "tokens"
         room = None
         if counted is not None:
@@ -182,7 +182,7 @@ class ServerJudge:
 
     def _find_labels(self) -> tuple[int, str]:
         """Ask once without content: how many tokens the server lists, and how it writes labels."""
-        nothing, found, top = verifier_prompt(NOTHING), {}, _TOP[0]
+        nothing, found, top = verifier_prompt(CONTENT_FREE_INPUT), {}, _TOP[0]
         for top in _TOP:
             try:
                 found = self._likeliest(nothing, top)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Case, Verdict
+from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Verdict, VerifierInput
 from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, VerdictsHeader, read_verdicts
 from lm_eval_bayes.runs.verdicts_file import VerdictsFile
 from lm_eval_bayes.runs.verifier_inputs import TrialCase
@@ -140,7 +140,7 @@ class Verification:
         #: are none, of what was tried here.
         self._known: dict[str, Scores | Unjudged] = {}
         there = [self._there(plan) for plan in plans]
-        todo: dict[str, Case] = {}
+        todo: dict[str, VerifierInput] = {}
         for plan, verdicts in zip(plans, there, strict=True):
             for one in plan.trials:
                 if verdicts is None or not verdicts.said_of(one.doc_id, one.trial, one.text):

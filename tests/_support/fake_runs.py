@@ -226,3 +226,8 @@ def _known_category(schema, trial, cuts):
             return 3
         return 5 if bpt <= cuts["tau_high"] else 4
     raise KeyError(schema)
+
+
+def with_columns(table, columns):
+    """Return a table of signals with more columns, or other ones in place of some."""
+    return type(table)(table.question, {**table.columns, **columns}, table.n_questions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from lm_eval_bayes.rubric.verifier import Case, after_reasoning
+from lm_eval_bayes.rubric.verifier import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.verdicts import case_hash
 
 STAMP = "2026-01-31T10-00-00.000000"
@@ -55,7 +55,7 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
 
 def _judged(one, trial):
     answer = after_reasoning(trial["text"], "</think>")
-    return case_hash(Case(one["problem"], one["answer"], answer))
+    return case_hash(VerifierInput(one["problem"], one["answer"], answer))
 
 
 def _labelled(a, b, c):

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
+from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of, with_columns
 from _support.saved_runs import TASK, from_columns, write_run
 
 from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
@@ -85,7 +85,7 @@ def judged(run, name="judge-3B", trials=None):
     size = run.table.n_trials
     there = np.arange(size) < (size if trials is None else trials)
     parts = {"verifier_a": 0.7, "verifier_b": 0.2, "verifier_c": 0.1}
-    signals = run.table.with_columns({n: np.where(there, p, np.nan) for n, p in parts.items()})
+    signals = with_columns(run.table, {n: np.where(there, p, np.nan) for n, p in parts.items()})
     return replace(run, table=signals, verifier={"name": name}, judged=int(there.sum()))
 
 
@@ -232,7 +232,7 @@ def test_new_weights_need_no_new_classification(classified):
 @pytest.mark.parametrize(
     ("weights", "told"),
     [
-        ({"exact_match": [0, 1]}, "have 3 entries for exact_match, one a category"),
+        ({"exact_match": [0, 1]}, "have 3 entries for exact_match, one per category"),
         ({"exact_match": [0, 1, math.nan]}, "be finite numbers in rubric exact_match"),
         ({"mine": [0, 1]}, r"be of a schema of this table \(exact_match, "),
     ],

@@ -128,12 +128,12 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from lm_eval_bayes.rubric.verifier import Case, verifier_prompt
+    from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
 
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
-    def logits(case: Case) -> list[float]:
+    def logits(case: VerifierInput) -> list[float]:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": verifier_prompt(case)}],
             tokenize=False,
@@ -149,7 +149,7 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
         return found
 
     header, lines = read(whole)
-    nothing = logits(Case("N/A", "N/A", "N/A"))
+    nothing = logits(VerifierInput("N/A", "N/A", "N/A"))
     baseline = header["baseline"]
     for k in (1, 2):  # a log-probability is a logit less something that all labels share
         assert baseline[k] - baseline[0] == pytest.approx(nothing[k] - nothing[0], abs=1e-4)
@@ -159,7 +159,7 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
             answer = ANSWERS[(n + i) % 4]
             if len(answer) > 1000:
                 continue  # it was shortened, see below
-            case = logits(Case(f"What is {n} + {12 - n}?", "12", answer))
+            case = logits(VerifierInput(f"What is {n} + {12 - n}?", "12", answer))
             weights = [math.exp((s - b) / 1.5) for s, b in zip(case, nothing, strict=True)]
             expected = [weight / sum(weights) for weight in weights]
             line = lines[n, i]
@@ -169,11 +169,11 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
 
 
 def test_a_long_answer_is_shortened_to_the_window(smollm2: Path) -> None:
-    from lm_eval_bayes.rubric.verifier import Case, fitted_prompt
+    from lm_eval_bayes.rubric.verifier import VerifierInput, fitted_prompt
     from lm_eval_bayes.verifiers.local_hf import TransformersJudge
 
     judge = TransformersJudge(str(smollm2), device="cpu", max_length=600)
-    case = Case("What is 5 + 7?", "12", ANSWERS[2])
+    case = VerifierInput("What is 5 + 7?", "12", ANSWERS[2])
     prompt = fitted_prompt(case, judge.length, judge.limit, judge.unit, judge.marks)
     assert 590 <= judge.length(prompt) <= 600
     assert "so 12\n</candidate_answer>" in prompt

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from _support.fake_runs import LOOKS_AT, category_of
+from _support.fake_runs import LOOKS_AT, category_of, with_columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +231,6 @@ def test_learning_a_missing_value_never_changes_a_category(table, name):
             for signal, values in table.columns.items()
             if signal != "verifier_c"  # that a trial has not been judged is known
         }
-        after = SCHEMATA[name].classify(table.with_columns(filled), cuts)
+        after = SCHEMATA[name].classify(with_columns(table, filled), cuts)
         known = before >= 0
         np.testing.assert_array_equal(after[known], before[known])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, worlds
+from lm_eval_bayes.rubric.rules import Condition, distinguishable_cases, first_match
 from lm_eval_bayes.rubric.schemata import Category, Schema
 from lm_eval_bayes.rubric.variables import VARIABLES, conjunction, disjunction, negation
 
@@ -300,7 +300,7 @@ def test_the_first_rule_that_is_not_certainly_false_decides():
 
 
 def cases(*texts):
-    return list(worlds(tuple(Condition.read(text) for text in texts)))
+    return list(distinguishable_cases(tuple(Condition.read(text) for text in texts)))
 
 
 def test_of_an_exclusive_group_exactly_one_holds():
@@ -334,10 +334,10 @@ def test_between_two_large_bounds_lies_no_infinity():
 
 def test_more_cases_than_are_tried():
     most = " or ".join(f"s{n} > 1" for n in range(11))  # 3^11 = 177,147
-    assert next(worlds((Condition.read(most),)))
-    message = "tell apart no more than 200,000 cases in all; got 531441"
+    assert next(distinguishable_cases((Condition.read(most),)))
+    message = "distinguish at most 200,000 cases; got 531441"
     with pytest.raises(InvalidInputError, match=message):
-        next(worlds((Condition.read(most + " or s11 > 1"),)))
+        next(distinguishable_cases((Condition.read(most + " or s11 > 1"),)))
 
 
 NEAR = np.arange(-3, 4.01, 0.25).tolist()

@@ -7,7 +7,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from _support.fake_runs import LOOKS_AT, MODELS, category_of, cuts_of, fake_runs, trials_of
+from _support.fake_runs import (
+    LOOKS_AT,
+    MODELS,
+    category_of,
+    cuts_of,
+    fake_runs,
+    trials_of,
+    with_columns,
+)
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema, schema_named
@@ -100,7 +108,7 @@ def test_what_a_schema_does_not_look_at_changes_nothing(tables, pooled, schema):
         for name in table.columns
         if name not in looked_at
     }
-    found = SCHEMATA[schema].classify(table.with_columns(others), pooled)
+    found = SCHEMATA[schema].classify(with_columns(table, others), pooled)
     np.testing.assert_array_equal(found, SCHEMATA[schema].classify(table, pooled))
 
 
@@ -236,7 +244,7 @@ def test_other_weights_leave_the_rules():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([0, 1], r"have 3 entries for exact_match, one a category \(invalid; wrong; correct\)"),
+        ([0, 1], r"have 3 entries for exact_match, one per category \(invalid; wrong; correct\)"),
         ([0, 1, 1, 1], "have 3 entries for exact_match"),
         ([0, 0, float("nan")], "be finite numbers in rubric exact_match; got nan"),
         ([0, 0, float("inf")], "be finite numbers in rubric exact_match; got inf"),

@@ -11,7 +11,7 @@ from _support.fake_runs import MODELS, N_QUESTIONS, category_of, cuts_of, fake_r
 from lm_eval_bayes import Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA
-from lm_eval_bayes.rubric.scoring import missing_signals, refuse_missing, score, scored
+from lm_eval_bayes.rubric.scoring import check_signals, missing_signals, score, score_categories
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
 
@@ -204,7 +204,7 @@ def test_all_missing_signals_are_named_with_their_sources():
     lacking = ("repeated_pattern", "verifier_a", "verifier_b", "verifier_c")
     assert sorted(missing_signals(schema, table)) == sorted(lacking)
     with pytest.raises(InvalidInputError, match="find the signals of verifier_only") as raised:
-        refuse_missing([schema], table, "schemata")
+        check_signals([schema], table, "schemata")
     told = str(raised.value)
     assert told.startswith("`schemata` must find the signals of verifier_only in the trials: ")
     source = "a recording model (--model trials, vllm-signals or hf-signals)"
@@ -215,18 +215,18 @@ def test_all_missing_signals_are_named_with_their_sources():
 
 def test_signals_that_are_there_are_not_asked_for(table):
     fitting = [SCHEMATA[n] for n in ("exact_match", "format_aware", "strict_compliance")]
-    refuse_missing(fitting, table)
+    check_signals(fitting, table)
     with pytest.raises(InvalidInputError, match="the signals of ood_robustness"):
-        refuse_missing([*fitting, SCHEMATA["ood_robustness"], SCHEMATA["verifier_only"]], table)
+        check_signals([*fitting, SCHEMATA["ood_robustness"], SCHEMATA["verifier_only"]], table)
 
 
 @pytest.mark.parametrize(
     "categories", [[0, 1, 2], [0] * 8 + [3], [0] * 8 + [-2], [[0] * 9]], ids=str
 )
 def test_categories_that_the_schema_does_not_have(table, categories):
-    message = r"`category` must be one category 0\.\.2 a trial, or -1"
+    message = r"`category` must be one category 0\.\.2 per trial, or -1"
     with pytest.raises(InvalidInputError, match=message):
-        scored(SCHEMATA["exact_match"], np.array(categories), table, TaskThresholds())
+        score_categories(SCHEMATA["exact_match"], np.array(categories), table, TaskThresholds())
 
 
 def test_a_prior_that_is_none(table):

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from _support.fake_runs import with_columns
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import SIGNALS, SOURCES, SignalTable
@@ -38,7 +39,7 @@ def test_what_is_no_finite_number_is_missing(value):
 def test_infinite_values_are_missing_however_they_come():
     table = SignalTable(np.array([0, 0]), {"x": np.array([np.inf, 1.0])}, 1)
     np.testing.assert_array_equal(table.columns["x"], [NAN, 1.0])
-    more = table.with_columns({"y": [-np.inf, 2.0]})
+    more = with_columns(table, {"y": [-np.inf, 2.0]})
     np.testing.assert_array_equal(more.columns["y"], [NAN, 2.0])
 
 
@@ -68,7 +69,7 @@ def test_columns_cannot_be_written_to():
 
 def test_more_columns_leave_the_first_table_as_it_was():
     table = SignalTable.from_questions([{"a": [1, 2]}])
-    other = table.with_columns({"a": [3, 4], "b": [5, 6]})
+    other = with_columns(table, {"a": [3, 4], "b": [5, 6]})
     np.testing.assert_array_equal(other.column("a"), [3, 4])
     np.testing.assert_array_equal(table.column("a"), [1, 2])
     assert not table.has("b")
@@ -89,11 +90,11 @@ def test_more_columns_leave_the_first_table_as_it_was():
         (lambda: SignalTable(np.zeros((1, 1), int), {}, 2), "be one list of whole numbers"),
         (
             lambda: SignalTable(np.array([0, 1]), {"a": np.zeros(3)}, 2),
-            r"`columns\['a'\]` must have one value a trial \(2\); got shape \(3,\)",
+            r"`columns\['a'\]` must have one value per trial \(2\); got shape \(3,\)",
         ),
         (
-            lambda: SignalTable.from_questions([{"a": [1]}]).with_columns({"b": [1, 2]}),
-            r"`columns\['b'\]` must have one value a trial \(1\)",
+            lambda: with_columns(SignalTable.from_questions([{"a": [1]}]), {"b": [1, 2]}),
+            r"`columns\['b'\]` must have one value per trial \(1\)",
         ),
     ],
 )
@@ -174,9 +175,9 @@ def test_a_grade_of_more_than_two_levels_is_no_right_or_wrong():
 @pytest.mark.parametrize(
     ("outcomes", "recorded", "message"),
     [
-        ([1], {}, r"`outcomes` must have one value a text \(2\); got 1"),
-        ([1, 1], {"completion_bpt": [1.0]}, r"`completion_bpt` must have one value a text"),
-        ([1, 1], {"seed": [1, 2, 3]}, r"`seed` must have one value a text \(2\); got 3"),
+        ([1], {}, r"`outcomes` must have one value per text \(2\); got 1"),
+        ([1, 1], {"completion_bpt": [1.0]}, r"`completion_bpt` must have one value per text"),
+        ([1, 1], {"seed": [1, 2, 3]}, r"`seed` must have one value per text \(2\); got 3"),
     ],
 )
 def test_columns_of_another_length(outcomes, recorded, message):

@@ -13,20 +13,20 @@ from scipy import special, stats
 
 from lm_eval_bayes import InvalidInputError, Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.rubric.verifier import (
+    CONTENT_FREE_INPUT,
     LABELS,
-    LEAST_KEPT,
-    NOTHING,
+    MIN_ANSWER_CHARACTERS,
     Calibration,
-    Case,
     PromptTooLongError,
     Verdict,
+    VerifierInput,
     after_reasoning,
-    defused,
+    escape_marks,
     fitted_prompt,
     verifier_prompt,
 )
 
-CASE = Case("What is 6 times 7?", "42", "It is \\boxed{42}.")
+CASE = VerifierInput("What is 6 times 7?", "42", "It is \\boxed{42}.")
 
 # -- the prompt --------------------------------------------------------------------------------
 
@@ -56,17 +56,17 @@ def test_what_stands_without_content_differs_from_a_case_in_the_three_fields_onl
             prompt = prompt[:start] + prompt[prompt.index(f"\n</{name}>") :]
         return prompt
 
-    assert filled(CASE) == filled(NOTHING)
-    assert verifier_prompt(NOTHING).count("\nN/A\n") == 3
+    assert filled(CASE) == filled(CONTENT_FREE_INPUT)
+    assert verifier_prompt(CONTENT_FREE_INPUT).count("\nN/A\n") == 3
 
 
 def test_braces_and_percent_signs_are_just_text():
     text = "{question} %s {0} \\frac{1}{2}"
-    assert verifier_prompt(Case(text, text, text)).count(text) == 3
+    assert verifier_prompt(VerifierInput(text, text, text)).count(text) == 3
 
 
 def test_an_empty_answer_is_said_to_be_empty():
-    assert "(there is no text)" in verifier_prompt(Case("q", "42", "  \n "))
+    assert "(there is no text)" in verifier_prompt(VerifierInput("q", "42", "  \n "))
     assert "(there is no text)" not in verifier_prompt(CASE)
 
 
@@ -83,8 +83,8 @@ def test_an_empty_answer_is_said_to_be_empty():
     ],
 )
 def test_a_candidate_cannot_close_its_mark_or_write_a_turn_of_the_chat(text):
-    prompt = verifier_prompt(Case("q", "42", text))
-    plain = verifier_prompt(Case("q", "42", "x"))
+    prompt = verifier_prompt(VerifierInput("q", "42", text))
+    plain = verifier_prompt(VerifierInput("q", "42", "x"))
     for mark in (
         *("</candidate_answer>", "<question>", "</question>", "<|im_end|>", "<|im_start|>"),
         *("</s>", "[INST]", "[/INST]", "<end_of_turn>", "<start_of_turn>", "</think>"),
@@ -96,13 +96,16 @@ def test_a_candidate_cannot_close_its_mark_or_write_a_turn_of_the_chat(text):
 
 
 def test_control_tokens_of_a_tokenizer_are_broken_and_other_text_is_left():
-    assert defused("a<pad><pad>b <unk>", ["<pad>", "<unk>", "x"]) == "a< pad>< pad>b < unk>"
-    assert defused("aaa", ["aa"]) == "a a a"
-    assert defused("0 < |x| > 1 and a<b, [1] <b>bold</b>") == "0 < |x| > 1 and a<b, [1] <b>bold</b>"
+    assert escape_marks("a<pad><pad>b <unk>", ["<pad>", "<unk>", "x"]) == "a< pad>< pad>b < unk>"
+    assert escape_marks("aaa", ["aa"]) == "a a a"
+    assert (
+        escape_marks("0 < |x| > 1 and a<b, [1] <b>bold</b>")
+        == "0 < |x| > 1 and a<b, [1] <b>bold</b>"
+    )
 
 
 def test_half_a_character_becomes_something_that_can_be_tokenized():
-    prompt = verifier_prompt(Case("q", "42", "a\ud800b"))
+    prompt = verifier_prompt(VerifierInput("q", "42", "a\ud800b"))
     assert "a?b" in prompt
     prompt.encode("utf-8")
 
@@ -133,7 +136,7 @@ def words(text):
 @pytest.mark.parametrize("n", [50, 300, 3000])
 def test_of_a_long_answer_the_end_is_kept_and_all_else_whole(length, n):
     answer = " ".join(f"step{i} is {i * i % 97}" for i in range(n)) + " so it is 42."
-    case = Case("What is 6 times 7?", "the number 42", answer)
+    case = VerifierInput("What is 6 times 7?", "the number 42", answer)
     bare = length(verifier_prompt(dataclasses.replace(case, answer="x")))
     whole = length(verifier_prompt(case))
     for share in (0.1, 0.5, 0.9, 1.0):
@@ -165,8 +168,10 @@ def test_a_limit_that_is_met_exactly_cuts_nothing():
 
 
 def test_without_room_for_an_answer_both_lengths_are_named():
-    case = Case("How long is this question? " * 40, "42", "x" * 500)
-    least = len(verifier_prompt(dataclasses.replace(case, answer="[...] " + "x" * LEAST_KEPT)))
+    case = VerifierInput("How long is this question? " * 40, "42", "x" * 500)
+    least = len(
+        verifier_prompt(dataclasses.replace(case, answer="[...] " + "x" * MIN_ANSWER_CHARACTERS))
+    )
     assert len(fitted_prompt(case, len, least)) <= least
     sentence = rf"{least:,} characters with 32 characters of an answer.*at most {least - 1:,}"
     with pytest.raises(PromptTooLongError, match=sentence):
@@ -176,7 +181,7 @@ def test_without_room_for_an_answer_both_lengths_are_named():
 
 
 def test_marks_are_broken_before_the_length_is_taken():
-    case = Case("q", "42", "<pad>" * 400)
+    case = VerifierInput("q", "42", "<pad>" * 400)
     limit = len(verifier_prompt(dataclasses.replace(case, answer="x"))) + 1000
     prompt = fitted_prompt(case, len, limit, marks=["<pad>"])
     assert len(prompt) <= limit

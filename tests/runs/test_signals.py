@@ -10,7 +10,7 @@ import pytest
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.rubric.verifier import VerifierInput
 from lm_eval_bayes.runs.saved_tasks import saved_tasks
 from lm_eval_bayes.runs.signals import run_signals
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
@@ -161,7 +161,7 @@ def test_a_trial_that_could_not_be_judged_and_a_torn_line_are_missing(tmp_path):
     trials = [trial(verdict=(0.7, 0.2, 0.1)), trial(), trial()]
     folder = write_run(tmp_path / "run", "m", [question(trials)])
     with (folder / SAMPLES.replace("samples", "verdicts")).open("a") as file:
-        text = case_hash(Case("What is 0 + 0?", "0", trials[1]["text"]))
+        text = case_hash(VerifierInput("What is 0 + 0?", "0", trials[1]["text"]))
         file.write(json.dumps({"doc_id": 0, "trial": 1, "text": text, "error": "too long"}) + "\n")
         file.write('{"doc_id": 0, "trial": 2, "text": "blake2b-1')
     (saved,) = saved_tasks([folder])
@@ -198,7 +198,7 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
     [
         (lambda row: row.update(resps=[]), "question 0: `resps` holds no list of texts"),
         (lambda row: row.update(resps=[["a", 5]]), "question 0: `resps` holds no list of texts"),
-        (lambda row: row.update(resps=[["a", "b"]]), "question 0: .*one value a text"),
+        (lambda row: row.update(resps=[["a", "b"]]), "question 0: .*one value per text"),
         (lambda row: row.update(outcomes=1), "question 0: `outcomes` is no list"),
         (lambda row: row.update(outcomes=["x"]), "question 0: could not convert"),
         (lambda row: row.pop("doc_hash"), "question 0: there is no `doc_hash`"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes._util.hashing import hash_bytes
-from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.rubric.verifier import VerifierInput
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
     OtherVerifierError,
@@ -87,9 +87,16 @@ def test_what_was_written_is_read(written):
 
 def test_the_hash_is_that_of_the_three_texts():
     """The hash of ["q","42","a \\"b\\""] in canonical JSON, by the bytes."""
-    assert case_hash(Case("q", "42", 'a "b"')) == hash_bytes(b'["q","42","a \\"b\\""]')
+    assert case_hash(VerifierInput("q", "42", 'a "b"')) == hash_bytes(b'["q","42","a \\"b\\""]')
     assert (
-        len({case_hash(Case(*"xyz")), case_hash(Case(*"xzy")), case_hash(Case("xy", "z", ""))}) == 3
+        len(
+            {
+                case_hash(VerifierInput(*"xyz")),
+                case_hash(VerifierInput(*"xzy")),
+                case_hash(VerifierInput("xy", "z", "")),
+            }
+        )
+        == 3
     )
 
 

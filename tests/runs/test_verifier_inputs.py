@@ -9,7 +9,7 @@ import pytest
 from _support.judged_runs import ROWS, STAMP, row, write
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Case
+from lm_eval_bayes.rubric.verifier import VerifierInput
 from lm_eval_bayes.runs.saved_tasks import saved_tasks
 from lm_eval_bayes.runs.verdicts import case_hash
 from lm_eval_bayes.runs.verifier_inputs import saved_cases, targets
@@ -23,8 +23,8 @@ def cases(folder, rows, think_end="</think>", limit=None):
 def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
     found = cases(tmp_path, ROWS)
     assert [(one.doc_id, one.trial) for one in found] == [(q, i) for q in (0, 1) for i in range(4)]
-    assert found[2].case == Case("Question 0?", "42", "It is 42.")
-    assert found[4].case == Case("Question 1?", "7", "Hm, 7")
+    assert found[2].case == VerifierInput("Question 0?", "42", "It is 42.")
+    assert found[4].case == VerifierInput("Question 1?", "7", "Hm, 7")
     assert found[0].text == found[2].text == case_hash(found[0].case)
     assert found[0].text != found[5].text  # the same words, to another question
 

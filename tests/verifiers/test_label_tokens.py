@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lm_eval_bayes.rubric.verifier import NOTHING, verifier_prompt
+from lm_eval_bayes.rubric.verifier import CONTENT_FREE_INPUT, verifier_prompt
 from lm_eval_bayes.verifiers.label_tokens import LabelSlot
 from lm_eval_bayes.verifiers.protocol import VerifierError
 
@@ -111,5 +111,5 @@ def test_the_slot_is_looked_for_behind_the_true_prompt():
             return super().__call__(text, *args, **kwargs)
 
     LabelSlot(Watched(CHARACTERS, "[{}]"), "judge")
-    text = f"[{verifier_prompt(NOTHING)}]"
+    text = f"[{verifier_prompt(CONTENT_FREE_INPUT)}]"
     assert seen == [text, *(text + label for label in "ABC")]

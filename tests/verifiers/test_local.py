@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Case, verifier_prompt
+from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
 from lm_eval_bayes.verifiers import pretrained as pretrained_module
 from lm_eval_bayes.verifiers.local_hf import TransformersJudge, default_device, scored
 from lm_eval_bayes.verifiers.local_vllm import VLLMJudge
@@ -30,7 +30,9 @@ needs_torch = pytest.mark.skipif(not LOCAL, reason="needs torch and transformers
 pytestmark = pytest.mark.filterwarnings("default")
 
 PROMPTS = [
-    verifier_prompt(Case(f"Question {i}?", "42", "It is so. " * (i * i % 11) + f"It is {40 + i}."))
+    verifier_prompt(
+        VerifierInput(f"Question {i}?", "42", "It is so. " * (i * i % 11) + f"It is {40 + i}.")
+    )
     for i in range(9)
 ]
 

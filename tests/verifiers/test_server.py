@@ -14,7 +14,7 @@ from _support.label_server import Act, complaint, serving, wait_until
 
 from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Calibration, Case, fitted_prompt, verifier_prompt
+from lm_eval_bayes.rubric.verifier import Calibration, VerifierInput, fitted_prompt, verifier_prompt
 from lm_eval_bayes.verifiers.batching import baseline_scores, judged
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.server import ServerJudge, in_parallel
@@ -24,7 +24,9 @@ from lm_eval_bayes.verifiers.transport import (
     check_address,
 )
 
-CASES = [Case(f"Question {i}?", "42", f"{'Step. ' * i}It is {40 + i % 4}.") for i in range(12)]
+CASES = [
+    VerifierInput(f"Question {i}?", "42", f"{'Step. ' * i}It is {40 + i % 4}.") for i in range(12)
+]
 PROMPTS = [verifier_prompt(case) for case in CASES]
 KEY = "sk-very-secret-key"
 
@@ -153,7 +155,7 @@ def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer():
 
 
 def test_lengths_are_the_servers_tokens_where_it_counts_them():
-    long = Case("q", "42", "word " * 3000 + "It is 42.")
+    long = VerifierInput("q", "42", "word " * 3000 + "It is 42.")
     with serving(window=600) as server:
         judge = judge_of(server)
         assert (judge.unit, judge.limit) == ("tokens", 599)

@@ -10,7 +10,12 @@ import pytest
 from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Calibration, Case, PromptTooLongError, verifier_prompt
+from lm_eval_bayes.rubric.verifier import (
+    Calibration,
+    PromptTooLongError,
+    VerifierInput,
+    verifier_prompt,
+)
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
 from lm_eval_bayes.runs.verdicts_file import VerdictsFile
 from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
@@ -28,7 +33,7 @@ GOLDS = ["42", "7", "42"]
 
 def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"):
     cases = [
-        (doc_id, trial, Case(f"Question {doc_id}?", GOLDS[doc_id], text))
+        (doc_id, trial, VerifierInput(f"Question {doc_id}?", GOLDS[doc_id], text))
         for doc_id, texts in enumerate(answers)
         for trial, text in enumerate(texts)
     ]
@@ -56,7 +61,7 @@ def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
 
 def test_cases_come_back_under_their_keys_in_batches_of_like_lengths():
     judge = FakeJudge()
-    cases = [(i, Case("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
+    cases = [(i, VerifierInput("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
     batches = list(judged(judge, iter(cases), Calibration(BASELINE), 4))
     assert [len(batch) for batch in batches] == [4] * 12 + [2]
     assert sorted(one.key for batch in batches for one in batch) == list(range(50))
@@ -76,16 +81,20 @@ def test_only_a_window_of_cases_is_read_ahead():
     def cases():
         for i in range(1000):
             read.append(i)
-            yield i, Case("q", "42", f"{i}")
+            yield i, VerifierInput("q", "42", f"{i}")
 
     next(judged(FakeJudge(), cases(), Calibration(BASELINE), 2))
     assert len(read) == 32
 
 
 def test_what_cannot_be_judged_says_why():
-    judge = FakeJudge(limit=len(verifier_prompt(Case("q", "4", "x")).split()) + 12)
-    too_long = Case("question " * 50, "4", "x")
-    cases = [("ok", Case("q", "4", "4")), ("fails", Case("q", "4", "fail")), ("long", too_long)]
+    judge = FakeJudge(limit=len(verifier_prompt(VerifierInput("q", "4", "x")).split()) + 12)
+    too_long = VerifierInput("question " * 50, "4", "x")
+    cases = [
+        ("ok", VerifierInput("q", "4", "4")),
+        ("fails", VerifierInput("q", "4", "fail")),
+        ("long", too_long),
+    ]
     found = {o.key: o for b in judged(judge, cases, Calibration(BASELINE), 8) for o in b}
     assert found["ok"].verdict.label == "A"
     assert (found["fails"].verdict, found["fails"].error) == (None, "no scores")
@@ -96,7 +105,7 @@ def test_what_cannot_be_judged_says_why():
 def test_the_baseline_comes_from_the_prompt_without_content():
     judge = FakeJudge()
     assert baseline_scores(judge) == BASELINE
-    assert judge.prompts == [verifier_prompt(Case("N/A", "N/A", "N/A"))]
+    assert judge.prompts == [verifier_prompt(VerifierInput("N/A", "N/A", "N/A"))]
     judge.scores = lambda prompts: [Unjudged("NaN")]
     with pytest.raises(VerifierError, match="prompt without content cannot be scored: NaN"):
         baseline_scores(judge)
@@ -108,9 +117,9 @@ def test_the_mass_of_the_labels():
 
 def test_questions_without_room_are_found_before_anything_is_judged():
     judge = FakeJudge(limit=300)
-    check_room(judge, [Case("q", "4", "word " * 1000)])
+    check_room(judge, [VerifierInput("q", "4", "word " * 1000)])
     with pytest.raises(PromptTooLongError, match=r"'long long .* words with .* at most 300"):
-        check_room(judge, [Case("q", "4", "x"), Case("long " * 200, "4", "x")])
+        check_room(judge, [VerifierInput("q", "4", "x"), VerifierInput("long " * 200, "4", "x")])
     assert judge.batches == []
 
 
@@ -214,7 +223,7 @@ def test_an_earlier_file_keeps_its_own_baseline(tmp_path):
         verify(FakeJudge(die_after=2), task)
     judge = FakeJudge()
     verify(judge, task)
-    assert verifier_prompt(Case("N/A", "N/A", "N/A")) not in judge.prompts
+    assert verifier_prompt(VerifierInput("N/A", "N/A", "N/A")) not in judge.prompts
 
 
 def test_more_trials_and_more_questions_extend_a_file(tmp_path):
@@ -226,7 +235,9 @@ def test_more_trials_and_more_questions_extend_a_file(tmp_path):
 
 
 def test_long_answers_are_shortened_and_short_ones_are_not(tmp_path):
-    judge = FakeJudge(limit=len(verifier_prompt(Case("Question 2?", "42", "x")).split()) + 20)
+    judge = FakeJudge(
+        limit=len(verifier_prompt(VerifierInput("Question 2?", "42", "x")).split()) + 20
+    )
     verify(judge, plan(tmp_path))
     cut = [prompt for prompt in judge.prompts if "<candidate_answer>\n[...] " in prompt]
     assert 15 < len(cut) < 29
