@@ -1,1 +1,1 @@
-"""Small tools that every room may use: hashes, time-outs of servers."""
+"""Helpers that every room may use: files, hashes, retries, records as JSON, text."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lm_eval_bayes._util.text import format_probability
+
 
 def verdict_in_words(
     p_a_greater: float,
@@ -27,52 +29,18 @@ def verdict_in_words(
     if same and rope is not None and p_rope is not None:
         told = (
             f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "
-            f"probability {share(p_rope)}"
+            f"probability {format_probability(p_rope)}"
         )
         if p >= confidence:
-            told += f", though {better} is better than {worse} with probability {share(p)}"
+            told += (
+                f", though {better} is better than {worse} with probability {format_probability(p)}"
+            )
         return f"{told}."
     if p >= confidence:
-        return f"{better} is better than {worse}, with probability {share(p)}."
+        return f"{better} is better than {worse}, with probability {format_probability(p)}."
     if p < 0.5005:  # which would be told as 0.500
         return "Undecided: either is better with the same probability."
     return (
-        f"Undecided: {better} is better than {worse} with probability {share(p)}, which is below "
-        f"{confidence:g}."
+        f"Undecided: {better} is better than {worse} with probability "
+        f"{format_probability(p)}, which is below {confidence:g}."
     )
-
-
-def share(probability: float) -> str:
-    """Return a probability with three digits that never says more than it knows.
-
-    Examples
-    --------
-    >>> share(0.99987), share(0.0), share(0.25)
-    ('above 0.999', 'below 0.001', '0.250')
-    """
-    if probability > 0.9995:
-        return "above 0.999"
-    return "below 0.001" if probability < 0.0005 else f"{probability:.3f}"
-
-
-def chance(probability: float) -> str:
-    """Return the same for a cell of a table.
-
-    Examples
-    --------
-    >>> chance(1.0), chance(0.25), chance(0.0001)
-    ('>0.999', '0.250', '<0.001')
-    """
-    return share(probability).replace("above ", ">").replace("below ", "<")
-
-
-def equation(event: str, probability: float) -> str:
-    """Return the same for an event in symbols.
-
-    Examples
-    --------
-    >>> equation("P(A > B)", 1.0), equation("P(A > B)", 0.25)
-    ('P(A > B) > 0.999', 'P(A > B) = 0.250')
-    """
-    told = chance(probability)
-    return f"{event} {told[0]} {told[1:]}" if told[0] in "<>" else f"{event} = {told}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from lm_eval_bayes.export.texts import slug
+from lm_eval_bayes.export.file_names import slug
 from lm_eval_bayes.runs.task_run import TaskRun
 
 

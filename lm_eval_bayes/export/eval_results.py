@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import benchmark_of, dataset_of
@@ -29,7 +30,6 @@ from lm_eval_bayes.export.settings import (
     said_model,
     versions,
 )
-from lm_eval_bayes.export.texts import one_line
 from lm_eval_bayes.stats.results import Interval, Posterior, Scope
 from lm_eval_bayes.stats.validation import check_option
 

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json
+from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.benchmarks import benchmark_of
 from lm_eval_bayes.export.every_eval_results import ended, results_of
+from lm_eval_bayes.export.file_names import is_reserved, slug
 from lm_eval_bayes.export.settings import (
     as_text,
     generation_settings,
@@ -29,7 +31,6 @@ from lm_eval_bayes.export.settings import (
     said_model,
     versions,
 )
-from lm_eval_bayes.export.texts import is_reserved, one_line, slug, whole_text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.results import SCOPES, Scope
 from lm_eval_bayes.stats.validation import check_option
@@ -188,7 +189,7 @@ def submission(
         "source_metadata": {
             "source_name": "lm-evaluation-harness" if "lm_eval" in run.made.versions else "trials",
             "source_type": "evaluation_run",
-            "source_organization_name": whole_text(sender.organization),
+            "source_organization_name": replace_surrogates(sender.organization),
             "evaluator_relationship": _one_of("--relationship", sender.relationship, RELATIONSHIPS),
         },
         "eval_library": _library(run),
@@ -271,7 +272,7 @@ def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict
     deployment = sender.deployment or ("self_deployed" if own else "unknown")
     engine = _ENGINES.get(backend.removesuffix("-signals"))
     version = run.made.versions.get(engine) if engine else None
-    found: dict[str, Any] = {"name": name, "id": name, "developer": whole_text(developer)}
+    found: dict[str, Any] = {"name": name, "id": name, "developer": replace_surrogates(developer)}
     if engine:
         told = {} if version is None else {"version": as_text(version)}
         found["inference_engine"] = {"name": engine, **told}

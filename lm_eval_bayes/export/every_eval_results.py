@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
 from lm_eval_bayes.export.metric_names import Metric, metric_of
 from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
-from lm_eval_bayes.export.texts import one_line, whole_text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.results import Interval, Posterior, Scope
 
@@ -145,7 +145,7 @@ def _generation(run: TaskRun) -> dict[str, Any]:
             break
     template = run.made.config.get("doc_to_text")
     if isinstance(template, str) and template:
-        args["prompt_template"] = whole_text(template[:10_000])
+        args["prompt_template"] = replace_surrogates(template[:10_000])
     shots = run.made.config.get("num_fewshot")
     if isinstance(shots, int):
         rest["num_fewshot"] = str(shots)

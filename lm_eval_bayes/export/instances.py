@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_results import evaluation_name, result_id
-from lm_eval_bayes.export.texts import one_line, whole_text
 from lm_eval_bayes.runs.readers import logged_rows
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun
 
@@ -122,7 +122,7 @@ def instances(
     logged = _LoggedTexts(run) if texts else None
     for number, (name, categories) in enumerate(zip(run.question_ids, trials, strict=True)):
         said = _Said() if logged is None else logged.of(number)
-        asked = whole_text(_at(run.questions, number, "")) if texts else ""
+        asked = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
             question["sample_hash"] = _hash(asked, said.target)
@@ -162,7 +162,7 @@ def _attribution(run: TaskRun, number: int, trial: int) -> list[dict[str, Any]]:
         {
             "turn_idx": 0,
             "source": "output.raw",
-            "extracted_value": whole_text(answer),
+            "extracted_value": replace_surrogates(answer),
             "extraction_method": one_line(run.metric if plain else run.filter, 100),
             "is_terminal": True,
         }
@@ -238,7 +238,7 @@ class _LoggedTexts:
         """Return what the files tell of a question."""
         rows = [_line(*place) for place in self.places.get(self.run.question_ids[number], ())]
         target = next((one for one in map(_target, rows) if one is not None), None)
-        reference = [] if target is None else [whole_text(target)]
+        reference = [] if target is None else [replace_surrogates(target)]
         trials = (self.run.trials or ())[number].tolist()
         found = [trial for row in rows for trial in _trials(row)]
         # several files of one question: in the order of the trials' own numbers
@@ -253,7 +253,7 @@ class _LoggedTexts:
                 for (_, outcome, _), category in zip(found, trials, strict=True)
             )
         )
-        return _Said(reference, [whole_text(trial[2]) for trial in found] if fits else [])
+        return _Said(reference, [replace_surrogates(trial[2]) for trial in found] if fits else [])
 
 
 def _line(path: Path, offset: int) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lm_eval_bayes.export.texts import one_line
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: Arguments of models that say how answers came about. All others stay at home: they hold

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from lm_eval_bayes._util.text import format_probability, one_line
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, Place
-from lm_eval_bayes.analysis.wording import chance
-from lm_eval_bayes.export.texts import one_line
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import check_option
 
@@ -153,7 +152,7 @@ def _cells(board: Leaderboard) -> list[list[str]]:
                 f"{one.posterior.mu:.3f}",
                 f"{one.posterior.sigma:.3f}",
                 f"{one.interval.low:.3f} to {one.interval.high:.3f}",
-                chance(one.p_best),
+                format_probability(one.p_best),
                 _between(one.rank_low, one.rank_high),
                 _trials(one),
             ]

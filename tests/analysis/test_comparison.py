@@ -10,8 +10,9 @@ import pytest
 from _support import by_hand
 from scipy import stats
 
+from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparison import compare_runs
-from lm_eval_bayes.analysis.wording import share, verdict_in_words
+from lm_eval_bayes.analysis.wording import verdict_in_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 
@@ -250,7 +251,7 @@ def test_what_differs_beside_the_model(pair):
         (
             (0.999999, 0.95, (-0.1, 0.1), 0.97),
             "A and B are practically equal: they differ by -0.1 to 0.1 with probability 0.970, "
-            "though A is better than B with probability above 0.999.",
+            "though A is better than B with probability >0.999.",
         ),
         ((0.99, 0.95, (-0.1, 0.1), 0.2), "A is better than B, with probability 0.990."),
     ],
@@ -260,6 +261,6 @@ def test_verdicts(given, told):
 
 
 def test_probabilities_are_never_rounded_to_certainty():
-    assert [share(p) for p in (1.0, 0.9996, 0.9994, 0.5, 0.0006, 0.0004, 0.0)] == [
-        "above 0.999", "above 0.999", "0.999", "0.500", "0.001", "below 0.001", "below 0.001",
+    assert [format_probability(p) for p in (1.0, 0.9996, 0.9994, 0.5, 0.0006, 0.0004, 0.0)] == [
+        ">0.999", ">0.999", "0.999", "0.500", "0.001", "<0.001", "<0.001",
     ]  # fmt: skip

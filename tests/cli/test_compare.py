@@ -56,7 +56,7 @@ def test_what_is_printed(two):
     lines = printed.splitlines()
     assert lines[0].startswith(f"A is good, from {two[0]}")
     assert lines[1].startswith(f"B is poor, from {two[1]}")
-    assert "verdict: A is better than B, with probability above 0.999." in lines
+    assert "verdict: A is better than B, with probability >0.999." in lines
     told = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
     assert told in lines
     assert "about these questions" in printed

@@ -11,10 +11,11 @@ import pytest
 from _support.hostile import NAMES
 
 from lm_eval_bayes import rank
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.export.file_names import slug
 from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
-from lm_eval_bayes.export.texts import one_line, slug
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 

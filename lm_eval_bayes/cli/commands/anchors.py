@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import one_line, plural, scope_label
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, printable, say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -25,7 +26,6 @@ from lm_eval_bayes.cli.ui.reading import (
     check_level_and_seed,
     read,
 )
-from lm_eval_bayes.cli.ui.wording import about
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -227,10 +227,10 @@ def _read(
 
 def _show(found: AnchorStudy) -> None:
     n = len(found.question_ids)
-    say(f"{found.task}: {count(found.anchors.n_anchors, 'anchor')}, {count(n, 'question')}")
+    say(f"{found.task}: {plural(found.anchors.n_anchors, 'anchor')}, {plural(n, 'question')}")
     if found.kept is not None:
         told = f"{found.kept.low:.0%} to {found.kept.high:.0%} of the anchors"
-        say(f"{count(found.kept.kept.size, 'question')} count, which {told} solve")
+        say(f"{plural(found.kept.kept.size, 'question')} plural, which {told} solve")
     order = found.ordering
     if order.n_comparisons:
         compared = f"{order.n_comparisons:,} comparisons"
@@ -263,7 +263,7 @@ def _show(found: AnchorStudy) -> None:
     if found.placed:
         posterior = found.placed[0].posterior
         told = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
-        say(f"{told}; {about(posterior.scope)}")
+        say(f"{told}; about {scope_label(posterior.scope)}")
 
 
 def _show_one(one: Placed) -> None:
@@ -286,7 +286,7 @@ def _show_one(one: Placed) -> None:
             )
         )
     ]
-    title = f"{printable(one.model)}, score {one.score:.3f}: where it stands"
+    title = f"{one_line(one.model)}, score {one.score:.3f}: where it stands"
     say_table(title, ("interval", "anchors' scores", "probability", "most"), rows)
 
 
@@ -314,5 +314,5 @@ def _show_sweep(one: Placed) -> None:
         for n, mean, low, high, same in zip(*columns, strict=True)
     ]
     head = ("questions", "peak probability", "80% of choices", "in the place of all")
-    title = f"{printable(one.model)}, by fewer of these questions, chosen at random"
+    title = f"{one_line(one.model)}, by fewer of these questions, chosen at random"
     say_table(title, head, rows)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.commands.compare_tables import show_comparison, told
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.exit_codes import FOUND
-from lm_eval_bayes.cli.ui.output import count, say_json, warn
+from lm_eval_bayes.cli.ui.output import say_json, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -131,7 +132,7 @@ def command(
 
     Differences are A minus B: above 0, A is better. About these questions, they are those of
     hbayes@N, and the two posteriors are independent; about questions like these, the models are
-    paired by question, and the observed differences count, so that what a question does to both
+    paired by question, and the observed differences plural, so that what a question does to both
     cancels. There, runs of one trial a question
     also get the paired model of Bowyer et al. (2025).
 
@@ -179,10 +180,10 @@ def command(
     else:
         show_comparison(found, runs_a, runs_b, level, interval.value)
     if fail_if_worse is not None:
-        from lm_eval_bayes.analysis.wording import equation
+        from lm_eval_bayes._util.text import probability_statement
 
         relation = "at least" if failed else "below"
-        warn(f"{equation('P(A < B)', worse)}, {relation} {fail_if_worse:g}")
+        warn(f"{probability_statement('P(A < B)', worse)}, {relation} {fail_if_worse:g}")
     if failed:
         raise typer.Exit(FOUND)
 
@@ -251,7 +252,7 @@ def _only(runs: Sequence[TaskRun], name: str | None, side: str, option: str) -> 
     models = list(dict.fromkeys(one.model for one in runs))
     if name is None and len(models) > 1:
         rule = f"hold one model, or {option} names which; there are {', '.join(models)}"
-        raise InvalidInputError.of(side, rule, count(len(models), "model"))
+        raise InvalidInputError.of(side, rule, plural(len(models), "model"))
     return _of(runs, name or models[0], option)
 
 

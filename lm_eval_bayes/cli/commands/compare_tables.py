@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.cli.ui.output import count, say, say_table, warn
-from lm_eval_bayes.cli.ui.wording import about, digits, ends, interval_name, mean_sd, trials
+from lm_eval_bayes._util.text import (
+    format_interval,
+    format_mean_sd,
+    format_range,
+    format_score,
+    interval_label,
+    plural,
+    scope_label,
+)
+from lm_eval_bayes.cli.ui.output import say, say_table, warn
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
@@ -65,23 +73,23 @@ def _undecided(found: RunComparison) -> bool:
 def _from(sources: Sequence[str]) -> str:
     if not sources:
         return ""
-    more = f" and {count(len(sources) - 1, 'more source')}" if len(sources) > 1 else ""
+    more = f" and {plural(len(sources) - 1, 'more source')}" if len(sources) > 1 else ""
     return f", from {sources[0]}{more}"
 
 
 def _show_task(one: TaskComparison, level: float, method: str) -> None:
     c = one.comparison
-    n_a, n_b = (trials(run.outcomes.trials_range) for run in (one.a, one.b))
+    n_a, n_b = (format_range(run.outcomes.trials_range) for run in (one.a, one.b))
     n = f"N = {n_a}" if n_a == n_b else f"N = {n_a} for A and {n_b} for B"
     if one.a.counted != "graded trials":
         n += f", {one.a.counted}"
-    title = f"{one.task}: {count(c.n_questions, 'question')}, {n}, {about(c.scope)}"
-    head = ("hbayes@N", "mean ± sd", interval_name(level, method))
+    title = f"{one.task}: {plural(c.n_questions, 'question')}, {n}, about {scope_label(c.scope)}"
+    head = ("hbayes@N", "mean ± sd", interval_label(level, method))
     paired = ", paired" if c.scope == "population" else ""
     lines = [
-        ("A", mean_sd(c.a.mu, c.a.sigma), ends(c.interval_a)),
-        ("B", mean_sd(c.b.mu, c.b.sigma), ends(c.interval_b)),
-        ("A - B" + paired, mean_sd(c.difference, c.sd), ends(c.interval)),
+        ("A", format_mean_sd(c.a.mu, c.a.sigma), format_interval(c.interval_a)),
+        ("B", format_mean_sd(c.b.mu, c.b.sigma), format_interval(c.interval_b)),
+        ("A - B" + paired, format_mean_sd(c.difference, c.sd), format_interval(c.interval)),
     ]
     say_table(title, head, lines)
     if paired:
@@ -90,19 +98,20 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
         )
     for name, left in (("A", c.left_out_a), ("B", c.left_out_b)):
         if left:
-            say(f"left out: {count(left, 'question')} that only {name} has")
+            say(f"left out: {plural(left, 'question')} that only {name} has")
     _show_probabilities(c.p_a_greater, c.rope, c.p_rope)
     say(f"verdict: {one.verdict}")
     apart = "do not overlap" if c.rule_intervals != "undecided" else "overlap"
     say(f"rules of Hariri et al. (2026): {_z(c.z, c.rule_z, c.confidence)}; the intervals {apart}")
     if one.paired is not None:
-        from lm_eval_bayes.analysis.wording import equation
+        from lm_eval_bayes._util.text import probability_statement
 
         p = one.paired
         say(
             f"one trial a question, paired (Bowyer et al. 2025): A - B = "
-            f"{mean_sd(p.difference, p.sd)}, {interval_name(level, 'exact')} {ends(p.interval)}, "
-            f"{equation('P(A > B)', p.p_a_greater)}, odds ratio {p.odds_ratio:.3g} "
+            f"{format_mean_sd(p.difference, p.sd)}, "
+            f"{interval_label(level, 'exact')} {format_interval(p.interval)}, "
+            f"{probability_statement('P(A > B)', p.p_a_greater)}, odds ratio {p.odds_ratio:.3g} "
             f"({p.odds_ratio_interval.low:.3g} to {p.odds_ratio_interval.high:.3g})"
         )
         if p.table is not None:
@@ -119,11 +128,14 @@ def _show_task(one: TaskComparison, level: float, method: str) -> None:
 def _show_probabilities(
     p_a_greater: float, rope: tuple[float, float] | None, p_rope: float | None
 ) -> None:
-    from lm_eval_bayes.analysis.wording import equation
+    from lm_eval_bayes._util.text import probability_statement
 
-    told = [equation("P(A > B)", p_a_greater), equation("P(A < B)", 1.0 - p_a_greater)]
+    told = [
+        probability_statement("P(A > B)", p_a_greater),
+        probability_statement("P(A < B)", 1.0 - p_a_greater),
+    ]
     if rope is not None and p_rope is not None:
-        told.append(equation(f"P({rope[0]:g} <= A - B <= {rope[1]:g})", p_rope))
+        told.append(probability_statement(f"P({rope[0]:g} <= A - B <= {rope[1]:g})", p_rope))
     say(", ".join(told))
 
 
@@ -143,7 +155,7 @@ def _show_questions(one: TaskComparison) -> None:
             short_id(each.question_id),
             _trials(each.a, binary),
             _trials(each.b, binary),
-            mean_sd(each.difference, each.sd),
+            format_mean_sd(each.difference, each.sd),
             short_text(each.text),
         )
         for each in one.questions
@@ -166,9 +178,9 @@ def _show_curves(one: TaskComparison) -> None:
     rows = [
         (
             k,
-            digits(a),
-            digits(b),
-            digits(difference),
+            format_score(a),
+            format_score(b),
+            format_score(difference),
             f"{low:.3f} to {high:.3f}",
             sign.get(k, "-"),
         )
@@ -188,10 +200,13 @@ def _show_curves(one: TaskComparison) -> None:
 
 
 def _show_overall(overall: MeanDifference, level: float, method: str) -> None:
-    about_what = about(overall.posterior.scope)
+    about_what = f"about {scope_label(overall.posterior.scope)}"
     title = f"all {len(overall.tasks)} tasks, each counting the same, {about_what}"
-    cells = (mean_sd(overall.posterior.mu, overall.posterior.sigma), ends(overall.interval))
-    head = ("hbayes@N", "mean ± sd", interval_name(level, method))
+    cells = (
+        format_mean_sd(overall.posterior.mu, overall.posterior.sigma),
+        format_interval(overall.interval),
+    )
+    head = ("hbayes@N", "mean ± sd", interval_label(level, method))
     say_table(title, head, [("A - B", *cells)])
     _show_probabilities(overall.p_a_greater, overall.rope, overall.p_rope)
     say(f"verdict: {overall.verdict}")

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_interval,
+    interval_label,
+    one_line,
+    plural,
+    scope_label,
+)
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, printable, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -28,7 +36,6 @@ from lm_eval_bayes.cli.ui.reading import (
     check_level_and_seed,
     read,
 )
-from lm_eval_bayes.cli.ui.wording import NONE, about, ends, interval_name
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -139,7 +146,7 @@ def command(
     if plot is not None:
         from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
 
-        draw_convergence(plot, found[0], printable(found[0].task))
+        draw_convergence(plot, found[0], one_line(found[0].task))
         warn(f"the picture is {plot}")
 
 
@@ -161,8 +168,8 @@ _SHARES = (0.5, 0.9, 0.95)
 
 
 def _show(found: TaskConvergence) -> None:
-    told = [count(len(found.models), "model"), count(found.n_questions, "question")]
-    say(f"{found.task}: {', '.join(told)}, N = {found.n_trials}, {about(found.scope)}")
+    told = [plural(len(found.models), "model"), plural(found.n_questions, "question")]
+    say(f"{found.task}: {', '.join(told)}, N = {found.n_trials}, about {scope_label(found.scope)}")
     if len(found.models) == 1:
         ((model, row),) = found.along.items()
         _show_one(found, model, row)
@@ -175,11 +182,12 @@ def _show(found: TaskConvergence) -> None:
 
 
 def _show_one(found: TaskConvergence, model: str, row: Sequence[AfterTrials]) -> None:
-    head = ["n", "hbayes@n", "sd", interval_name(found.level, found.method), "width"]
+    head = ["n", "hbayes@n", "sd", interval_label(found.level, found.method), "width"]
     lines = [
-        (one.n, f"{one.mu:.3f}", f"{one.sigma:.3f}", ends(one.interval), _width(one)) for one in row
+        (one.n, f"{one.mu:.3f}", f"{one.sigma:.3f}", format_interval(one.interval), _width(one))
+        for one in row
     ]
-    say_table(f"{printable(model)} after its first n trials", head, lines)
+    say_table(f"{one_line(model)} after its first n trials", head, lines)
 
 
 def _show_widths(found: TaskConvergence) -> None:
@@ -190,7 +198,7 @@ def _show_widths(found: TaskConvergence) -> None:
         by_n = {one.n: one for one in row}
         widths = [_width(by_n[n]) if n in by_n else "" for n in steps]
         lines.append((model, *widths, f"{row[-1].mu:.3f}"))
-    title = f"width of the {interval_name(found.level, found.method)} after the first n trials"
+    title = f"width of the {interval_label(found.level, found.method)} after the first n trials"
     say_table(title, ["model", *(f"n={n}" for n in steps), "hbayes@N"], lines)
 
 
@@ -203,7 +211,7 @@ def _show_rankings(found: TaskConvergence) -> None:
 
     steps = doublings(found.n_trials)
     first = found.rankings[0].convergence
-    drawn = f"{count(first.replicates, 'order')} of the trials, scheme {first.scheme}"
+    drawn = f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}"
     head = ["ranked by", "mean", *(f"{share:.0%} by" for share in _SHARES), "never"]
     lines: list[tuple[str, ...]] = []
     for one in found.rankings:
@@ -221,14 +229,14 @@ def _show_rankings(found: TaskConvergence) -> None:
 def _settled(one: Convergence) -> tuple[str, ...]:
     from lm_eval_bayes.analysis.convergence import reached
 
-    mean = NONE if one.mean is None else f"{one.mean:.1f}"
+    mean = NO_VALUE if one.mean is None else f"{one.mean:.1f}"
     when = [reached(one, share) for share in _SHARES]
-    shares = (NONE if n is None else str(n) for n in when)
+    shares = (NO_VALUE if n is None else str(n) for n in when)
     return (mean, *shares, f"{one.not_converged:.1%}")
 
 
 def _taus(one: RankingSettles, steps: Sequence[int]) -> list[str]:
     if one.kendall is None:
-        return [NONE for _ in steps]
+        return [NO_VALUE for _ in steps]
     values = [float(one.kendall.mean[n - 1]) for n in steps]
-    return [NONE if value != value else f"{value:.2f}" for value in values]
+    return [NO_VALUE if value != value else f"{value:.2f}" for value in values]

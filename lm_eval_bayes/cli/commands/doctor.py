@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.commands.doctor_paths import Finding, State, folders, questions, store_place
 from lm_eval_bayes.cli.ui.exit_codes import FOUND
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _show(findings: Sequence[Finding], wrong: int) -> None:
             say(f"    {mend}")
         say()
     if wrong:
-        say(f"{count(wrong, 'thing')} that a run needs {'is' if wrong == 1 else 'are'} missing")
+        say(f"{plural(wrong, 'thing')} that a run needs {'is' if wrong == 1 else 'are'} missing")
     else:
         say("nothing that a run needs is missing")
 

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes.cli.ui.output import size
+from lm_eval_bayes._util.text import format_bytes
 from lm_eval_bayes.errors import LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _folder(name: str, folder: Path, mend: str, section: str = "folders") -> Fin
         return Finding(section, name, State.wrong, told, mend)
     free = shutil.disk_usage(_existing(folder)).free
     state = State.ok if free >= LITTLE_BYTES else State.note
-    return Finding(section, name, state, f"{folder}, {size(free)} free")
+    return Finding(section, name, state, f"{folder}, {format_bytes(free)} free")
 
 
 def _existing(folder: Path) -> Path:
@@ -141,7 +141,7 @@ def store_place(path: Path) -> Iterator[Finding]:
         mend = f"lm-eval-bayes store verify {shlex.quote(str(place))}"
         yield Finding("store", str(path), State.wrong, str(error), mend)
     else:
-        told = f"a trial store, {size(place.stat().st_size)}" if exists else "a new file"
+        told = f"a trial store, {format_bytes(place.stat().st_size)}" if exists else "a new file"
         yield Finding("store", str(path), State.ok, told)
     warning = network_warning(place)
     if warning is not None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.commands.export_summaries import Overwrite, summaries
 from lm_eval_bayes.cli.commands.export_tables import STDOUT
-from lm_eval_bayes.cli.ui.output import count, say, warn
+from lm_eval_bayes.cli.ui.output import say, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -197,13 +198,13 @@ def command(
     check_targets(files, overwrite)
     write_files(files, overwrite)
     for record, rows in zip(records, beside, strict=True):
-        say(f"{output / record.path}: {count(len(record.record['evaluation_results']), 'result')}")
+        say(f"{output / record.path}: {plural(len(record.record['evaluation_results']), 'result')}")
         if rows is None:
             continue
-        say(f"{output / record.instances_path}: {count(rows.rows, 'record')}")
+        say(f"{output / record.instances_path}: {plural(rows.rows, 'record')}")
         if texts and rows.untold:
             warn(
-                f"warning: {count(rows.untold, 'record')} of {record.model_id} without the "
+                f"warning: {plural(rows.untold, 'record')} of {record.model_id} without the "
                 "completion, which the files at hand do not tell"
             )
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say
+from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -106,8 +107,8 @@ def table_command(form: Format, what: str, suffix: str, about: str) -> Callable[
             _to_stdout(text)
         else:
             write_files({target: text.encode("utf-8", "replace")}, overwrite)
-            models = count(len(found.models), "model")
-            say(f"{target}: {models} on {count(len(boards), 'task')}")
+            models = plural(len(found.models), "model")
+            say(f"{target}: {models} on {plural(len(boards), 'task')}")
 
     command.__doc__ = _TABLE_HELP.format(form=form, what=what, suffix=suffix, about=about)
     return command

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural, scope_label
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -26,7 +27,6 @@ from lm_eval_bayes.cli.ui.reading import (
     check_level_and_seed,
     read,
 )
-from lm_eval_bayes.cli.ui.wording import NONE, about, duration, number
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -129,7 +129,10 @@ def command(
         )
         return
     if width is not None:
-        title = f"until {100 * level:g}% intervals are at most {width:g} wide, {about(scope.value)}"
+        title = (
+            f"until {100 * level:g}% intervals are at most {width:g} wide, "
+            f"about {scope_label(scope.value)}"
+        )
         _show(title, lines, "width")
     for at, plan in enumerate(plans):
         if at or lines:
@@ -176,7 +179,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
     for line in lines:
         of = line.forecast
         none = line.reached or line.repeats
-        enough = NONE if line.repeats else _range(_counts(line), _count)
+        enough = NO_VALUE if line.repeats else _range(_counts(line), _count)
         rows.append(
             [
                 line.task,
@@ -184,10 +187,10 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
                 f"{of.current:.3f}" if goal == "width" else f"{of.current:.2f}",
                 f"{of.trials:g}",
                 "reached" if line.reached else enough,
-                NONE if line.repeats or of.total is None else f"{of.total:g}",
-                NONE if none else _range(line.trials, _count),
-                NONE if none else _range(line.tokens, number),
-                NONE if none else _range(line.seconds, duration),
+                NO_VALUE if line.repeats or of.total is None else f"{of.total:g}",
+                NO_VALUE if none else _range(line.trials, _count),
+                NO_VALUE if none else _range(line.tokens, format_large),
+                NO_VALUE if none else _range(line.seconds, format_duration),
             ]
         )
     who = "model" if goal == "width" else "models"
@@ -196,13 +199,14 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
 
 
 def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> None:
-    apart = count(plan.separated, "pair")
+    apart = plural(plan.separated, "pair")
     if not plan.lines:
-        say(f"{plan.task}: all models are told apart already ({apart}), {about(scope)}")
+        say(f"{plan.task}: all models are told apart already ({apart}), about {scope_label(scope)}")
         return
     title = (
         f"{plan.task}: until two models are told apart at {100 * confidence:g}% "
-        f"(z = {plan.lines[0].forecast.target:.3f}), {about(scope)}; {apart} told apart already"
+        f"(z = {plan.lines[0].forecast.target:.3f}), about {scope_label(scope)}; "
+        f"{apart} told apart already"
     )
     _show(title, plan.lines, "z")
 
@@ -225,13 +229,13 @@ def _counts(line: PlanLine) -> Needed:
 
 
 def _count(n: float | None) -> str:
-    return NONE if n is None else f"{round(n):,}"
+    return NO_VALUE if n is None else f"{round(n):,}"
 
 
 def _range(needed: Needed | None, told: Callable[[float | None], str]) -> str:
     """Return the middle of a forecast with its range; "or more" where that has no end."""
     if needed is None:
-        return NONE
+        return NO_VALUE
     if needed.middle is None:
         return "out of reach" if needed.low is None else f"{told(needed.low)} or more"
     end = "or more" if needed.high is None else f"to {told(needed.high)}"

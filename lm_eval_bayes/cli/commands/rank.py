@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_bayes._util.text import (
+    format_duration,
+    format_interval,
+    format_large,
+    format_mean_sd,
+    format_range,
+    interval_label,
+    plural,
+    scope_label,
+)
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -27,15 +37,6 @@ from lm_eval_bayes.cli.ui.reading import (
     Ties,
     check_level_and_seed,
     read,
-)
-from lm_eval_bayes.cli.ui.wording import (
-    about,
-    duration,
-    ends,
-    interval_name,
-    mean_sd,
-    number,
-    trials,
 )
 
 if TYPE_CHECKING:
@@ -169,34 +170,40 @@ def _overall(
 
 
 def _show(board: Leaderboard, method: str) -> None:
-    from lm_eval_bayes.analysis.wording import chance
+    from lm_eval_bayes._util.text import format_probability
 
-    title = f"{board.task}: {count(board.n_questions, 'question')}, {about(board.scope)}"
+    title = (
+        f"{board.task}: {plural(board.n_questions, 'question')}, about {scope_label(board.scope)}"
+    )
     per_task = len(board.tasks) == 1
     ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
-    head = ["rank", "model", "mean ± sd", interval_name(board.level, method), "P(best)", ranks]
+    head = ["rank", "model", "mean ± sd", interval_label(board.level, method), "P(best)", ranks]
     head += ["N", "tokens", "time"] if per_task else []
     rows = []
     for one in board.places:
         line = [
             f"{one.rank:g}",
             one.model,
-            mean_sd(one.posterior.mu, one.posterior.sigma),
-            ends(one.interval),
-            chance(one.p_best),
-            trials((int(one.rank_low), int(one.rank_high))),
+            format_mean_sd(one.posterior.mu, one.posterior.sigma),
+            format_interval(one.interval),
+            format_probability(one.p_best),
+            format_range((int(one.rank_low), int(one.rank_high))),
         ]
-        line += [trials(one.n_range), number(one.tokens), duration(one.seconds)] if per_task else []
+        line += (
+            [format_range(one.n_range), format_large(one.tokens), format_duration(one.seconds)]
+            if per_task
+            else []
+        )
         rows.append(line)
     say_table(title, head, rows)
 
 
 def _show_pairs(board: Leaderboard) -> None:
-    from lm_eval_bayes.analysis.wording import chance
+    from lm_eval_bayes._util.text import format_probability
 
     say()
     rows = [
-        [model, *("-" if i == j else chance(p) for j, p in enumerate(row))]
+        [model, *("-" if i == j else format_probability(p) for j, p in enumerate(row))]
         for i, (model, row) in enumerate(zip(board.models, board.p_greater.tolist(), strict=True))
     ]
     say_table(f"{board.task}: P(row > column)", ["", *board.models], rows)

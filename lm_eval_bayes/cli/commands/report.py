@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, size
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -138,8 +139,8 @@ def command(
     if as_json:
         say_json(told)
     elif not to_stdout:
-        parts = [count(len(contents.models), "model"), count(len(contents.tasks), "task")]
-        say(f"{output}: {', '.join(parts)}, {size(len(page))}")
+        parts = [plural(len(contents.models), "model"), plural(len(contents.tasks), "task")]
+        say(f"{output}: {', '.join(parts)}, {format_bytes(len(page))}")
         if drawn:
             rows = [(one["file"], one["task"]) for one in told["plots"]]
             say_table(f"figures in {plots}", ("file", "task"), rows)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.cli.commands.rubric_tables import show_table
-from lm_eval_bayes.cli.ui.output import count, printable, say, say_json, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.cli.ui.reading import (
     IntervalKind,
     Json,
@@ -302,7 +303,7 @@ def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
         if not new:
             rule = "be a new file; somebody else made one of this name"
             raise InvalidInputError.of("--freeze", rule, path.name)
-    tasks = count(len(pooled.tasks), "task")
+    tasks = plural(len(pooled.tasks), "task")
     warn(f"the thresholds of {tasks} are in {path}; the hash of them all is {pooled.hash}")
 
 
@@ -336,9 +337,9 @@ def _draw(path: Path, table: RubricTable) -> None:
     draw_rank_trajectories(
         path,
         [row.schema.name for row in table.rows],
-        [printable(model) for model in found.models],
+        [one_line(model) for model in found.models],
         table.ranks,
         table.mu,
-        f"{printable(found.task)}: rank under each rubric",
+        f"{one_line(found.task)}: rank under each rubric",
     )
     warn(f"the picture is {path}")

@@ -6,8 +6,15 @@ import shutil
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes.cli.ui.output import count, printable, say, say_table
-from lm_eval_bayes.cli.ui.wording import about, ends, interval_name, mean_sd
+from lm_eval_bayes._util.text import (
+    format_interval,
+    format_mean_sd,
+    interval_label,
+    one_line,
+    plural,
+    scope_label,
+)
+from lm_eval_bayes.cli.ui.output import say, say_table
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.rubric_runs import ClassifiedRuns
@@ -21,10 +28,10 @@ def show_table(table: RubricTable, origin: str | None, given: Collection[str]) -
     """Print the scores of one task's runs under rubrics, and what they rest on."""
     found = table.classified
     runs = found.source.runs
-    over = ", ".join(runs) if len(runs) <= _RUNS_SHOWN else count(len(runs), "run")
+    over = ", ".join(runs) if len(runs) <= _RUNS_SHOWN else plural(len(runs), "run")
     how = f"frozen on {found.source.date} in {origin}" if origin else "not frozen"
-    asked = count(found.n_questions, "question")
-    say(f"{found.task}: {asked}, {table.prior}@N {about(table.scope)}")
+    asked = plural(found.n_questions, "question")
+    say(f"{found.task}: {asked}, {table.prior}@N about {scope_label(table.scope)}")
     say(f"thresholds {found.thresholds.hash}, {how}, taken over {over}")
     say(f"invalid: {_invalid(found)}")
     for row in table.rows:
@@ -61,7 +68,7 @@ def _invalid(found: ClassifiedRuns) -> str:
 
 
 def _head(table: RubricTable) -> list[str]:
-    return ["schema", *map(printable, table.classified.models)]
+    return ["schema", *map(one_line, table.classified.models)]
 
 
 def _show_many(table: RubricTable) -> None:
@@ -84,21 +91,21 @@ def _cell(one: ModelScore) -> str:
 
 def _with_interval(one: ModelScore) -> str:
     mean, more = f"{_mean(one)} ({one.rank})", _cell(one)
-    return f"{mean}, {ends(one.interval)}{more[len(mean) :]}"
+    return f"{mean}, {format_interval(one.interval)}{more[len(mean) :]}"
 
 
 def _mean(one: ModelScore) -> str:
-    return mean_sd(one.mu, one.sigma)
+    return format_mean_sd(one.mu, one.sigma)
 
 
 def _interval(table: RubricTable) -> str:
-    return interval_name(table.level, table.interval)
+    return interval_label(table.level, table.interval)
 
 
 def _show_one(table: RubricTable) -> None:
     head = ("schema", *_columns(table))
     lines = [(row.schema.name, *_numbers(one)) for row in table.rows for one in row.scores]
-    say_table(printable(table.classified.models[0]), head, lines)
+    say_table(one_line(table.classified.models[0]), head, lines)
 
 
 def _show_lists(table: RubricTable) -> None:
@@ -115,6 +122,6 @@ def _columns(table: RubricTable) -> tuple[str, ...]:
 def _numbers(one: ModelScore) -> tuple[str, ...]:
     return (
         _mean(one),
-        ends(one.interval),
+        format_interval(one.interval),
         f"{one.score.missing:,} of {one.n_trials:,}",
     )

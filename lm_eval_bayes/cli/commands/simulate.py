@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import NO_VALUE, format_bytes, interval_label, plural, scope_label
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, size, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import (
     Interval,
     IntervalKind,
@@ -20,7 +21,6 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     check_level_and_seed,
 )
-from lm_eval_bayes.cli.ui.wording import NONE, about, interval_name
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def command(
     elif studies:
         _show(benchmark, studies, separation, level, scope, interval)
     for path, content in files.items():
-        told = f"{path}: {size(len(content))}"
+        told = f"{path}: {format_bytes(len(content))}"
         warn(told) if as_json or studies else say(told)
 
 
@@ -315,10 +315,10 @@ def _show(
     scope: Scope,
     interval: IntervalKind,
 ) -> None:
-    told = count(len(benchmark.means), "model")
+    told = plural(len(benchmark.means), "model")
     say(
         f"{told} with true scores {', '.join(f'{mean:.3f}' for mean in benchmark.means)}; "
-        f"{count(benchmark.n_questions, 'question')} of strength {benchmark.strength:g}"
+        f"{plural(benchmark.n_questions, 'question')} of strength {benchmark.strength:g}"
     )
     lines = [
         (
@@ -332,8 +332,8 @@ def _show(
         for one in studies
     ]
     title = (
-        f"{interval_name(level, interval.value)} {about(scope.value)}, in "
-        f"{count(studies[0].replicates, 'benchmark')} for each N"
+        f"{interval_label(level, interval.value)} about {scope_label(scope.value)}, in "
+        f"{plural(studies[0].replicates, 'benchmark')} for each N"
     )
     say_table(title, ("N", "interval", "holds the truth", "width", "bias", "rms error"), lines)
     if separation is not None:
@@ -347,7 +347,7 @@ def _show_separation(found: Separation) -> None:
             one.better,
             one.worse,
             f"{one.gap:.3f}",
-            NONE if one.trials is None else f"{one.trials:,}",
+            NO_VALUE if one.trials is None else f"{one.trials:,}",
             *(f"{z:.2f}" for z in one.z),
             *(f"{a:.0%}, {b:.0%}" for a, b in zip(one.surely, one.wrongly, strict=True)),
         )
@@ -361,8 +361,8 @@ def _show_separation(found: Separation) -> None:
     )
     say_table(title, (*head, *told), rows)
     orders = [
-        (one.n_trials, f"{one.right:.1%}", NONE if one.tau is None else f"{one.tau:.3f}")
+        (one.n_trials, f"{one.right:.1%}", NO_VALUE if one.tau is None else f"{one.tau:.3f}")
         for one in found.orders
     ]
-    title = f"the order of all models by bayes@N, {count(found.tossed, 'benchmark')} tossed"
+    title = f"the order of all models by bayes@N, {plural(found.tossed, 'benchmark')} tossed"
     say_table(title, ("N", "wholly right", "Kendall's tau"), orders)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.exit_codes import ERROR, FOUND
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, size, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -75,13 +76,13 @@ def info(stores: Stores, as_json: Json = False) -> None:
 def _show(found: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
 
-    beside = f" and {size(found.log_bytes)} of log" if found.log_bytes else ""
-    say(f"{found.path}: schema {found.schema}, {size(found.file_bytes)}{beside}")
+    beside = f" and {format_bytes(found.log_bytes)} of log" if found.log_bytes else ""
+    say(f"{found.path}: schema {found.schema}, {format_bytes(found.file_bytes)}{beside}")
     held = [
-        count(found.trials, "trial"),
-        count(found.prompts, "prompt"),
-        count(found.prompt_signals, "prompt with signals", "prompts with signals"),
-        count(found.outcomes, "graded outcome"),
+        plural(found.trials, "trial"),
+        plural(found.prompts, "prompt"),
+        plural(found.prompt_signals, "prompt with signals", "prompts with signals"),
+        plural(found.outcomes, "graded outcome"),
     ]
     say(", ".join(held))
     for title, described in (("models", found.models), ("samplings", found.samplings)):
@@ -166,11 +167,11 @@ def merge(
         say_json({"merged": True, **report.to_dict()})
         return
     say(
-        f"{report.target}: {count(report.added, 'trial')} added, {report.known:,} were there, "
-        f"{count(report.outcomes, 'graded outcome')} added"
+        f"{report.target}: {plural(report.added, 'trial')} added, {report.known:,} were there, "
+        f"{plural(report.outcomes, 'graded outcome')} added"
     )
     if report.n_conflicts:
-        say(f"{count(report.n_conflicts, 'trial')} differed, and the first was kept")
+        say(f"{plural(report.n_conflicts, 'trial')} differed, and the first was kept")
         _name(list(report.conflicts), report.n_conflicts)
     for note in report.notes:
         say(f"note: {note}")
@@ -223,12 +224,12 @@ def verify(stores: Stores, as_json: Json = False) -> None:
         if as_json:
             continue
         counted = [
-            count(one.trials, "trial"),
-            count(one.descriptions, "description"),
-            count(one.prompt_signals, "prompt with signals", "prompts with signals"),
-            count(one.outcomes, "graded outcome"),
+            plural(one.trials, "trial"),
+            plural(one.descriptions, "description"),
+            plural(one.prompt_signals, "prompt with signals", "prompts with signals"),
+            plural(one.outcomes, "graded outcome"),
         ]
-        verdict = "sound" if one.ok else f"not sound, {count(one.n_problems, 'problem')}"
+        verdict = "sound" if one.ok else f"not sound, {plural(one.n_problems, 'problem')}"
         say(f"{one.path}: {verdict} ({', '.join(counted)} checked)")
         for problem in one.problems:
             say(f"  {problem}")
@@ -288,7 +289,7 @@ def export(
         damaged = _export_jsonl(store, output, overwrite, as_json)
     if damaged:
         warn(
-            f"warning: {count(damaged, 'record')} exported from {store} "
+            f"warning: {plural(damaged, 'record')} exported from {store} "
             f"{'is' if damaged == 1 else 'are'} not what was written; "
             "`lm-eval-bayes store verify` tells more"
         )
@@ -304,8 +305,8 @@ def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> 
     if as_json:
         say_json(written.to_dict())
     else:
-        lines = f"{count(written.trials, 'trial')}, {count(written.lines, 'line')}"
-        say(f"{written.path}: {lines}, {size(written.size)}")
+        lines = f"{plural(written.trials, 'trial')}, {plural(written.lines, 'line')}"
+        say(f"{written.path}: {lines}, {format_bytes(written.size)}")
     return written.damaged
 
 
@@ -328,7 +329,7 @@ def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -
         return report.damaged
     for file in report.files:
         of_task = "not graded" if file.task is None else f"task {file.task}, {file.version}"
-        held = f"{count(file.lines, 'line')}, {count(file.trials, 'trial')}"
+        held = f"{plural(file.lines, 'line')}, {plural(file.trials, 'trial')}"
         say(f"{file.path}: {held}, {of_task}")
     if not report.files:
         say(f"{report.folder}: nothing was written, the store has no trials")
@@ -400,12 +401,12 @@ def prune(
     for path, report in zip(places, reports, strict=True):
         verb = "deleted" if yes else "to be deleted"
         parts = [
-            count(report.trials, "trial"),
-            count(report.outcomes, "graded outcome"),
-            count(report.prompts, "prompt"),
-            count(report.prompt_signals, "prompt's signals", "prompts' signals"),
-            count(report.models, "model"),
-            count(report.samplings, "sampling"),
+            plural(report.trials, "trial"),
+            plural(report.outcomes, "graded outcome"),
+            plural(report.prompts, "prompt"),
+            plural(report.prompt_signals, "prompt's signals", "prompts' signals"),
+            plural(report.models, "model"),
+            plural(report.samplings, "sampling"),
         ]
         say(f"{path}: {verb}: {', '.join(parts)}")
     if not yes:

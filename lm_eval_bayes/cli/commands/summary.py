@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from lm_eval_bayes._util.text import (
+    format_duration,
+    format_interval,
+    format_large,
+    format_mean_sd,
+    format_range,
+    format_score,
+    interval_label,
+    plural,
+    scope_label,
+)
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
     Filter,
@@ -25,16 +36,6 @@ from lm_eval_bayes.cli.ui.reading import (
     check_level_and_seed,
     numbers_in,
     read,
-)
-from lm_eval_bayes.cli.ui.wording import (
-    average,
-    duration,
-    ends,
-    interval_name,
-    mean_sd,
-    number,
-    number_or_none,
-    trials,
 )
 
 if TYPE_CHECKING:
@@ -131,15 +132,22 @@ def _show(
     level: float,
     method: str,
 ) -> None:
-    posteriors = ["hbayes@N", *map(_head, scopes), "bayes@N, uniform prior", "its interval"]
-    intervals = interval_name(level, method)
+    posteriors = ["hbayes@N", *map(scope_label, scopes), "bayes@N, uniform prior", "its interval"]
+    intervals = interval_label(level, method)
     head = ["task", "model", "questions", "N", "avg@N", *posteriors]
     rows = [
         [
             *(one.run.task, one.run.model),
-            *(f"{one.run.n_questions:,}", trials(one.n_range), average(one.average)),
+            *(
+                f"{one.run.n_questions:,}",
+                format_range(one.n_range),
+                _average(one),
+            ),
             *_posteriors(one.learned, one.intervals, scopes),
-            *(mean_sd(one.paper.mu, one.paper.sigma), ends(one.intervals["paper"])),
+            *(
+                format_mean_sd(one.paper.mu, one.paper.sigma),
+                format_interval(one.intervals["paper"]),
+            ),
         ]
         for one in summaries
     ]
@@ -151,9 +159,12 @@ def _show(
         head = ["group", "model", "of", "weights", "avg@N", *posteriors]
         rows = [
             [
-                *(one.group, one.model, _tasks(one), weighting, number_or_none(mean.average)),
+                *(one.group, one.model, _tasks(one), weighting, format_score(mean.average)),
                 *_posteriors(mean.posteriors, mean.intervals, scopes),
-                *(mean_sd(mean.paper.mu, mean.paper.sigma), ends(mean.paper_interval)),
+                *(
+                    format_mean_sd(mean.paper.mu, mean.paper.sigma),
+                    format_interval(mean.paper_interval),
+                ),
             ]
             for one in groups
             for weighting, mean in one.means.items()
@@ -163,8 +174,8 @@ def _show(
     _show_cost(summaries)
 
 
-def _head(scope: Scope) -> str:
-    return "these questions" if scope == "benchmark" else "questions like these"
+def _average(summary: TaskSummary) -> str:
+    return format_score(None if summary.average is None else summary.average.value)
 
 
 def _posteriors(
@@ -174,11 +185,14 @@ def _posteriors(
 ) -> list[str]:
     """Return mean and sd in the first scope, and the intervals in all."""
     shown = posteriors[scopes[0]]
-    return [mean_sd(shown.mu, shown.sigma), *(ends(intervals[scope]) for scope in scopes)]
+    return [
+        format_mean_sd(shown.mu, shown.sigma),
+        *(format_interval(intervals[scope]) for scope in scopes),
+    ]
 
 
 def _tasks(group: GroupSummary) -> str:
-    return f"{count(len(group.tasks), 'task')}, {count(group.n_questions, 'question')}"
+    return f"{plural(len(group.tasks), 'task')}, {plural(group.n_questions, 'question')}"
 
 
 def _show_rows(summaries: Sequence[TaskSummary]) -> None:
@@ -198,7 +212,7 @@ def _show_rows(summaries: Sequence[TaskSummary]) -> None:
         "The pass family, estimates from the trials at hand",
         ["task", "model", "", *(f"k={k}" for k in ks)],
         [
-            [task, model, name, *(number_or_none(row.get(k)) for k in ks)]
+            [task, model, name, *(format_score(row.get(k)) for k in ks)]
             for task, model, name, row in lines
         ],
     )
@@ -226,7 +240,12 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
     rows = []
     for one in summaries:
         each = None if one.tokens is None else one.tokens / max(one.run.n_trials, 1)
-        cells = [f"{one.run.n_trials:,}", number(one.tokens), number(each), duration(one.seconds)]
+        cells = [
+            f"{one.run.n_trials:,}",
+            format_large(one.tokens),
+            format_large(each),
+            format_duration(one.seconds),
+        ]
         rows.append([one.run.task, one.run.model, *cells])
     head = ["task", "model", "trials", "tokens", "tokens a trial", "the model's time"]
     say_table("Cost", head, rows)

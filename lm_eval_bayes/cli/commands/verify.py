@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.exit_codes import FOUND
-from lm_eval_bayes.cli.ui.output import count, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -161,8 +162,8 @@ def command(
             restart=restart,
         )
         total = sum(len(plan.trials) for plan in plans)
-        told = count(work.distinct, "different answer")
-        warn(f"{count(total, 'trial')} of {count(len(plans), 'task')}; to be judged: {told}")
+        told = plural(work.distinct, "different answer")
+        warn(f"{plural(total, 'trial')} of {plural(len(plans), 'task')}; to be judged: {told}")
         with Progress("answers judged", work.distinct) as progress:
             try:
                 tallies = work.run(progress.advance)
@@ -275,7 +276,7 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
         )
     for tally in tallies:
         for reason, n in tally.failures.items():
-            warn(f"{tally.plan.target}: {count(n, 'trial')} could not be judged: {reason}")
+            warn(f"{tally.plan.target}: {plural(n, 'trial')} could not be judged: {reason}")
     if as_json:
         say_json([tally.to_dict() for tally in tallies])
         return
@@ -288,4 +289,4 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
     say_table("verdicts: trials by their likeliest label", head, rows)
     for tally in tallies:
         kept = f" ({tally.kept:,} were there)" if tally.kept else ""
-        say(f"{tally.plan.target}: {count(len(tally.plan.trials), 'trial')}{kept}")
+        say(f"{tally.plan.target}: {plural(len(tally.plan.trials), 'trial')}{kept}")

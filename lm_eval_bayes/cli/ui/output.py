@@ -9,42 +9,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import typer
 
-#: Categories of Unicode that move a cursor, hide or turn text, or are half a character.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-def printable(text: object) -> str:
-    r"""Return a text on one line, with everything escaped that is no visible character.
-
-    Examples
-    --------
-    >>> print(printable("a\x1b[31m b\n\u202e"))
-    a\x1b[31m b\n\u202e
-    >>> print(printable("Größe 數 [bold]"))
-    Größe 數 [bold]
-    """
-    return "".join(
-        c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in _UNPRINTABLE else c
-        for c in str(text)
-    )
+from lm_eval_bayes._util.text import one_line
 
 
 def say(text: object = "") -> None:
     """Print one line."""
-    typer.echo(_encodable(printable(text), sys.stdout))
+    typer.echo(_encodable(one_line(text), sys.stdout))
 
 
 def warn(text: object) -> None:
     """Print one line to standard error, if it can be written: there is nowhere else to tell."""
     try:
-        typer.echo(_encodable(printable(text), sys.stderr), err=True)
+        typer.echo(_encodable(one_line(text), sys.stderr), err=True)
     except OSError:
         discard(sys.stderr)
 
@@ -64,7 +46,7 @@ def say_json(value: Any) -> None:
 
 def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table: drawn by rich on a terminal, else in columns two blanks apart."""
-    lines = [[printable(cell) for cell in row] for row in rows]
+    lines = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         from lm_eval_bayes.cli.ui.terminal_table import draw
 
@@ -81,29 +63,3 @@ def _encodable(text: str, stream: Any) -> str:
     """Escape what the stream's encoding has no letters for, as in a terminal that is ASCII."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> count(1, "trial"), count(2400, "trial")
-    ('1 trial', '2,400 trials')
-    """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def size(n: int) -> str:
-    """Return a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size(512), size(1_640_000)
-    ('512 B', '1.6 MB')
-    """
-    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

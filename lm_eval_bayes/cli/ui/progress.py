@@ -7,7 +7,8 @@ import time
 from types import TracebackType
 from typing import Any
 
-from lm_eval_bayes.cli.ui.output import printable, warn
+from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.cli.ui.output import warn
 
 #: Seconds between two lines in a pipe.
 EVERY_S = 15.0
@@ -30,7 +31,7 @@ class Progress:
     """
 
     def __init__(self, what: str, total: int) -> None:
-        self.what, self.total, self.done = printable(what), total, 0
+        self.what, self.total, self.done = one_line(what), total, 0
         self._bar: Any = None
         self._began = self._told = time.monotonic()
 

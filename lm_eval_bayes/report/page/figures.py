@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from lm_eval_bayes._util.text import format_large, plural
 from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Panel
 from lm_eval_bayes.report.page.costs import Cost
@@ -175,7 +176,7 @@ def convergence(panel: Panel, place: int) -> Markup:
         x = log_share(n, 1, most)
         side = "end" if x > 0.97 and most > 1 else "start" if x < 0.03 and most > 1 else "middle"
         grid.append(
-            element("text", words.brief(n), x=percent(x), y=_CURVE + 15, class_=f"tick {side}")
+            element("text", format_large(n), x=percent(x), y=_CURVE + 15, class_=f"tick {side}")
         )
         grid.append(
             element("line", x1=percent(x), x2=percent(x), y1=_CURVE, y2=_CURVE + 3, class_="grid")
@@ -199,7 +200,7 @@ def convergence(panel: Panel, place: int) -> Markup:
     model = words.name(panel.models[place])
     scale = axis.scale
     told = "; ".join(
-        f"after {words.counted(found.n[i], 'trial')} {scale.whole(found.mu[i])} "
+        f"after {plural(found.n[i], 'trial')} {scale.whole(found.mu[i])} "
         f"({scale.short(found.low[i])} to {scale.short(found.high[i])})"
         for i in sorted({0, len(found.n) // 2, len(found.n) - 1})
     )
@@ -265,7 +266,7 @@ def cost_against_score(panel: Panel, costs: Sequence[Cost]) -> Markup:
     for mark in _cost_marks(low, high):
         x = percent(log_share(mark, low, high))
         parts.append(element("line", x1=x, x2=x, y1=0, y2=_COST, class_="grid"))
-        parts.append(element("text", words.brief(mark), x=x, y=_COST + 17, class_="tick middle"))
+        parts.append(element("text", format_large(mark), x=x, y=_COST + 17, class_="tick middle"))
     best = sorted((one for one in costs if one.frontier), key=lambda one: one.tokens)
     steps: list[tuple[float, float]] = []
     for one in best:
@@ -291,7 +292,7 @@ def cost_against_score(panel: Panel, costs: Sequence[Cost]) -> Markup:
             )
         )
     told = "; ".join(
-        f"{one.place}. {words.name(one.model)}: {words.brief(one.tokens)} tokens a trial, "
+        f"{one.place}. {words.name(one.model)}: {format_large(one.tokens)} tokens a trial, "
         f"{axis.scale.whole(one.mu)}"
         for one in costs
     )

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import PurePath
 from typing import Any
 
+from lm_eval_bayes._util.text import format_duration, format_integer, format_range, plural
 from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Panel
 from lm_eval_bayes.report.page.text import Text
@@ -75,9 +76,8 @@ def _settings(run: TaskRun) -> dict[str, Text]:
         if value not in (None, "", (), {}):
             found[name] = words.setting(value, key)
 
-    low, high = run.outcomes.trials_range
-    say("questions (M)", words.thousands(run.n_questions))
-    say("trials of each (N)", f"{low:,}" if low == high else f"{low:,} to {high:,}")
+    say("questions (M)", format_integer(run.n_questions))
+    say("trials of each (N)", format_range(run.outcomes.trials_range))
     say("counted", run.counted)
     say("filter", run.filter)
     weights = run.outcomes.weights.tolist()
@@ -96,9 +96,9 @@ def _settings(run: TaskRun) -> dict[str, Text]:
     say("seeds", _seeds(run))
     say("prompts", _fingerprint(run.prompt_hashes, "prompt"))
     say("question ids", _fingerprint(sorted(run.question_ids), "id"))
-    say("tokens", None if run.tokens is None else words.thousands(run.tokens))
-    say("model time", None if run.busy_seconds is None else words.duration(run.busy_seconds))
-    say("evaluation took", None if made.seconds is None else words.duration(made.seconds))
+    say("tokens", None if run.tokens is None else format_integer(run.tokens))
+    say("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds))
+    say("evaluation took", None if made.seconds is None else format_duration(made.seconds))
     say("ended", _date(made.date))
     say("files", ", ".join(file_of(one) for one in run.sources))
     return found
@@ -128,10 +128,10 @@ def _seeds(run: TaskRun) -> str | None:
     if not found:
         return "none logged"
     distinct = len(set(found))
-    told = f"{distinct:,} different seeds of {words.counted(len(found), 'trial')}"
+    told = f"{distinct:,} different seeds of {plural(len(found), 'trial')}"
     if distinct <= 8:
         told += f" ({', '.join(str(seed) for seed in sorted(set(found)))})"
-    return told + (f"; {words.counted(missing, 'trial')} without one" if missing else "")
+    return told + (f"; {plural(missing, 'trial')} without one" if missing else "")
 
 
 def _fingerprint(hashes: Sequence[str] | None, noun: str) -> str | None:
@@ -140,7 +140,7 @@ def _fingerprint(hashes: Sequence[str] | None, noun: str) -> str | None:
         return None
     joined = "\n".join(hashes).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(joined, digest_size=8).hexdigest()
-    return f"{words.counted(len(hashes), noun)}, fingerprint {digest}"
+    return f"{plural(len(hashes), noun)}, fingerprint {digest}"
 
 
 def _date(seconds: float | None) -> str | None:

@@ -13,6 +13,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from lm_eval_bayes._util.text import (
+    format_duration,
+    format_integer,
+    format_large,
+    format_percent,
+    join_words,
+    scope_label,
+)
 from lm_eval_bayes.report.page import figures, sentences
 from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Contents, Panel
@@ -58,10 +66,10 @@ def render(contents: Contents, *, title: str = "", now: float | None = None) -> 
     )
     environment.filters |= {
         "name": words.name,
-        "probability": words.probability,
-        "brief": words.brief,
-        "thousands": words.thousands,
-        "duration": words.duration,
+        "probability": format_percent,
+        "brief": format_large,
+        "thousands": format_integer,
+        "duration": format_duration,
         "between": figures.between,
         "anchor": _anchor,
         "breakable": _breakable,
@@ -80,7 +88,7 @@ def render(contents: Contents, *, title: str = "", now: float | None = None) -> 
         version=__version__,
         contents=contents,
         level=f"{100.0 * contents.level:g}%",
-        scope_words=sentences.scope_words(contents.scope),
+        scope_words=scope_label(contents.scope),
         overview=overview_of(contents),
         panels=panels,
         notes=_notes(contents),
@@ -146,7 +154,7 @@ def _title(contents: Contents) -> str:
     tasks = [words.name(task) for task in contents.tasks]
     if len(tasks) > 3:
         return f"{len(tasks)} tasks"
-    return words.listed(tasks)
+    return join_words(tasks)
 
 
 def _breakable(name: object) -> Markup:
@@ -166,7 +174,7 @@ def _notes(contents: Contents) -> list[str]:
         where = f"{panel.task}: " if len(contents.tasks) > 1 else ""
         told += [f"{where}{note}" for note in panel.board.notes]
         for note, models in _noted(panel).items():
-            whose = "" if len(models) == len(panel.models) > 1 else f"{words.listed(models)}: "
+            whose = "" if len(models) == len(panel.models) > 1 else f"{join_words(models)}: "
             told.append(f"{where}{whose}{note}")
         if panel.rubrics is not None:
             told += [f"{where}{note}" for note in panel.rubrics.warnings]

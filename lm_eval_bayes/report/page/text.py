@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-#: Categories of Unicode that are no visible character, or half of one.
-_UNPRINTABLE = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-#: Characters that turn or isolate the text around them: a name could pose as another with them.
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+from lm_eval_bayes._util.text import one_line, printable_lines
+
 #: How much of a name, and of a setting, is shown.
 LONGEST_NAME, LONGEST_SETTING = 160, 2000
 
@@ -55,9 +52,7 @@ def name(text: object) -> str:
     >>> print(name("\ud800 数"))
     \ud800 数
     """
-    whole = str(text)
-    short = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
-    return "".join(_escaped(c) if _unseen(c) else c for c in short)
+    return one_line(text, LONGEST_NAME)
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -94,14 +89,7 @@ def text(whole: str, longest: int) -> Text:
     >>> text("abcdef", 4)
     Text(shown='abcd', left_out=2)
     """
-    cut = whole[:longest].replace("\r\n", "\n").replace("\r", "\n")
-    shown = "".join(
-        _escaped(c)
-        if c in _TURNING or (c not in "\n\t" and unicodedata.category(c) in _UNPRINTABLE)
-        else c
-        for c in cut
-    )
-    return Text(shown, max(0, len(whole) - longest))
+    return Text(printable_lines(whole[:longest]), max(0, len(whole) - longest))
 
 
 def setting(value: object, key: str = "") -> Text:
@@ -160,14 +148,6 @@ def _is_secret(key: str, value: object) -> bool:
     return not isinstance(value, (bool, int, float, type(None))) and bool(_SECRET.search(key))
 
 
-def _unseen(c: str) -> bool:
-    return unicodedata.category(c) in _UNPRINTABLE or unicodedata.category(c) == "Cf"
-
-
-def _escaped(c: str) -> str:
-    return c.encode("unicode_escape").decode("ascii")
-
-
 # -- numbers -------------------------------------------------------------------------------------
 
 
@@ -212,83 +192,3 @@ class Scale:
         """Return where in the range of scores a value lies, 0 to 1."""
         span = self.high - self.low
         return 0.5 if span <= 0.0 else min(1.0, max(0.0, (value - self.low) / span))
-
-
-def probability(p: float) -> str:
-    """Return a probability in percent that never claims to be certain.
-
-    Examples
-    --------
-    >>> [probability(p) for p in (0.0, 0.004, 0.031, 0.5, 0.996, 1.0)]
-    ['<1', '<1', '3', '50', '>99', '>99']
-    """
-    if p < 0.01:
-        return "<1"
-    return ">99" if p > 0.99 else f"{100.0 * p:.0f}"
-
-
-def thousands(n: float) -> str:
-    """Return a whole number with commas.
-
-    Examples
-    --------
-    >>> thousands(48000.0)
-    '48,000'
-    """
-    return f"{n:,.0f}"
-
-
-def brief(n: float) -> str:
-    """Return a large number with three digits.
-
-    Examples
-    --------
-    >>> [brief(n) for n in (7, 999, 1234, 48_000, 5_300_000)]
-    ['7', '999', '1.23k', '48k', '5.3M']
-    """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if n >= 0.9995 * size:
-            return f"{n / size:.3g}{letter}"
-    return f"{n:.3g}"
-
-
-def counted(n: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "question"), counted(4800, "trial")
-    ('1 question', '4,800 trials')
-    """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in two units.
-
-    Examples
-    --------
-    >>> duration(42.0), duration(3700.0), duration(200_000.0)
-    ('42 s', '1 h 1 min', '2 d 7 h')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s" if seconds >= 10 or whole == seconds else f"{seconds:.1f} s"
-    for size, smaller, unit, part in ((86400, 3600, "d", "h"), (3600, 60, "h", "min")):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit}" + (f" {rest} {part}" if rest else "")
-    return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
-
-
-def listed(parts: list[str] | tuple[str, ...], last: str = "and") -> str:
-    """Return parts with commas and a last word between them.
-
-    Examples
-    --------
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lm_eval_bayes._util.text import format_large, format_percent
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import Contents, Panel
@@ -78,7 +79,7 @@ def pairs(figure: Figure, panel: Panel) -> None:
         for j in range(n):
             if i != j:
                 axes.text(
-                    j, i, words.probability(float(panel.board.p_greater[i, j])),
+                    j, i, format_percent(float(panel.board.p_greater[i, j])),
                     ha="center", va="center", fontsize=7.5, color="black",
                 )  # fmt: skip
     _cells(axes, words.short_names(panel.models), words.short_names(panel.models))
@@ -162,7 +163,7 @@ def cost(figure: Figure, panel: Panel, costs: Sequence[Cost], level: float) -> N
     marks = log_ticks(low, high, 6)
     axes.set_xticks(marks if len(marks) > 1 else [one.tokens for one in costs[:3]])
     axes.minorticks_off()
-    axes.xaxis.set_major_formatter(lambda n, _: words.brief(n))
+    axes.xaxis.set_major_formatter(lambda n, _: format_large(n))
     ends = [one.interval for one in costs]
     axes.set_ylim(*_range(panel, min(e.low for e in ends), max(e.high for e in ends)))
     axes.set_xlabel("completion tokens of a trial, on average", fontsize=8.5, color=_TEXT)

@@ -1,13 +1,10 @@
-"""Somebody else's words in files that others will open: on one line, and never a path."""
+"""Names of files and folders that stand for names of models, tasks and data sets."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 
-#: Categories of Unicode that move a cursor, hide or turn text, or are half a character.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 #: What may be in the name of a file, after everything else has become "_".
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_.-]+")
 _LONGEST_SLUG = 64
@@ -15,43 +12,6 @@ _LONGEST_SLUG = 64
 _RESERVED = frozenset(
     ["con", "prn", "aux", "nul", *(f"{kind}{i}" for kind in ("com", "lpt") for i in range(10))]
 )
-
-
-def one_line(text: object, longest: int | None = None) -> str:
-    r"""Return a text on one line, with everything escaped that is no visible character.
-
-    Parameters
-    ----------
-    text : object
-        The text.
-    longest : int, optional
-        Characters after which it is cut, with "…" as the last.
-
-    Examples
-    --------
-    >>> print(one_line("a\x1b[31m\u202e b\n"))
-    a\x1b[31m\u202e b\n
-    >>> one_line("a long story", 7)
-    'a long…'
-    """
-    shown = "".join(
-        c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in _UNPRINTABLE else c
-        for c in str(text)
-    )
-    if longest is not None and len(shown) > longest:
-        return shown[: longest - 1] + "…"
-    return shown
-
-
-def whole_text(text: str) -> str:
-    r"""Return a text that every reader of JSON takes: half characters become U+FFFD.
-
-    Examples
-    --------
-    >>> whole_text("a\ud800b\n")
-    'a\ufffdb\n'
-    """
-    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
 
 
 def slug(name: str) -> str:
