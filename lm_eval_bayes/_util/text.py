@@ -183,13 +183,13 @@ def format_large(n: float | None) -> str:
 
     Examples
     --------
-    >>> [format_large(n) for n in (7, 2.25, 1234, 48_000, 5_300_000, None)]
-    ['7', '2.25', '1,234', '48k', '5.3M', '-']
+    >>> [format_large(n) for n in (7, 2.25, 999.7, 1234, 48_000, 5_300_000, None)]
+    ['7', '2.25', '1,000', '1,234', '48k', '5.3M', '-']
     """
     if n is None:
         return NO_VALUE
     if n < 10_000:
-        return f"{n:,.0f}" if n >= 1000 else f"{n:.3g}"
+        return f"{n:,.0f}" if n >= 999.5 else f"{n:.3g}"
     for size, prefix in ((1e9, "G"), (1e6, "M")):
         if n >= 0.9995 * size:
             return f"{n / size:.3g}{prefix}"
