@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -15,10 +17,8 @@ from lm_eval_bayes.errors import InvalidInputError
 Content: TypeAlias = bytes | Callable[[BinaryIO], None]
 
 
-def write_atomic(path: Path, content: Content, replace: bool = True) -> bool:
+def write_atomic(path: Path, content: Content, replace: bool = True, parents: bool = True) -> bool:
     """Write a file under a temporary name, and rename it once it is on the disk.
-
-    Missing folders are created; if the file cannot be written they are removed again.
 
     Parameters
     ----------
@@ -28,6 +28,8 @@ def write_atomic(path: Path, content: Content, replace: bool = True) -> bool:
         Its bytes, or a function that writes them into the open file it gets.
     replace : bool
         Whether an existing file of this name is replaced.
+    parents : bool
+        Whether missing folders are created; if the file cannot be written they are removed again.
 
     Returns
     -------
@@ -42,68 +44,57 @@ def write_atomic(path: Path, content: Content, replace: bool = True) -> bool:
     created: list[Path] = []
     temporary = temporary_name(path)
     try:
-        make_folder(path.parent, created)
+        if parents:
+            make_folder(path.parent, created)
         _fill(temporary, content)
-        if not replace:
-            return publish(temporary, path)
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-        return True
+        return publish(temporary, path, replace)
     finally:
         with suppress(OSError):
             temporary.unlink()
         remove_empty(created)
 
 
-def write_all_or_none(
-    files: Mapping[Path, Content], replace: bool = False, argument: str = "--output"
-) -> None:
+def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = False) -> None:
     """Write several files; if one fails, none of the new ones stays.
 
-    All are written under temporary names before the first is renamed.
+    All are written under temporary names before the first is renamed. Missing folders are created.
 
     Parameters
     ----------
-    files : mapping of Path to bytes or callable
-        What to write where.
+    files : iterable of (Path, bytes or callable)
+        What to write where. Each content is written before the next pair is taken.
     replace : bool
         Whether existing files are replaced.
-    argument : str
-        The name of the argument in errors.
 
     Raises
     ------
-    InvalidInputError
-        If a file exists and `replace` is False, or one cannot be written.
+    FileExistsError
+        If a file exists and `replace` is False.
+    OSError
+        If one cannot be written.
     """
     created: list[Path] = []
-    temporaries: dict[Path, Path] = {}
+    temporaries: list[tuple[Path, Path]] = []
     published: list[Path] = []
     try:
-        for path, content in files.items():
+        for path, content in files:
             make_folder(path.parent, created)
-            temporaries[path] = temporary_name(path)
-            _fill(temporaries[path], content)
-        for path, temporary in temporaries.items():
-            if replace:
-                os.replace(temporary, path)
-                sync_folder(path.parent)
-            elif not publish(temporary, path):
-                rule = "be a new file; another process created one of this name"
-                raise InvalidInputError.of(argument, rule, str(path))
+            temporaries.append((temporary_name(path), path))
+            _fill(temporaries[-1][0], content)
+        for temporary, path in temporaries:
+            if not publish(temporary, path, replace):
+                raise FileExistsError(errno.EEXIST, "the file exists", str(path))
             published.append(path)
-    except OSError as error:
-        rule = f"be a path that can be written: {error.strerror}"
-        raise InvalidInputError.of(argument, rule, str(error.filename or path)) from None
+    except BaseException:
+        for path in [] if replace else published:
+            with suppress(OSError):
+                path.unlink()
+        raise
     finally:
-        for temporary in temporaries.values():
+        for temporary, _ in temporaries:
             with suppress(OSError):
                 temporary.unlink()
-        if len(published) < len(files) or not files:
-            for path in [] if replace else published:
-                with suppress(OSError):
-                    path.unlink()
-            remove_empty(created)
+        remove_empty(created)
 
 
 def _fill(temporary: Path, content: Content) -> None:
@@ -121,8 +112,17 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def publish(temporary: Path, path: Path) -> bool:
-    """Rename a finished file unless its name is taken; return whether it was free."""
+def publish(temporary: Path, path: Path, replace: bool = False) -> bool:
+    """Rename a finished file; return False if its name is taken and `replace` is False."""
+    if replace:
+        os.replace(temporary, path)
+    elif not _rename_new(temporary, path):
+        return False
+    sync_folder(path.parent)
+    return True
+
+
+def _rename_new(temporary: Path, path: Path) -> bool:
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -134,7 +134,6 @@ def publish(temporary: Path, path: Path) -> bool:
         except FileExistsError:
             return False
         os.replace(temporary, path)
-    sync_folder(path.parent)
     return True
 
 
@@ -166,6 +165,39 @@ def remove_empty(folders: Sequence[Path]) -> None:
     for folder in reversed(folders):
         with suppress(OSError):
             folder.rmdir()
+
+
+def resolve_path(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path leads to, absolute and with symbolic links followed.
+
+    Raises
+    ------
+    InvalidInputError
+        If `path` is not a path, or cannot be resolved.
+    """
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise InvalidInputError.of("path", "be a path", path) from None
+    if not name or "\0" in name:
+        raise InvalidInputError.of("path", "be a path", name)
+    try:
+        return Path(os.path.realpath(name))
+    except OSError as error:
+        rule = f"be a path that can be resolved: {error.strerror}"
+        raise InvalidInputError.of("path", rule, name) from error
+
+
+def irregular_kind(path: str | os.PathLike[str]) -> str | None:
+    """Return "a folder" or "no regular file" (a device, pipe or socket) if `path` is one."""
+    # The path as given: what /dev/fd/3 leads to has no other name if it is a pipe.
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    return "a folder" if stat.S_ISDIR(mode) else "no regular file"
 
 
 def check_writable(path: Path, argument: str) -> None:

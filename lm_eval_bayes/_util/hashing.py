@@ -53,6 +53,11 @@ def hash_text(text: str) -> str:
     return hash_bytes(text_bytes(text))
 
 
+def sha256_text(text: str) -> str:
+    """Return the SHA-256 of a text, in hex digits, as the harness hashes prompts and documents."""
+    return hashlib.sha256(text_bytes(text)).hexdigest()
+
+
 def hash_json(value: object, argument: str = "value") -> str:
     """Hash a JSON value by its canonical form, so that equal values hash equal.
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lm_eval_bayes._util.files import Content, check_writable, write_all_or_none
+from lm_eval_bayes._util.files import (
+    Content,
+    check_writable,
+    irregular_kind,
+    resolve_path,
+    write_all_or_none,
+)
+from lm_eval_bayes._util.sqlite import check_not_store
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError
-from lm_eval_bayes.store.export import refuse_special
-from lm_eval_bayes.store.locations import is_store, locate
 
 __all__ = ["Content", "check_targets", "write_files"]
 
@@ -22,31 +26,21 @@ def check_targets(
     Raises
     ------
     InvalidInputError
-        If one is there already and `overwrite` is False, it is a trial store, or its folder
-        cannot be made.
-    StoreFileError
-        If a folder, a device or a pipe is there.
+        If one exists and `overwrite` is False, it is a trial store, a folder, a device or a pipe,
+        or its folder cannot be created.
     """
     for path in paths:
-        target = locate(path)
-        refuse_special(path)
+        target = resolve_path(path)
+        kind = irregular_kind(path)
+        if kind is not None:
+            raise InvalidInputError.of(argument, f"be a regular file; it is {kind}", str(path))
         check_writable(target, argument)
         if not target.exists():
             continue
         if not overwrite:
             rule = "be a new file, unless --overwrite is given"
             raise InvalidInputError.of(argument, rule, str(path))
-        if _is_store(target):
-            raise InvalidInputError.of(argument, "not be a trial store", str(path))
-
-
-def _is_store(target: Path) -> bool:
-    try:
-        return is_store(target)
-    except NotAStoreError:
-        return False
-    except StoreDamagedError:
-        return True
+        check_not_store(target, argument)
 
 
 def write_files(
@@ -72,6 +66,12 @@ def write_files(
         If a file is there and may not be replaced, or it cannot be written.
     """
     check_targets(files, overwrite, argument)
-    write_all_or_none(
-        {locate(path): content for path, content in files.items()}, overwrite, argument
-    )
+    targets = [(resolve_path(path), content) for path, content in files.items()]
+    try:
+        write_all_or_none(targets, overwrite)
+    except FileExistsError as error:
+        rule = "be a new file; another process created one of this name"
+        raise InvalidInputError.of(argument, rule, error.filename or [*map(str, files)]) from None
+    except OSError as error:
+        rule = f"be a path that can be written: {error.strerror}"
+        raise InvalidInputError.of(argument, rule, error.filename or [*map(str, files)]) from None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from lm_eval_bayes._util.files import sync_folder, temporary_name
+from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes.runs.verdicts import (
     TrialVerdict,
     VerdictsError,
@@ -107,24 +106,16 @@ class VerdictsFile:
 
     def _fresh(self, header: VerdictsHeader) -> IO[bytes]:
         line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
-        kept = self.path.with_name(f"{self.path.name}.before")
         if self.path.exists():
-            self._opened().close()  # refused while somebody writes
-        temporary = temporary_name(self.path)
+            self._opened().close()  # refused while another process writes
         try:
-            with open(temporary, "xb") as file:
-                file.write(line.encode("ascii"))
-                file.flush()
-                os.fsync(file.fileno())
             if self.path.exists():
-                os.replace(self.path, kept)  # judging anew may end before it is done
-            os.replace(temporary, self.path)
-            sync_folder(self.path.parent)
+                # judging again may stop before it is complete
+                backup = self.path.with_name(f"{self.path.name}.before")
+                write_atomic(backup, self.path.read_bytes(), parents=False)
+            write_atomic(self.path, line.encode("ascii"), parents=False)
         except OSError as error:
             raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
-        finally:
-            with suppress(OSError):
-                os.unlink(temporary)
         return self._opened()
 
     def _opened(self) -> IO[bytes]:

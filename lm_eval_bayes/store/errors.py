@@ -10,10 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 
+from lm_eval_bayes._util.sqlite import (
+    BUSY,
+    CORRUPT,
+    FULL,
+    IO,
+    LOCKED,
+    NOT_A_DATABASE,
+    PROTOCOL,
+    primary_code,
+)
 from lm_eval_bayes.errors import LmEvalBayesError
 
-# SQLite's primary result codes (https://www.sqlite.org/rescode.html); Python names them from 3.11.
-BUSY, LOCKED, IO, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 10, 11, 13, 15, 26
 _WAITING = (BUSY, LOCKED, PROTOCOL)
 _DAMAGE = (CORRUPT, NOT_A_DATABASE)
 
@@ -71,11 +79,6 @@ class TrialConflictError(StoreError, ValueError):
         super().__init__(message)
         self.conflicts = conflicts
         self.n_conflicts = len(conflicts) if n_conflicts is None else n_conflicts
-
-
-def primary_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code of an error, 0 on Python 3.10, which hides it."""
-    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
 def is_wait(error: sqlite3.Error) -> bool:

@@ -1,20 +1,19 @@
-"""Write a store as JSON lines, for whoever has no SQLite at hand."""
+"""Export a store as JSON lines: everything it contains, one record per line."""
 
 from __future__ import annotations
 
+import codecs
 import json
-import os
 import sqlite3
-import stat
-from collections.abc import Iterator
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
-from lm_eval_bayes._util.files import publish, sync_folder, temporary_name
-from lm_eval_bayes._util.plain import to_plain
+from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
+from lm_eval_bayes._util.plain import Record, to_plain
 from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import (
@@ -23,8 +22,8 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     readable,
 )
-from lm_eval_bayes.store.file import StoreFile, open_file, store_at
-from lm_eval_bayes.store.locations import locate
+from lm_eval_bayes.store.file import StoreFile, open_file
+from lm_eval_bayes.store.locations import store_at
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, rows_of
 from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
@@ -33,18 +32,18 @@ from lm_eval_bayes.store.trial_store import TrialStore
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class ExportReport(Record):
     """What an export wrote.
 
     Attributes
     ----------
     path : str
-        The file; "-" where it was written to an open one.
+        The file; "-" for an open one.
     trials, lines, size : int
-        Trials, lines of any kind, and bytes in it.
+        Number of trials, of lines of any kind, and of bytes.
     damaged : int
-        Lines of any kind that are not what was written to the store, see
-        :func:`~lm_eval_bayes.store.verify.verify`; they were exported as they are now.
+        Lines whose record does not match its stored hash, see
+        :func:`~lm_eval_bayes.store.verify.verify`; they were exported as they are.
     """
 
     path: str
@@ -53,46 +52,56 @@ class ExportReport:
     size: int
     damaged: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
-
 
 def export_jsonl(
     store: TrialStore | str | PathLike[str], path: str | PathLike[str], overwrite: bool = False
 ) -> ExportReport:
-    """Write everything a store holds as JSON lines, as it is at this moment.
+    """Write everything in a store as JSON lines.
 
     Every line has a ``kind``: first each ``model``, ``sampling`` and ``prompt`` with its hash,
     then ``prompt_signals``, then each ``trial`` with the three hashes of its key, then each
-    ``outcome`` with its question and the hashes and number of its trial. The order
-    depends on nothing but the content, so two stores of the same trials give the same trials
-    in the same order. NaN and infinities become null, which strict JSON has in their place.
+    ``outcome`` with its question and the hashes and number of its trial. The order depends
+    on the content only, so two stores of the same trials give the same trials in the same order.
+    NaN and infinities become null.
 
     Parameters
     ----------
     store : TrialStore or path
-        Where from.
+        The store. It may be in use: one consistent state of it is exported.
     path : path
-        Where to; the file appears under its name once it is complete.
+        The file to be written, atomically.
     overwrite : bool
-        Whether a file that is there may be replaced; a trial store never is.
+        Whether an existing file is replaced; a trial store never is.
 
     Raises
     ------
     StoreError
-        If the store cannot be read or the file not be written; nothing is left behind.
+        If the store cannot be read or the file cannot be written; nothing is left behind.
     """
-    target = locate(path)
-    with closing(_opened(store)) as file:
+    target = resolve_path(path)
+    with closing(_open_source(store)) as file:
         if target == file.path:
             raise StoreFileError(f"{target} is the store itself; export to another file")
-        refuse_special(path)
+        check_regular(path)
         if target.exists():
             if not overwrite:
-                raise StoreFileError(f"{target} exists already; nothing was exported")
-            _refuse_store(target)
-        return _write(file, target, overwrite)
+                raise _exists(target)
+            _check_not_store(target)
+        report: ExportReport | None = None
+
+        def write(output: BinaryIO) -> None:
+            nonlocal report
+            report = _write_lines(file, codecs.getwriter("ascii")(output).write, str(target))
+
+        try:
+            is_new = write_atomic(target, write, overwrite, parents=False)
+        except StoreFileError:
+            raise
+        except OSError as error:
+            raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
+    if report is None or not is_new:
+        raise _exists(target)
+    return report
 
 
 def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> ExportReport:
@@ -101,107 +110,84 @@ def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> Exp
     Parameters
     ----------
     store : TrialStore or path
-        Where from.
+        The store.
     output : text file
-        Where to. All of it is ASCII.
+        The open file. Only ASCII is written.
 
     Raises
     ------
     StoreError
         If the store cannot be read; then the lines before that were written.
     OSError
-        Whatever `output` raises.
+        If `output` raises it.
     """
-    with closing(_opened(store)) as file:
-        return _copy(file, output, "-")
+    with closing(_open_source(store)) as file:
+        return _write_lines(file, output.write, "-")
 
 
-def refuse_special(path: str | PathLike[str]) -> None:
-    """Refuse to put a file in the place of a folder, a device, a pipe or a socket.
+def check_regular(path: str | PathLike[str]) -> None:
+    """Refuse to replace a folder, a device, a pipe or a socket.
 
     Raises
     ------
     StoreFileError
-        If one of these is at `path`.
+        If `path` is one.
     """
-    # By the path as it was given: what /dev/fd/3 leads to has no other name, if it is a pipe.
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise StoreFileError(
-            f"{os.fsdecode(path)} is {kind}, so it is not replaced; nothing was exported"
-        )
+    kind = irregular_kind(path)
+    if kind is not None:
+        raise StoreFileError(f"{path} is {kind}, so it is not replaced; nothing was exported")
 
 
-def _opened(store: TrialStore | str | PathLike[str]) -> StoreFile:
+def _open_source(store: TrialStore | str | PathLike[str]) -> StoreFile:
     return open_file(store.path if isinstance(store, TrialStore) else store, "read")
 
 
-def _refuse_store(target: Path) -> None:
+def _exists(target: Path) -> StoreFileError:
+    return StoreFileError(f"{target} exists already; nothing was exported")
+
+
+def _check_not_store(target: Path) -> None:
     try:
-        there = store_at(target)
+        is_store = store_at(target)
     except NotAStoreError:
         return
     except StoreDamagedError as error:
         raise StoreFileError(f"{error}; export to another file") from error
-    if there:
+    if is_store:
         raise StoreFileError(f"{target} is a trial store; export to another file")
 
 
-def _write(file: StoreFile, target: Path, overwrite: bool) -> ExportReport:
-    temporary = temporary_name(target)
-    try:
-        with open(temporary, "x", encoding="ascii", newline="\n") as output:
-            report = _copy(file, output, str(target))
-            output.flush()
-            os.fsync(output.fileno())
-        if overwrite:
-            os.replace(temporary, target)
-            sync_folder(target.parent)
-        elif not publish(temporary, target):
-            raise StoreFileError(f"{target} exists already; nothing was exported")
-    except StoreFileError:
-        raise
-    except OSError as error:
-        raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-    return report
-
-
-def _copy(file: StoreFile, output: TextIO, path: str) -> ExportReport:
+def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:
     trials = lines = size = 0
     with file.reading() as connection:
         exported = _Lines(connection, file)
         for line in exported.all():
+            text = json_line(line)
+            write(text)
             lines += 1
             trials += line["kind"] == "trial"
-            size += output.write(dumps(line) + "\n")
+            size += len(text)
     return ExportReport(path, trials, lines, size, exported.damaged)
 
 
-def dumps(line: dict[str, Any]) -> str:
-    """Write one line of strict JSON, in ASCII; NaN and infinities become null."""
-    # Escaped to ASCII: lone surrogates, which no UTF-8 file can hold, survive that way.
+def json_line(record: dict[str, Any]) -> str:
+    """Return one line of strict JSON, in ASCII; NaN and infinities become null."""
+    # ASCII escapes preserve lone surrogates, which UTF-8 cannot encode.
     try:
-        return json.dumps(line, allow_nan=False)
+        return json.dumps(record, allow_nan=False) + "\n"
     except ValueError:
-        return json.dumps(to_plain(line), allow_nan=False)
+        return json.dumps(to_plain(record), allow_nan=False) + "\n"
 
 
 class _Lines:
-    """The lines of a store; `damaged` counts those that are not what was written."""
+    """The lines of a store; `damaged` counts those that do not match their hash."""
 
     def __init__(self, connection: sqlite3.Connection, file: StoreFile) -> None:
         self.connection, self.file = connection, file
         self.damaged = 0
 
     def all(self) -> Iterator[dict[str, Any]]:
-        """Read them in the order of an export."""
+        """Read them in the order of the export."""
         with readable(self.file.path, "a line to be exported"):
             yield from self._descriptions()
             if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
@@ -213,13 +199,13 @@ class _Lines:
     def _descriptions(self) -> Iterator[dict[str, Any]]:
         for table, kind in (("models", "model"), ("samplings", "sampling"), ("prompts", "prompt")):
             rows = self.connection.execute(f"SELECT hash, description FROM {table} ORDER BY hash")
-            for digest, found in rows:
-                self.damaged += not description_intact(table, digest, found)
+            for digest, description in rows:
+                self.damaged += not description_intact(table, digest, description)
                 line = {"kind": kind, "hash": digest}
                 if kind == "prompt":
-                    yield {**line, "text": str(found, "utf-8", "surrogatepass")}
+                    yield {**line, "text": str(description, "utf-8", "surrogatepass")}
                 else:
-                    yield {**line, "description": json.loads(found)}
+                    yield {**line, "description": json.loads(description)}
 
     def _prompt_signals(self) -> Iterator[dict[str, Any]]:
         rows = self.connection.execute(

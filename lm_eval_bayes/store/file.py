@@ -13,18 +13,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from lm_eval_bayes._util.files import resolve_path
+from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
-    NotAStoreError,
     StoreDamagedError,
     StoreError,
     StoreFileError,
     is_wait,
     plain_errors,
 )
-from lm_eval_bayes.store.filesystems import network_warning
-from lm_eval_bayes.store.locations import connect, create_whole, is_store, locate, log_bytes
-from lm_eval_bayes.store.migrations import APPLICATION_ID, SCHEMA, refuse_newer, schema_of, upgrade
+from lm_eval_bayes.store.locations import create_whole, log_bytes, network_warning, store_at
+from lm_eval_bayes.store.migrations import SCHEMA, refuse_newer, schema_of, upgrade
 
 log = logging.getLogger("lm_eval.bayes.store")
 
@@ -39,9 +39,6 @@ WAIT_S = 60.0
 
 #: Values bound in one statement; SQLite before 3.32 allows 999.
 MAX_BOUND = 500
-
-#: Bytes of an SQLite file's header, which tells whose the file is.
-HEADER = 100
 
 
 class StoreFile:
@@ -158,27 +155,6 @@ def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
             time.sleep(0.01)
 
 
-def store_at(path: Path) -> bool:
-    """Whether a trial store is at `path`, see :func:`lm_eval_bayes.store.locations.is_store`.
-
-    Raises
-    ------
-    StoreDamagedError
-        Also where an SQLite file is cut off before it tells whose it is.
-    """
-    try:
-        return is_store(path)
-    except NotAStoreError as error:
-        # Without a cause: SQLite itself took the first bytes for those of a file of its own.
-        if error.__cause__ is None and path.is_file():
-            size = path.stat().st_size
-            if 0 < size < HEADER:
-                raise StoreDamagedError(
-                    f"{path} is damaged: it is cut off after its first {size} bytes"
-                ) from error
-        raise
-
-
 def open_file(
     path: str | PathLike[str],
     mode: Mode = "write",
@@ -188,7 +164,7 @@ def open_file(
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
     mode = check_option("mode", mode, MODES)
     synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
-    place = locate(path)
+    place = resolve_path(path)
     if mode == "read":
         if not store_at(place):
             raise StoreFileError(f"{place} cannot be opened: there is no such file")
@@ -279,7 +255,7 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
                 file.close()
                 raise
         # Nobody is writing and we cannot put a log there: a read-only medium, or an archive.
-        file = StoreFile(path, "read", connect(path, "mode=ro&immutable=1", wait_s), wait_s)
+        file = StoreFile(path, "read", connect_unlocked(path), wait_s)
         try:
             file.frozen = _signature(path)
             _prepared(file)
@@ -295,7 +271,7 @@ def _prepared(file: StoreFile) -> sqlite3.Connection:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != APPLICATION_ID:
+    if found != TRIAL_STORE_ID:
         raise StoreDamagedError(f"{file.path} is damaged: its header is not that of a trial store")
     file.schema = schema_of(connection, file.path)
     return connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import time
@@ -12,42 +13,30 @@ from os import PathLike
 from pathlib import Path
 
 from lm_eval_bayes._util.files import publish, temporary_name
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import (
-    CORRUPT,
-    NotAStoreError,
-    StoreDamagedError,
-    StoreFileError,
-    primary_code,
-)
-from lm_eval_bayes.store.migrations import APPLICATION_ID
+from lm_eval_bayes._util.sqlite import CORRUPT, TRIAL_STORE_ID, connect_unlocked, primary_code
+from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError, StoreFileError
+
+#: Bytes of an SQLite file's header.
+HEADER = 100
+
+MOUNTS = "/proc/mounts"
+
+_KERNEL = """
+9p acfs afs auristorfs beegfs beegfs_nodev ceph cifs coda cvfs davfs fhgfs gfs gfs2 glusterfs gpfs
+lustre lustre_lite mfs ncpfs nfs nfs4 ocfs2 orangefs panfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf
+virtiofs vmhgfs weka wekafs
+"""
+_FUSE = """
+ceph ceph-fuse cvmfs davfs davfs2 gcsfuse glusterfs goofys juicefs mfs moosefs orangefs rclone s3fs
+s3ql seaweedfs smbnetfs sshfs vmhgfs-fuse
+"""
+
+#: File systems that other computers reach too. SQLite's write-ahead log keeps an index in memory
+#: that processes share and computers do not, and locks on them are often only pretended.
+NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
 
 #: How often a file that seems torn is looked at, and the seconds between two looks.
 _LOOKS, _BETWEEN_LOOKS_S = 20, 0.01
-
-# The file of a store is only ever opened by SQLite here, never by open(): when a process closes
-# any descriptor of a file, all its locks on that file are gone, SQLite's own included
-# (https://www.sqlite.org/howtocorrupt.html, section 2.2).
-
-
-def locate(path: str | PathLike[str]) -> Path:
-    """Return the file that a path leads to, absolute and with symbolic links followed.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no path at all.
-    """
-    try:
-        name = os.fsdecode(path)
-    except TypeError:
-        raise InvalidInputError.of("path", "be a path", path) from None
-    if not name or "\0" in name:
-        raise InvalidInputError.of("path", "be a path", name)
-    try:
-        return Path(os.path.realpath(name))
-    except OSError as error:
-        raise StoreFileError(f"{name} cannot be found: {error.strerror}") from error
 
 
 def is_store(path: Path) -> bool:
@@ -82,6 +71,27 @@ def is_store(path: Path) -> bool:
     return True
 
 
+def store_at(path: Path) -> bool:
+    """Whether a trial store is at `path`, see :func:`is_store`.
+
+    Raises
+    ------
+    StoreDamagedError
+        Also where an SQLite file is cut off before it tells whose it is.
+    """
+    try:
+        return is_store(path)
+    except NotAStoreError as error:
+        # Without a cause: SQLite itself took the first bytes for those of a file of its own.
+        if error.__cause__ is None and path.is_file():
+            size = path.stat().st_size
+            if 0 < size < HEADER:
+                raise StoreDamagedError(
+                    f"{path} is damaged: it is cut off after its first {size} bytes"
+                ) from error
+        raise
+
+
 def log_bytes(path: Path) -> int:
     """Return the size of the write-ahead log beside a store, 0 where there is none."""
     try:
@@ -102,7 +112,7 @@ def _check_application(path: Path) -> None:
                 f"{path} is a damaged SQLite file, perhaps cut short: {error}"
             ) from error
         raise NotAStoreError(f"{path} is not a trial store: {error}") from error
-    if found not in (APPLICATION_ID, None):
+    if found not in (TRIAL_STORE_ID, None):
         raise NotAStoreError(f"{path} is an SQLite file of another application, not a trial store")
     if not whole:
         raise StoreDamagedError(f"{path} is damaged: its last page is cut short")
@@ -129,9 +139,8 @@ def _probe(path: Path) -> tuple[int | None, bool]:
     A store whose log was not folded in completely may look torn by itself; then both answers
     are left to SQLite, which opens file and log together: (None, True).
     """
-    # Immutable: no lock, no log, no recovery, so that another program's file stays untouched.
     try:
-        with closing(connect(path, "mode=ro&immutable=1")) as connection:
+        with closing(connect_unlocked(path)) as connection:
             found = connection.execute("PRAGMA application_id").fetchone()[0]
             page = connection.execute("PRAGMA page_size").fetchone()[0]
     except sqlite3.DatabaseError:
@@ -139,18 +148,6 @@ def _probe(path: Path) -> tuple[int | None, bool]:
             return None, True
         raise
     return int(found), path.stat().st_size % int(page) == 0 or log_bytes(path) > 0
-
-
-def connect(path: Path, query: str, wait_s: float = 0.0) -> sqlite3.Connection:
-    """Open a file with SQLite, by a URI so that no character of its name means anything."""
-    return sqlite3.connect(
-        f"{path.as_uri()}?{query}",
-        uri=True,
-        timeout=wait_s,
-        isolation_level=None,
-        # Threads take turns behind a lock of ours.
-        check_same_thread=False,
-    )
 
 
 def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
@@ -180,3 +177,57 @@ def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
         for leftover in ("", "-journal", "-wal", "-shm"):
             with suppress(OSError):
                 os.unlink(f"{temporary}{leftover}")
+
+
+def network_file_system(path: str | PathLike[str], mounts: str | None = None) -> str | None:
+    """Return the type of the network file system that `path` is on.
+
+    Parameters
+    ----------
+    path : path
+        It need not exist.
+    mounts : str, optional
+        The table of mounts, :data:`MOUNTS` by default. Where it cannot be read, as on macOS
+        and Windows, only Windows' own names of network shares are known.
+
+    Returns
+    -------
+    str or None
+        Such as ``nfs4`` or ``fuse.sshfs``; None for a local or an unknown file system.
+    """
+    real = os.path.realpath(os.fsdecode(path))
+    if os.path.splitdrive(real)[0].startswith("\\\\"):
+        return "network share"
+    try:
+        with open(mounts or MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
+            lines = table.read().splitlines()
+    except OSError:
+        return None
+    best, kind = "", None
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _unescaped(fields[1])
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # Of two mounts on one point the later one is seen.
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind if kind is not None and kind.lower() in NETWORK else None
+
+
+def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str | None:
+    """Return a sentence to warn with, or None where there is nothing to warn of."""
+    kind = network_file_system(path, mounts)
+    if kind is None:
+        return None
+    return (
+        f"{os.fsdecode(path)} is on a network file system ({kind}), where SQLite cannot keep "
+        "several computers apart: let each process write a file of its own, best on a local "
+        "disk, and merge them afterwards"
+    )
+
+
+def _unescaped(field: str) -> str:
+    # The table writes blanks, tabs, newlines and backslashes as octal numbers of bytes.
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store import prompt_signals
@@ -27,8 +28,8 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     TrialConflictError,
 )
-from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file, store_at
-from lm_eval_bayes.store.locations import locate
+from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
+from lm_eval_bayes.store.locations import store_at
 from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.trial import COLUMNS, INSERT, Conflict, TrialKey, difference, is_intact
@@ -120,8 +121,8 @@ def merge(
     conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
     if isinstance(sources, (str, bytes, PathLike)):
         raise InvalidInputError.of("sources", "be a list of paths", sources)
-    place = locate(target)
-    paths = [path for path in dict.fromkeys(map(locate, sources)) if path != place]
+    place = resolve_path(target)
+    paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != place]
     if not paths:
         raise InvalidInputError.of("sources", "name a store other than the target", sources)
     with ExitStack() as stack:

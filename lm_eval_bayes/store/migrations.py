@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 
+from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID
 from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError
-
-#: "LMEB" in ASCII, in the header of every store, by which a file is known as one of ours.
-APPLICATION_ID = 0x4C4D4542
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def upgrade(connection: sqlite3.Connection) -> list[int]:
                     "INSERT INTO migrations (number, name, applied) VALUES (?, ?, ?)",
                     (migration.number, migration.name, time.time()),
                 )
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA application_id = {TRIAL_STORE_ID}")
                 connection.execute(f"PRAGMA user_version = {migration.number}")
                 taken.append(migration.number)
             connection.execute("COMMIT")

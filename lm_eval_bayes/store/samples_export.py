@@ -1,27 +1,37 @@
-"""Write a store as the harness's own logs of samples, for tools that read those."""
+"""Export a store in the format of the harness's ``samples_*.jsonl``."""
 
 from __future__ import annotations
 
 import datetime
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from lm_eval_bayes._util.files import publish, sync_folder, temporary_name
+from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
+from lm_eval_bayes._util.hashing import sha256_text
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.store.checked import CheckedTrials
+from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import StoreFileError, readable
-from lm_eval_bayes.store.export import dumps, refuse_special
+from lm_eval_bayes.store.export import check_regular, json_line
 from lm_eval_bayes.store.file import open_file
-from lm_eval_bayes.store.locations import locate
-from lm_eval_bayes.store.samples_lines import Series, series_of, sha256
+from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
+from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
+
+#: The fields of a trial among its signals in a log of samples, before the trial's own signals.
+MEASURED = ("trial", *(name for name in MEASUREMENTS if name not in ("created", "signals")))
 
 
 @dataclass(frozen=True)
-class SamplesFile:
+class SamplesFile(Record):
     """One file of samples.
 
     Attributes
@@ -29,11 +39,11 @@ class SamplesFile:
     path : str
         The file.
     model, sampling : str
-        Hashes of the model and the sampling whose trials it holds.
+        Hashes of the model and the sampling of its trials.
     task, version : str or None
-        The task that graded them; None where none did.
+        The task that graded them; None if none did.
     lines, trials : int
-        Lines, and trials on all of them.
+        Number of lines, and of trials in all of them.
     """
 
     path: str
@@ -46,32 +56,23 @@ class SamplesFile:
 
 
 @dataclass(frozen=True)
-class SamplesReport:
+class SamplesReport(Record):
     """What an export of samples wrote.
 
     Attributes
     ----------
     folder : str
-        Where the files are.
+        The folder of the files.
     files : tuple of SamplesFile
         The files.
     damaged : int
-        Trials, outcomes and whatever else was exported that are not what was written to the
-        store, see :func:`~lm_eval_bayes.store.verify.verify`.
+        Exported records that do not match their stored hash, see
+        :func:`~lm_eval_bayes.store.verify.verify`.
     """
 
     folder: str
     files: tuple[SamplesFile, ...]
     damaged: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        files = [asdict(file) for file in self.files]
-        return {"folder": self.folder, "files": files, "damaged": self.damaged}
-
-
-#: Under which name a file lies first, and what it is.
-_Finished = tuple[Path, SamplesFile]
 
 
 def export_samples(
@@ -79,120 +80,294 @@ def export_samples(
 ) -> SamplesReport:
     """Write the trials of a store in the format of the harness's ``samples_*.jsonl``.
 
-    There is one file for each model and sampling; where tasks graded these trials, one for each
-    version of a task, and one more for prompts that none graded. A line is one prompt with all
-    its trials by number in ``resps`` and what was measured in ``signals``. Graded, it has the
-    doc_id, doc_hash, filter, outcomes and answers of its run; null stands for a trial that was
-    not graded. A store keeps prompts and raw texts, so ``doc`` holds the prompt alone, ``target``
-    and ``metrics`` are empty, and a text is what the model wrote before anything was cut off.
+    There is one file for each model, sampling and version of a task that graded their trials,
+    and one for each model and sampling with the prompts that no task graded. A line is one prompt
+    with all its trials by number in ``resps`` and what was measured in ``signals``. If it was
+    graded, it has the doc_id, doc_hash, filter, outcomes and answers of its run, with null for
+    each trial that was not graded. A store contains prompts and raw texts only, so ``doc`` has the
+    prompt alone, ``target`` and ``metrics`` are empty, and a text is not cut at stop strings.
 
     Parameters
     ----------
     store : TrialStore or path
-        Where from.
+        The store.
     folder : path
-        Where to; it is made if need be, and goes again if the export fails. The files' names are
-        made of hashes and the date of the last trial, and they appear when all are complete.
+        The folder of the files, created if it is missing. The names of the files consist of hashes
+        and the date of the last trial. They appear when all are complete.
     overwrite : bool
-        Whether files that are there may be replaced.
+        Whether existing files are replaced.
 
     Raises
     ------
     StoreError
-        If the store cannot be read or a file not be written.
+        If the store cannot be read or a file cannot be written; nothing is left behind.
     """
-    target = locate(folder)
+    target = resolve_path(folder)
     source = store.path if isinstance(store, TrialStore) else store
+    files: list[SamplesFile] = []
+    damaged: set[tuple[object, ...]] = set()
     with closing(open_file(source, "read")) as file:
         if target.exists() and not target.is_dir():
             raise StoreFileError(f"{target} is no folder, and samples are written into one")
-        finished: list[_Finished] = []
-        damaged: set[tuple[object, ...]] = set()
+        if not target.parent.is_dir():
+            raise StoreFileError(f"{target} cannot be written: there is no folder {target.parent}")
+
+        def contents(connection: sqlite3.Connection) -> Iterator[tuple[Path, Content]]:
+            for series in _all_series(connection, file.schema, damaged):
+                path = target / _file_name(series)
+                check_regular(path)
+                if path.exists() and not overwrite:
+                    raise _exists(path)
+
+                def write(output: BinaryIO, series: _Series = series, path: Path = path) -> None:
+                    files.append(_write_series(series, path, output))
+
+                yield path, write
+
         try:
-            with _folder(target, finished):
-                with file.reading() as connection, readable(file.path, "a line to be exported"):
-                    for series in series_of(connection, file.schema, damaged):
-                        finished.append(_written(series, target))
-                _publish(finished, overwrite)
+            with file.reading() as connection, readable(file.path, "a line to be exported"):
+                write_all_or_none(contents(connection), overwrite)
         except StoreFileError:
             raise
+        except FileExistsError as error:
+            raise _exists(error.filename) from None
         except OSError as error:
             raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
-    return SamplesReport(str(target), tuple(entry for _, entry in finished), len(damaged))
+    return SamplesReport(str(target), tuple(files), len(damaged))
 
 
-@contextmanager
-def _folder(path: Path, finished: Sequence[_Finished]) -> Iterator[None]:
-    """Make the folder if need be, and tidy up; one that we made is left only with files in it."""
-    try:
-        path.mkdir()
-        made = True
-    except FileExistsError:
-        made = False
-    try:
-        yield
-    except BaseException:
-        _remove(finished)
-        if made:
-            with suppress(OSError):
-                path.rmdir()
-        raise
-    _remove(finished)
+def _exists(path: object) -> StoreFileError:
+    return StoreFileError(f"{path} exists already; nothing was exported")
 
 
-def _remove(finished: Sequence[_Finished]) -> None:
-    for temporary, _ in finished:
-        with suppress(OSError):
-            temporary.unlink()
+@dataclass(frozen=True)
+class _Prompt:
+    """A prompt of one line, as a question of a task or, if no task graded it, by itself."""
+
+    digest: str
+    doc_id: int
+    filter_name: str = "none"
+    doc_hash: str | None = None
+    outcomes: tuple[OutcomeRow, ...] | None = None
 
 
-def _written(series: Series, folder: Path) -> _Finished:
-    path = folder / _name(series)
-    temporary = temporary_name(path)
+@dataclass(frozen=True)
+class _Series:
+    """The content of one file: trials of one model and sampling, graded by one task or by none.
+
+    `last` is the time of the last trial of this model and sampling, in seconds since 1970 UTC.
+    """
+
+    model: str
+    sampling: str
+    task: tuple[str, str] | None
+    last: float
+    lines: Iterator[dict[str, Any]]
+
+
+def _write_series(series: _Series, path: Path, output: BinaryIO) -> SamplesFile:
     lines = trials = 0
-    try:
-        with open(temporary, "x", encoding="ascii", newline="\n") as output:
-            for line in series.lines:
-                lines += 1
-                trials += len(line["resps"][0])
-                output.write(dumps(line) + "\n")
-            output.flush()
-            os.fsync(output.fileno())
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    for line in series.lines:
+        lines += 1
+        trials += len(line["resps"][0])
+        output.write(json_line(line).encode("ascii"))
     task, version = series.task or (None, None)
-    counted = SamplesFile(str(path), series.model, series.sampling, task, version, lines, trials)
-    return temporary, counted
+    return SamplesFile(str(path), series.model, series.sampling, task, version, lines, trials)
 
 
-def _name(series: Series) -> str:
+def _file_name(series: _Series) -> str:
     """Return a name in the harness's form, ``samples_<task>_<date>.jsonl``."""
     parts = [digest.rpartition(":")[2][:16] for digest in (series.model, series.sampling)]
     if series.task is not None:
-        parts.append(sha256("\0".join(series.task))[:16])
-    # Nothing of it but the hashes' digits: what a damaged store calls a hash may be a path.
-    word = "-".join("".join(c for c in part if c.isalnum()) for part in parts)
+        parts.append(sha256_text("\0".join(series.task))[:16])
+    # Letters and digits only: in a damaged store, a hash can be any text, a path included.
+    name = "-".join("".join(c for c in part if c.isalnum()) for part in parts)
     try:
         date = datetime.datetime.fromtimestamp(series.last, datetime.timezone.utc)
     except (OverflowError, OSError, ValueError):
         date = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
     text = date.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
-    return f"samples_{word}_{text}.jsonl"
+    return f"samples_{name}_{text}.jsonl"
 
 
-def _publish(finished: Sequence[_Finished], overwrite: bool) -> None:
-    for _, entry in finished:
-        refuse_special(entry.path)
-    there = [entry.path for _, entry in finished if Path(entry.path).exists()]
-    if there and not overwrite:
-        raise StoreFileError(f"{there[0]} exists already; nothing was exported")
-    for temporary, entry in finished:
-        path = Path(entry.path)
-        if overwrite:
-            os.replace(temporary, path)
-        elif not publish(temporary, path):
-            raise StoreFileError(f"{path} was made by another process meanwhile and is kept")
-    if finished:
-        sync_folder(Path(finished[0][1].path).parent)
+def _all_series(
+    connection: sqlite3.Connection, schema: int, damaged: set[tuple[object, ...]]
+) -> Iterator[_Series]:
+    """Split a store into the contents of its files of samples.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        In a transaction that reads.
+    schema : int
+        The store's schema.
+    damaged : set
+        As lines are read, an entry is added for every record that does not match its hash.
+
+    Raises
+    ------
+    TypeError, ValueError, LookupError
+        If a row is damaged.
+    """
+    pairs = connection.execute(
+        "SELECT m.hash, s.hash, model, sampling, max(created), s.description FROM trials "
+        "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
+        "GROUP BY model, sampling ORDER BY 1, 2"
+    ).fetchall()
+    for model, sampling, *ids, last, description in pairs:
+        if not description_intact("samplings", sampling, description):
+            damaged.add(("sampling", sampling))
+        kwargs = generation_kwargs(json.loads(description))
+        reader = _LineReader(connection, schema, (model, sampling), ids, kwargs, damaged)
+        graded = reader.graded_prompts()
+        for task, prompts in sorted(graded.items()):
+            yield _Series(model, sampling, task, last, map(reader.line, prompts))
+        with_outcomes = {prompt.digest for prompts in graded.values() for prompt in prompts}
+        ungraded = [digest for digest in reader.prompt_ids if digest not in with_outcomes]
+        if ungraded:
+            prompts = [_Prompt(digest, doc_id) for doc_id, digest in enumerate(ungraded)]
+            yield _Series(model, sampling, None, last, map(reader.line, prompts))
+
+
+class _LineReader:
+    """Reads the trials of one model and sampling as lines of samples."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        schema: int,
+        hashes: tuple[str, str],
+        ids: Sequence[int],
+        kwargs: Mapping[str, Any],
+        damaged: set[tuple[object, ...]],
+    ) -> None:
+        self.connection, self.schema = connection, schema
+        self.hashes, self.ids = hashes, ids
+        self.kwargs = kwargs
+        self.damaged = damaged
+        self.trials = CheckedTrials(connection)
+        # By id, which is the order in which they were described and that of the task's data.
+        self.prompt_ids: dict[str, int] = dict(
+            connection.execute(
+                "SELECT p.hash, prompt FROM (SELECT DISTINCT prompt FROM trials "
+                "WHERE model = ? AND sampling = ?) JOIN prompts AS p ON p.id = prompt "
+                "ORDER BY prompt",
+                tuple(ids),
+            ).fetchall()
+        )
+
+    def graded_prompts(self) -> dict[tuple[str, str], list[_Prompt]]:
+        """Return the graded prompts, by task and version."""
+        if self.schema < OUTCOMES_SCHEMA:
+            return {}
+        rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
+        where = "WHERE o.model = ? AND o.sampling = ?"
+        for row in rows_of(self.connection, where, tuple(self.ids)):
+            if row.key.prompt in self.prompt_ids:
+                if not row.is_intact():
+                    self.damaged.add(("outcome", *row.question, row.key, row.trial))
+                rows_by_question.setdefault((*row.question, row.key.prompt), []).append(row)
+        tasks: dict[tuple[str, str], list[_Prompt]] = {}
+        for question, rows in rows_by_question.items():
+            task, version, filter_name, doc_id, _, doc_hash, digest = question
+            prompt = _Prompt(digest, doc_id, filter_name, doc_hash, tuple(rows))
+            tasks.setdefault((task, version), []).append(prompt)
+        return tasks
+
+    def line(self, prompt: _Prompt) -> dict[str, Any]:
+        """Return the line of one prompt."""
+        prompt_id = self.prompt_ids[prompt.digest]
+        trials = self._trials(prompt.digest, prompt_id)
+        texts = [trial.text for trial in trials]
+        text = self._prompt_text(prompt.digest, prompt_id)
+        doc = {"prompt": text}
+        line = {
+            "doc_id": prompt.doc_id,
+            "doc": doc,
+            "target": "",
+            "arguments": {"gen_args_0": {"arg_0": text, "arg_1": self.kwargs}},
+            "resps": [texts],
+            "filtered_resps": [texts],
+            "filter": prompt.filter_name,
+            "metrics": [],
+            "doc_hash": prompt.doc_hash
+            or sha256_text(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "prompt_hash": sha256_text(text),
+            "target_hash": sha256_text(""),
+        }
+        if prompt.outcomes is not None:
+            line |= _outcome_fields(prompt.outcomes, trials)
+        prompt_signals = self._prompt_signals(prompt.digest, prompt_id)
+        measured = [
+            {name: getattr(trial, name) for name in MEASURED}
+            | dict(trial.signals or {})
+            | prompt_signals
+            for trial in trials
+        ]
+        names = dict.fromkeys(name for signals in measured for name in signals)
+        line["lengths"] = [len(text) for text in texts]
+        line["signals"] = {name: [signals.get(name) for signals in measured] for name in names}
+        return line
+
+    def _trials(self, digest: str, prompt_id: int) -> list[Trial]:
+        key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
+        trials = []
+        for trial, intact in self.trials.of(key, (*self.ids, prompt_id)):
+            trials.append(trial)
+            if not intact:
+                self.damaged.add(("trial", key, trial.trial))
+        return trials
+
+    def _prompt_text(self, digest: str, prompt_id: int) -> str:
+        (text,) = self.connection.execute(
+            "SELECT description FROM prompts WHERE id = ?", (prompt_id,)
+        ).fetchone()
+        if not description_intact("prompts", digest, text):
+            self.damaged.add(("prompt", digest))
+        return str(text, "utf-8", "surrogatepass")
+
+    def _prompt_signals(self, digest: str, prompt_id: int) -> dict[str, Any]:
+        if self.schema < PROMPT_SIGNALS_SCHEMA:
+            return {}
+        row = self.connection.execute(
+            "SELECT hash, created, signals FROM prompt_signals WHERE model = ? AND prompt = ?",
+            (self.ids[0], prompt_id),
+        ).fetchone()
+        if row is None:
+            return {}
+        if not prompt_signals_intact(row[0], self.hashes[0], digest, row[1:]):
+            self.damaged.add(("prompt_signals", self.hashes[0], digest))
+        return dict(json.loads(row[2]))
+
+
+def _outcome_fields(outcomes: Sequence[OutcomeRow], trials: Sequence[Trial]) -> dict[str, Any]:
+    by_number = {row.trial: row.graded_trial() for row in outcomes}
+    graded = [by_number.get(trial.trial) for trial in trials]
+    fields: dict[str, Any] = {
+        "outcomes": [None if trial is None else trial.outcome for trial in graded],
+        "answers": [None if trial is None else trial.answer for trial in graded],
+    }
+    errors = {
+        str(i): trial.error
+        for i, trial in enumerate(graded)
+        if trial is not None and trial.error is not None
+    }
+    return {**fields, "grading_error_notes": errors} if errors else fields
+
+
+def generation_kwargs(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return generation settings under the names that the harness gives them.
+
+    The stop strings of a store are those that the engine received.
+
+    Examples
+    --------
+    >>> generation_kwargs({"temperature": 0.6, "max_gen_toks": 9, "stops": ["Q:"]})
+    {'temperature': 0.6, 'max_gen_toks': 9, 'until': ['Q:'], 'do_sample': True}
+    """
+    kwargs = {name: value for name, value in sampling.items() if name != "stops"}
+    if "stops" in sampling:
+        kwargs["until"] = sampling["stops"]
+    if "temperature" in sampling:
+        kwargs["do_sample"] = sampling["temperature"] != 0
+    return kwargs

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from lm_eval_bayes._util.files import check_writable, write_atomic
+from lm_eval_bayes._util.files import check_writable, write_all_or_none, write_atomic
+from lm_eval_bayes._util.sqlite import check_not_store
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -23,7 +26,7 @@ def test_folders_made_for_a_file_that_cannot_be_written_go_again(tmp_path, monke
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lm_eval_bayes.store.locations.os.fsync", full)
+    monkeypatch.setattr("lm_eval_bayes._util.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write_atomic(tmp_path / "a" / "b" / "c.txt", b"all of it")
     assert os.listdir(tmp_path) == []
@@ -36,6 +39,61 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path):
     assert path.read_bytes() == b"old"
     assert write_atomic(path, b"new")
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["c.txt"])
+
+
+def test_a_missing_folder_is_an_error_without_parents(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_atomic(tmp_path / "a" / "c.txt", b"new", parents=False)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_all_files_are_written_or_none(tmp_path, replace):
+    paths = [tmp_path / "a" / name for name in ("1", "2", "3")]
+
+    def fail(output):
+        output.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_all_or_none([(paths[0], b"one"), (paths[1], fail)], replace)
+    assert os.listdir(tmp_path) == []
+    write_all_or_none(((path, path.name.encode()) for path in paths), replace)
+    assert [path.read_bytes() for path in paths] == [b"1", b"2", b"3"]
+    assert sorted(os.listdir(tmp_path / "a")) == ["1", "2", "3"]
+
+
+def test_of_several_files_none_is_written_if_one_exists(tmp_path):
+    (tmp_path / "2").write_bytes(b"old")
+    files = [(tmp_path / name, b"new") for name in ("1", "2", "3")]
+    with pytest.raises(FileExistsError) as caught:
+        write_all_or_none(files)
+    assert caught.value.filename == str(tmp_path / "2")
+    assert (os.listdir(tmp_path), (tmp_path / "2").read_bytes()) == (["2"], b"old")
+
+
+def test_two_contents_for_one_new_file_are_refused(tmp_path):
+    with pytest.raises(FileExistsError):
+        write_all_or_none([(tmp_path / "1", b"a"), (tmp_path / "1", b"b")])
+    assert os.listdir(tmp_path) == []
+
+
+def test_trial_stores_and_damaged_sqlite_files_are_recognised(tmp_path):
+    for name, content in (("text", b"hello"), ("lines", b"{}\n" * 100)):
+        (tmp_path / name).write_bytes(content)
+        check_not_store(tmp_path / name, "--output")
+    for name, application_id in (("other", 1), ("trials", 0x4C4D4542)):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            connection.execute(f"PRAGMA application_id = {application_id}")
+            connection.execute("CREATE TABLE t (x)")
+            connection.commit()
+    check_not_store(tmp_path / "other", "--output")
+    for size in (None, 4096 + 100):
+        if size:
+            os.truncate(tmp_path / "trials", size)
+        with pytest.raises(InvalidInputError, match="`--output` must not be a trial store"):
+            check_not_store(tmp_path / "trials", "--output")
+    assert sorted(os.listdir(tmp_path)) == ["lines", "other", "text", "trials"]
 
 
 def test_a_place_in_a_file_is_refused(tmp_path):

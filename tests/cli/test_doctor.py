@@ -477,7 +477,7 @@ def test_a_place_that_can_be_no_store(lmeb, tmp_path):
 def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n")
-    monkeypatch.setattr("lm_eval_bayes.store.filesystems.MOUNTS", str(mounts))
+    monkeypatch.setattr("lm_eval_bayes.store.locations.MOUNTS", str(mounts))
     code, found = lmeb("--offline", "--store", tmp_path / "s.sqlite")
     assert code == 0
     one = found["store", "file system"]

@@ -34,7 +34,7 @@ def write(schema: int) -> None:
         with closing(sqlite3.connect(path)) as connection:
             lines = list(connection.iterdump())
     header = [
-        f"PRAGMA application_id = {migrations.APPLICATION_ID};",
+        f"PRAGMA application_id = {migrations.TRIAL_STORE_ID};",
         f"PRAGMA user_version = {schema};",
     ]
     target.write_text("\n".join([*header, *lines]) + "\n", encoding="utf-8")

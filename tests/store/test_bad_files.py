@@ -515,7 +515,7 @@ def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monke
         if len(looks) > 3:
             return look(place)
         if torn == "cut short":
-            return locations.APPLICATION_ID, False
+            return locations.TRIAL_STORE_ID, False
         error = sqlite3.DatabaseError("database disk image is malformed")
         error.sqlite_errorcode = CORRUPT
         raise error

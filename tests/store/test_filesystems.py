@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from lm_eval_bayes.store.filesystems import network_file_system, network_warning
+from lm_eval_bayes.store.locations import network_file_system, network_warning
 
 TABLE = """\
 /dev/sda1 / ext4 rw,relatime 0 0

@@ -144,7 +144,7 @@ def test_files_that_are_there_are_not_replaced_unasked(filled, tmp_path):
 
 def test_places_that_cannot_be_written(filled, tmp_path):
     store = filled()
-    with pytest.raises(StoreFileError, match=r"b cannot be written: No such file"):
+    with pytest.raises(StoreFileError, match=r"b cannot be written: there is no folder"):
         export_samples(store, tmp_path / "a" / "b")
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreFileError, match=r"file is no folder"):

@@ -366,7 +366,7 @@ def test_a_local_disk_gives_no_warning_and_a_network_one_does(path, monkeypatch,
         TrialStore.open(tmp_path / "local.sqlite").close()
     table = tmp_path / "mounts"
     table.write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr("lm_eval_bayes.store.filesystems.MOUNTS", str(table))
+    monkeypatch.setattr("lm_eval_bayes.store.locations.MOUNTS", str(table))
     with caplog.at_level(logging.WARNING, "lm_eval.bayes.store"):
         TrialStore.open(path).close()
         TrialStore.open(path, mode="read").close()

@@ -120,11 +120,11 @@ def _unwritable(folder: Path) -> str | None:
 
 def store_place(path: Path) -> Iterator[Finding]:
     """Look at the place of a trial store, and at the store if there is one."""
-    from lm_eval_bayes.store.filesystems import network_warning
-    from lm_eval_bayes.store.locations import is_store, locate
+    from lm_eval_bayes._util.files import resolve_path
+    from lm_eval_bayes.store.locations import is_store, network_warning
     from lm_eval_bayes.store.trial_store import TrialStore
 
-    place = locate(path)
+    place = resolve_path(path)
     if not place.parent.is_dir():
         mend = f"mkdir -p {shlex.quote(str(place.parent))}"
         told = f"there is no folder {place.parent}"

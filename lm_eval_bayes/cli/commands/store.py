@@ -139,13 +139,12 @@ def merge(
       lm-eval-bayes store merge runs/aime*.sqlite -o runs/all.sqlite
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
-    from lm_eval_bayes._util.files import folder_for
+    from lm_eval_bayes._util.files import folder_for, resolve_path
     from lm_eval_bayes.store.errors import TrialConflictError
-    from lm_eval_bayes.store.locations import locate
     from lm_eval_bayes.store.merge import merge as merge_stores
 
-    target = locate(output)
-    if all(locate(path) == target for path in stores):
+    target = resolve_path(output)
+    if all(resolve_path(path) == target for path in stores):
         raise InvalidInputError(
             f"{target} is the target of --output and the only store that was given: there is "
             "nothing to merge"
@@ -368,14 +367,14 @@ def prune(
       lm-eval-bayes store prune runs/aime.sqlite --trials-from 16
       lm-eval-bayes store prune runs/aime.sqlite --model blake2b-128:0f... --yes
     """
-    from lm_eval_bayes.store.locations import locate
+    from lm_eval_bayes._util.files import resolve_path
     from lm_eval_bayes.store.trial_store import TrialStore
 
     if model is None and sampling is None and prompt is None and trials_from is None:
         raise InvalidInputError(
             "nothing says what to delete: give --model, --sampling, --prompt or --trials-from"
         )
-    places = [locate(path) for path in stores]
+    places = [resolve_path(path) for path in stores]
 
     def pruned(path: Path, dry_run: bool) -> PruneReport:
         # Opened for reading first, since opening for writing would make a store that is missing.

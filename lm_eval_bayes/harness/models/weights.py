@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json, hash_text
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
@@ -64,19 +64,7 @@ def keep_digest(path: Path, state: FileState, digest: str) -> None:
     real = os.path.realpath(path)
     text = json.dumps({"path": real, "state": list(state), "digest": digest})
     with contextlib.suppress(OSError, RuntimeError):
-        entry = _entry(real)
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=entry.parent, prefix=".draft-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, entry)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
+        write_atomic(_entry(real), text.encode("utf-8", "surrogateescape"))
 
 
 def _entry(real: str) -> Path:

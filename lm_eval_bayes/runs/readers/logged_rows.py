@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.samples_lines import sha256
 
 #: Fields of a question's document that hold its text; without one the prompt is the question.
 _QUESTION_FIELDS = ("problem", "question", "Question", "query", "goal", "sentence")
@@ -84,7 +84,7 @@ def question_hash(row: Mapping[str, Any]) -> str:
     logged = row.get("doc_hash")
     if isinstance(logged, str) and logged:
         return logged
-    return sha256(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
+    return sha256_text(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
 
 
 def asked(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
@@ -129,7 +129,7 @@ def prompt_hash(row: Mapping[str, Any], prompt: str) -> str:
     logged = row.get("prompt_hash")
     if isinstance(logged, str):
         return logged
-    return sha256(prompt) if prompt else ""
+    return sha256_text(prompt) if prompt else ""
 
 
 def texts(row: Mapping[str, Any]) -> list[str] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_runs import Part, PartQuestion, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
@@ -16,7 +17,7 @@ from lm_eval_bayes.runs.readers.logged_rows import Advance
 from lm_eval_bayes.runs.saved_tasks import distinct, plain_model_name
 from lm_eval_bayes.runs.task_run import Made
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.samples_lines import MEASURED, generation_kwargs, sha256
+from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
 from lm_eval_bayes.store.trial import Trial
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -190,7 +191,7 @@ def _question(
         trials=np.array([one.outcome for one in trials], dtype=np.int64),
         numbers=np.array([one.trial for one in trials], dtype=np.int64),
         text=prompt.strip(),
-        prompt=sha256(prompt),
+        prompt=sha256_text(prompt),
         answers=tuple(one.answer for one in trials),
         seeds=tuple(None if one is None else one.seed for one in made),
         digests=np.array([hash(one.text) for one in made if one], dtype=np.int64)

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
@@ -175,13 +176,8 @@ class ProcessFile:
             self.remove()
             return
         note = {**_here(), "owner": asdict(self.owner), "processes": [asdict(p) for p in processes]}
-        draft = self.path.with_name(self.path.name + ".new")
         try:
-            with open(draft, "w", encoding="utf-8") as file:
-                json.dump(note, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self.path)
+            write_atomic(self.path, json.dumps(note).encode("ascii"), parents=False)
         except OSError as error:
             log.debug("the engine's processes could not be noted: %s", error)
 

@@ -1,0 +1,71 @@
+"""SQLite files, opened so that nothing in them or beside them changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from lm_eval_bayes.errors import InvalidInputError
+
+#: "LMEB" in ASCII, the application id in the header of every trial store.
+TRIAL_STORE_ID = 0x4C4D4542
+
+# SQLite's primary result codes (https://www.sqlite.org/rescode.html); Python names them from 3.11.
+BUSY, LOCKED, IO, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 10, 11, 13, 15, 26
+
+# A trial store is only ever opened by SQLite, never by open(): when a process closes any
+# descriptor of a file, all its locks on that file are gone, SQLite's own included
+# (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+
+
+def connect(path: Path, query: str, wait_s: float = 0.0) -> sqlite3.Connection:
+    """Open a file with SQLite.
+
+    Parameters
+    ----------
+    path : Path
+        The file, absolute. It is given as a URI, so no character of its name is special.
+    query : str
+        The parameters of the URI, such as "mode=ro".
+    wait_s : float
+        Seconds to wait for a lock.
+    """
+    return sqlite3.connect(
+        f"{path.as_uri()}?{query}",
+        uri=True,
+        timeout=wait_s,
+        isolation_level=None,
+        # a StoreFile has a lock of its own, so threads may share its connection
+        check_same_thread=False,
+    )
+
+
+def connect_unlocked(path: Path) -> sqlite3.Connection:
+    """Open a file to read it without locks, log and recovery, so that it stays as it is."""
+    return connect(path, "mode=ro&immutable=1")
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code of an error, 0 on Python 3.10, which hides it."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def check_not_store(path: Path, argument: str) -> None:
+    """Refuse an existing file that is a trial store, or a damaged SQLite file.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is, or if it cannot be read.
+    """
+    try:
+        with closing(connect_unlocked(path)) as connection:
+            is_store = connection.execute("PRAGMA application_id").fetchone()[0] == TRIAL_STORE_ID
+    except sqlite3.OperationalError as error:
+        rule = f"be a file that can be read: {error}"
+        raise InvalidInputError.of(argument, rule, str(path)) from error
+    except sqlite3.DatabaseError as error:
+        is_store = primary_code(error) == CORRUPT
+    if is_store:
+        raise InvalidInputError.of(argument, "not be a trial store", str(path))
