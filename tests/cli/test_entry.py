@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from _support.command_line import called
 
 START = "from lm_eval_bayes.cli.entry import main; main()"
 #: Sends Ctrl-C to itself at the n-th module that is loaded after the entry itself.
@@ -44,11 +45,33 @@ def test_interrupted_while_it_loads(module, tmp_path):
     )
 
 
-def test_a_wrong_choice_is_told_as_such():
-    done = python(START, "summary", "--scope", "x")
-    assert done.returncode == 2
-    assert "Invalid value for '--scope': 'x' is not one of" in done.stderr
-    assert "Value error" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("summary", "a.csv", "--scope", "x"), ("--scope", "'x'", "'benchmark', 'population'")),
+        (("rank", "a.csv", "--seed", "x"), ("--seed",)),
+        (("summary",), ("RUN",)),
+        (("summary", "a.csv", "--scop", "x"), ("--scop", "--scope")),
+        (("export", "hub", "a.csv"), ("--model-id",)),
+        (("sumary",), ("'sumary'", "'summary'")),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_sentence(arguments, named):
+    code, printed, error = called(*arguments)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert "Value error" not in error
+    for text in named:
+        assert text in error
+
+
+@pytest.mark.parametrize("arguments", [(), ("store",), ("export",)])
+def test_a_group_without_a_command_shows_its_help(arguments):
+    code, printed, error = called(*arguments)
+    assert code in (0, 2)  # releases of click differ
+    assert "Usage: " in printed + error
+    assert "Commands:" in printed + error
 
 
 def test_help_loads_neither_numpy_nor_the_harness():

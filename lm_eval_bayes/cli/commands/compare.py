@@ -13,7 +13,7 @@ import typer
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.commands.compare_tables import show_comparison, told
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.exit_codes import FOUND
+from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
 from lm_eval_bayes.cli.ui.output import say_json, warn
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
@@ -185,7 +185,7 @@ def command(
         relation = "at least" if failed else "below"
         warn(f"{probability_statement('P(A < B)', worse)}, {relation} {fail_if_worse:g}")
     if failed:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _check(

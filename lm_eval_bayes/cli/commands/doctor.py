@@ -15,7 +15,7 @@ import typer
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.commands.doctor_paths import Finding, State, folders, questions, store_place
-from lm_eval_bayes.cli.ui.exit_codes import FOUND
+from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -111,7 +111,7 @@ def command(
         say_json({"ok": not wrong, "findings": told})
     else:
         _show(findings, wrong)
-    raise typer.Exit(FOUND if wrong else 0)
+    raise typer.Exit(CHECK_FAILED if wrong else 0)
 
 
 _SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")

@@ -11,7 +11,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.exit_codes import ERROR, FOUND
+from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED, ERROR
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -219,7 +219,7 @@ def verify(stores: Stores, as_json: Json = False) -> None:
             continue
         found.append(one)
         if not one.ok:
-            code = max(code, FOUND)
+            code = max(code, CHECK_FAILED)
         if as_json:
             continue
         counted = [
@@ -292,7 +292,7 @@ def export(
             f"{'is' if damaged == 1 else 'are'} not what was written; "
             "`lm-eval-bayes store verify` tells more"
         )
-        raise typer.Exit(FOUND)
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.ui.exit_codes import FOUND
+from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -174,7 +174,7 @@ def command(
     finally:
         judge.close()
     _report(tallies, as_json)
-    raise typer.Exit(FOUND if any(tally.failed for tally in tallies) else 0)
+    raise typer.Exit(CHECK_FAILED if any(tally.failed for tally in tallies) else 0)
 
 
 def _judge_maker(

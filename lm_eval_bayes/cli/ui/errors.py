@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: one sentence, an exit code, no traceback."""
+"""How a command ends after an error: one sentence on standard error, an exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from lm_eval_bayes.cli.ui.exit_codes import ERROR, INTERRUPTED, UNREAD
+from lm_eval_bayes.cli.ui.exit_codes import CLOSED_PIPE, ERROR, INTERRUPTED
 from lm_eval_bayes.cli.ui.output import discard, warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
+#: The error of wrong arguments: from click, or from the copy of click that typer carries.
+UsageError: Any = typer.BadParameter.__base__
+
 
 class PlainErrorsGroup(TyperGroup):
-    """A group of commands that tells every deliberate error of this package in one sentence."""
+    """A group of commands that reports every deliberate error in one sentence."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read the arguments; `--help` and `--version` print here."""
+        """Parse the arguments before the command; `--help` and `--version` print here."""
         try:
-            with _printed(), _plain():
+            with _output_errors(), _usage_errors():
                 return super().make_context(*args, **extra)
         except KeyboardInterrupt:
             warn("stopped")
@@ -34,9 +37,9 @@ class PlainErrorsGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        with _printed():
+        with _output_errors():
             try:
-                with _terminated(), _plain():
+                with _signals_as_exceptions(), _usage_errors():
                     return super().invoke(ctx)
             except LmEvalBayesError as error:
                 warn(f"error: {error}")
@@ -44,13 +47,13 @@ class PlainErrorsGroup(TyperGroup):
             except KeyboardInterrupt:
                 warn("stopped")
                 raise typer.Exit(INTERRUPTED) from None
-            except _Terminated as ended:
+            except _TerminatedError as error:
                 warn("stopped")
-                raise typer.Exit(128 + ended.signum) from None
+                raise typer.Exit(128 + error.signum) from None
 
 
-class _Terminated(BaseException):
-    """A signal that ends a program, so that what it began is tidied up."""
+class _TerminatedError(BaseException):
+    """SIGTERM or SIGHUP, raised so that `finally` blocks run."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -58,64 +61,68 @@ class _Terminated(BaseException):
 
 
 @contextmanager
-def _plain() -> Iterator[None]:
-    """Leave out of what is said of a wrong option how the library found it."""
+def _usage_errors() -> Iterator[None]:
+    """Report wrong arguments in one sentence."""
     try:
         yield
-    except typer.BadParameter as error:
-        error.message = error.message.replace("Value error, ", "")
-        raise
+    except UsageError as error:
+        context = error.ctx
+        if context is not None and error.message == context.get_help():
+            raise  # no arguments at all: the help text is shown
+        sentence = error.format_message().replace("Value error, ", "").rstrip(".")
+        command = "" if context is None else f" (see `{context.command_path} --help`)"
+        warn(f"error: {sentence}{command}")
+        raise typer.Exit(ERROR) from None
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP leave as an exception does, where nobody else minds them."""
+def _signals_as_exceptions() -> Iterator[None]:
+    """Raise an exception at SIGTERM and SIGHUP where no other handler is set."""
+    process_id = os.getpid()
 
-    here = os.getpid()
-
-    def leave(signum: int, frame: FrameType | None) -> None:
-        if os.getpid() != here:  # a worker, forked from here: it just ends
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != process_id:  # in a forked worker: end without cleaning up
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
             return
-        raise _Terminated(signum)
+        raise _TerminatedError(signum)
 
-    minded = []
+    handled = []
     if threading.current_thread() is threading.main_thread():
-        wanted = (signal.SIGTERM, getattr(signal, "SIGHUP", None))
-        minded = [s for s in wanted if s is not None and signal.getsignal(s) is signal.SIG_DFL]
-    for signum in minded:
-        signal.signal(signum, leave)
+        signals = (signal.SIGTERM, getattr(signal, "SIGHUP", None))
+        handled = [s for s in signals if s is not None and signal.getsignal(s) is signal.SIG_DFL]
+    for signum in handled:
+        signal.signal(signum, terminate)
     try:
         yield
     finally:
-        for signum in minded:
+        for signum in handled:
             signal.signal(signum, signal.SIG_DFL)
 
 
 @contextmanager
-def _printed() -> Iterator[None]:
-    """Tell where standard output cannot be written; end quietly where nobody reads it."""
+def _output_errors() -> Iterator[None]:
+    """Report a standard output that cannot be written; end silently at a closed pipe."""
     try:
         try:
             yield
         except (typer.Exit, SystemExit):
             _flush()
             raise
-        # Here rather than when the interpreter ends, which could tell nobody in one sentence.
+        # Flushed here: at the interpreter's exit the error would be a traceback.
         _flush()
     except OSError as error:
-        broken = _fault_of_output(error)
-        if broken is None:
+        output_error = _error_of_standard_output(error)
+        if output_error is None:
             if error.errno != errno.EPIPE:
                 raise
-            # Somebody else's pipe, as to a server: typer would end with 1 and say nothing.
+            # A pipe other than standard output; typer would end with 1 and print nothing.
             warn(f"error: a pipe or connection was closed by the other side: {error.strerror}")
             raise typer.Exit(ERROR) from None
         discard(sys.stdout)
-        if broken.errno == errno.EPIPE:
-            raise typer.Exit(UNREAD) from None
-        warn(f"error: standard output cannot be written: {broken.strerror}")
+        if output_error.errno == errno.EPIPE:
+            raise typer.Exit(CLOSED_PIPE) from None
+        warn(f"error: standard output cannot be written: {output_error.strerror}")
         raise typer.Exit(ERROR) from None
 
 
@@ -124,23 +131,23 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _fault_of_output(error: OSError) -> OSError | None:
-    """Return what happens when standard output is written, None where it is not to blame."""
+def _error_of_standard_output(error: OSError) -> OSError | None:
+    """Return the error of writing to standard output; None if that works."""
     if sys.stdout is None or error.filename is not None:
         return None
     try:
-        # What failed before is still in the buffer, unless there is none: then one character.
+        # The buffer still holds the text that failed; an unbuffered stream gets one character.
         sys.stdout.flush()
         sys.stdout.write("\n")
         sys.stdout.flush()
-    except OSError as again:
-        return again
+    except OSError as output_error:
+        return output_error
     return None
 
 
 @contextmanager
 def named_as_options(*arguments: str) -> Iterator[None]:
-    """Let errors call an argument of the Python API by the option it was given as."""
+    """Name an argument of the Python API in errors by its command line option."""
     try:
         yield
     except InvalidInputError as error:

@@ -1,22 +1,22 @@
-"""What a command ends with."""
+"""Exit codes of the commands."""
 
-#: Something that was checked is not as it should be.
-FOUND = 1
-#: A command was given wrongly, or could not be carried out.
+#: A check failed: a worse model, a damaged store, a missing requirement.
+CHECK_FAILED = 1
+#: Wrong arguments, or an error.
 ERROR = 2
 #: Ctrl-C.
 INTERRUPTED = 130
-#: What a shell shows of a program that wrote to a pipe whose reader had gone.
-UNREAD = 141
+#: The reader of standard output has ended; a shell reports SIGPIPE by this code.
+CLOSED_PIPE = 141
 #: SIGTERM.
 TERMINATED = 143
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done
-  1    done, and something that was checked is not as it should be
-  2    not done: wrong arguments, or an error, told in one sentence
-  130  stopped by Ctrl-C
-  141  stopped, since what reads the output has ended (as `head` does)
-  143  stopped by SIGTERM
+  0    success
+  1    success, but a check failed (see the command's help)
+  2    wrong arguments, or an error, reported in one sentence
+  130  interrupted by Ctrl-C
+  141  the program that reads the output has ended (such as `head`)
+  143  terminated by SIGTERM
 """
