@@ -47,7 +47,7 @@ from lm_eval_bayes.stats.hierarchical.prior_advice import (
     check_prior_weight,
     prior_advice,
 )
-from lm_eval_bayes.stats.intervals import credible_interval
+from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.estimators import (
@@ -67,7 +67,13 @@ from lm_eval_bayes.stats.pass_family.posteriors import (
     strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.ranking.rank import Ranking, rank
-from lm_eval_bayes.stats.results import Estimate, Interval, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.results import (
+    Estimate,
+    LearnedPrior,
+    PerQuestion,
+    Posterior,
+    credible_interval,
+)
 from lm_eval_bayes.stats.sequential.allocation import allocate_trials
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.stopping_rules import (

@@ -69,7 +69,7 @@ def format_interval(interval: Bounds) -> str:
 
     Examples
     --------
-    >>> from lm_eval_bayes.stats.results import Interval
+    >>> from lm_eval_bayes.stats.intervals import Interval
     >>> format_interval(Interval(-0.0412, 0.26, level=0.95, method="exact", scope="benchmark"))
     '-0.041 to 0.260'
     """

@@ -28,8 +28,8 @@ from lm_eval_bayes.stats.anchors.checks import (
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
 from lm_eval_bayes.stats.anchors.sweep import PeakSweep, sample_size_sweep
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import SCOPES, Scope
 from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
 
 #: From here on the checks of the method's assumptions have failed: the p-value of independent

@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.comparison.alignment import Align
 from lm_eval_bayes.stats.comparison.compare import Comparison, compare
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
-from lm_eval_bayes.stats.results import IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 
 
 @dataclass(frozen=True)

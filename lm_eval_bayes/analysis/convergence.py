@@ -18,9 +18,8 @@ from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
 from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric
 from lm_eval_bayes.stats.convergence.resampling import Scheme
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
-from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.validation import IntArray, check_level, check_option, check_seed
 
 #: The budgets of Pass@k that are looked at where none is asked for.

@@ -9,10 +9,10 @@ from typing import Any
 from lm_eval_bayes.analysis.questions import check_comparable
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.ranking.rank import Ranking, check_confidence, rank
 from lm_eval_bayes.stats.ranking.tie_rules import NUMBERINGS, TIE_RULES, Numbering, TieRule
-from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, check_level, check_option, check_seed
 
 

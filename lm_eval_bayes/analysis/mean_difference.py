@@ -12,13 +12,13 @@ from lm_eval_bayes.analysis.summary import plain_posterior
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.analysis.wording import verdict_in_words
 from lm_eval_bayes.stats.comparison.compare import Comparison, Verdict, share_error, z_threshold
-from lm_eval_bayes.stats.comparison.difference import DrawnLaw, p_above
-from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw
-from lm_eval_bayes.stats.intervals import credible_interval
-from lm_eval_bayes.stats.results import Interval, IntervalMethod, Posterior
+from lm_eval_bayes.stats.comparison.difference import p_above
+from lm_eval_bayes.stats.distributions.base import SampleDistribution
+from lm_eval_bayes.stats.intervals import Interval, IntervalMethod
+from lm_eval_bayes.stats.results import Posterior, credible_interval
 from lm_eval_bayes.stats.validation import FloatArray
 
-#: Draws of a mean difference whose law is not computed.
+#: Draws of a mean difference whose distribution is not computed.
 _DRAWS = 20_000
 
 
@@ -102,10 +102,10 @@ def mean_difference(
     posterior = mean_posterior([one.posterior for one in comparisons.values()])
     sample: FloatArray | None = None
     shown = posterior
-    if posterior.sigma > 0.0 and not isinstance(posterior.law, TabulatedLaw):
+    if posterior.sigma > 0.0 and not posterior.distribution.computed:
         # one set of draws for the interval and the probabilities
-        sample = posterior.law.draw(_DRAWS, np.random.default_rng(seed))
-        shown = replace(posterior, law=DrawnLaw(sample))
+        sample = posterior.distribution.draw(_DRAWS, np.random.default_rng(seed))
+        shown = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
     z = 0.0
     if posterior.mu != 0.0:

@@ -15,8 +15,8 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS
-from lm_eval_bayes.stats.results import SCOPES, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, IntervalMethod, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option, check_seed
 

@@ -21,11 +21,11 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
-from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import check_confidence
 from lm_eval_bayes.stats.ranking.tie_rules import best_first, numbered, separations, tie_groups
-from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

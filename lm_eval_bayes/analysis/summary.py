@@ -13,15 +13,8 @@ from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS
-from lm_eval_bayes.stats.results import (
-    SCOPES,
-    Estimate,
-    Interval,
-    IntervalMethod,
-    Posterior,
-    Scope,
-)
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.results import Estimate, Posterior
 from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
@@ -15,10 +14,12 @@ from lm_eval_bayes.stats.comparison.difference import (
     difference_table,
     joined_notes,
 )
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.distributions import Law
-from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw, refuse_questions
-from lm_eval_bayes.stats.intervals import quantile_function
+from lm_eval_bayes.stats.distributions.base import (
+    CdfTable,
+    Distribution,
+    Moments,
+    TabulatedDistribution,
+)
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
@@ -27,23 +28,26 @@ _MASSES = np.concatenate([[0.0], MASSES, [1.0]])
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedSumLaw:
-    """The law of shift + Σ w_t S_t for independent S_t, where it has to be drawn."""
+class WeightedSum(Distribution):
+    """The distribution of shift + Σ w_t S_t for independent S_t, where it has to be drawn."""
 
-    laws: tuple[Law, ...]
+    terms: tuple[Distribution, ...]
     weights: tuple[float, ...]
     shift: float = 0.0
+
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation."""
+        moments = [term.moments() for term in self.terms]
+        pairs = list(zip(self.weights, moments, strict=True))
+        mean = self.shift + sum(weight * each.mean for weight, each in pairs)
+        return Moments(mean, float(np.sqrt(sum((weight * each.sd) ** 2 for weight, each in pairs))))
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the sum `n_draws` times, shape (n_draws,)."""
         total = np.full(n_draws, self.shift)
-        for weight, law in zip(self.weights, self.laws, strict=True):
-            total += weight * law.draw(n_draws, rng)
+        for weight, term in zip(self.weights, self.terms, strict=True):
+            total += weight * term.draw(n_draws, rng)
         return total
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
-        """Refuse: the sum speaks of tasks."""
-        refuse_questions()
 
 
 def mean_posterior(
@@ -51,8 +55,8 @@ def mean_posterior(
 ) -> Posterior:
     """Return the posterior of Σ w_t S_t for independent scores S_t.
 
-    Its mean is Σ w μ and its standard deviation sqrt(Σ w² σ²), exactly. Its law is computed by
-    convolution where all laws are computed, and drawn otherwise.
+    Its mean is Σ w μ and its standard deviation sqrt(Σ w² σ²), exactly. Its distribution is
+    computed by convolution where all of theirs are computed, and drawn otherwise.
 
     Parameters
     ----------
@@ -108,7 +112,7 @@ def mean_posterior(
         ),
         bounds=bounds,
         prior=first.prior,
-        law=_law(pairs),
+        distribution=_sum_distribution(pairs),
         scope=first.scope,
         level=first.level,
         method=first.method,
@@ -134,25 +138,24 @@ def _shares(weights: Sequence[float] | None, n: int) -> list[float]:
     return [one / total for one in found]
 
 
-def _law(pairs: Sequence[tuple[float, Posterior]]) -> Law:
-    """Return the law of the weighted sum."""
-    certain = float(sum(w * one.mu for w, one in pairs if one.sigma == 0.0))
-    moving = [(w, one) for w, one in pairs if one.sigma > 0.0]
-    computed = [one for one in (quantile_function(one) for _, one in moving) if one is not None]
-    if not moving or len(computed) < len(moving):
-        shares, laws = [w for w, _ in moving], [one.law for _, one in moving]
-        return WeightedSumLaw(tuple(laws), tuple(shares), certain)
-    weight, first = moving[0]
+def _sum_distribution(pairs: Sequence[tuple[float, Posterior]]) -> Distribution:
+    """Return the distribution of the weighted sum."""
+    certain = float(sum(w * each.mu for w, each in pairs if each.sigma == 0.0))
+    varying = [(w, each) for w, each in pairs if each.sigma > 0.0]
+    if not varying or not all(each.distribution.computed for _, each in varying):
+        terms, shares = (tuple(each.distribution for _, each in varying), [w for w, _ in varying])
+        return WeightedSum(terms, tuple(shares), certain)
+    weight, first = varying[0]
     mu, variance = certain + weight * first.mu, (weight * first.sigma) ** 2
-    total = _stretched(computed[0], weight, certain)
-    table = Table(_MASSES, total(_MASSES))
-    for (weight, one), quantile in zip(moving[1:], computed[1:], strict=True):
-        mu, variance = mu + weight * one.mu, variance + (weight * one.sigma) ** 2
+    total = _stretched(first.distribution.quantiles, weight, certain)
+    table = CdfTable(_MASSES, total(_MASSES))
+    for weight, each in varying[1:]:
+        mu, variance = mu + weight * each.mu, variance + (weight * each.sigma) ** 2
         # a sum is the difference from the other's mirror image
-        mirrored = _mirrored(_stretched(quantile, weight, 0.0))
+        mirrored = _mirrored(_stretched(each.distribution.quantiles, weight, 0.0))
         table = difference_table(total, mirrored, mu, float(np.sqrt(variance)))
         total = table.quantile
-    return TabulatedLaw(table)
+    return TabulatedDistribution(table, mu, float(np.sqrt(variance)))
 
 
 def _stretched(quantile: Quantile, scale: float, shift: float) -> Quantile:

@@ -30,7 +30,8 @@ from lm_eval_bayes.export.settings import (
     said_model,
     versions,
 )
-from lm_eval_bayes.stats.results import Interval, Posterior, Scope
+from lm_eval_bayes.stats.intervals import Interval, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import check_option
 
 #: The folder of a model's repository that holds its results.

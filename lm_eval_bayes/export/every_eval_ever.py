@@ -32,7 +32,7 @@ from lm_eval_bayes.export.settings import (
     versions,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.results import SCOPES, Scope
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.validation import check_option
 
 #: The version of the schema that is written.

@@ -11,7 +11,8 @@ from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
 from lm_eval_bayes.export.metric_names import Metric, metric_of
 from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.results import Interval, Posterior, Scope
+from lm_eval_bayes.stats.intervals import Interval, Scope
+from lm_eval_bayes.stats.results import Posterior
 
 
 def result_id(run: TaskRun, metric: str) -> str:

@@ -15,8 +15,9 @@ from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import IntArray
 
 Prior = Literal["hbayes", "bayes"]

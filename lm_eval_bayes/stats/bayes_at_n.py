@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.distributions.distributions import BetaLaw, DirichletLaw, Law
+from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.hierarchical.prior_advice import check_prior_weight
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -56,15 +57,16 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
     weights = outcomes.weights
     bounds = (float(weights.min()), float(weights.max()))
-    mu, sigma = _dirichlet_moments(nu, weights)
+    mean, sd = _dirichlet_moments(nu, weights)
+    mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
     return Posterior(
         quantity="bayes@N",
-        mu=float(np.clip(mu.mean(), *bounds)),
-        sigma=_root_sum_square(sigma) / mu.size,
-        per_question=PerQuestion(read_only(mu, np.float64), read_only(sigma, np.float64)),
+        mu=mu,
+        sigma=sigma,
+        per_question=PerQuestion(read_only(mean, np.float64), read_only(sd, np.float64)),
         bounds=bounds,
         prior=pseudo,
-        law=_law(nu, weights),
+        distribution=_distribution(nu, weights, mu, sigma),
         n_trials=outcomes.mean_trials,
         trials_range=outcomes.trials_range,
         note=check_prior_weight(outcomes),
@@ -152,8 +154,8 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     return mu, span * np.sqrt(spread / (total + 1.0))
 
 
-def _law(nu: FloatArray, weights: FloatArray) -> Law:
-    """Return the exact law: Beta where only two distinct weights occur, else Dirichlet."""
+def _distribution(nu: FloatArray, weights: FloatArray, mu: float, sigma: float) -> Distribution:
+    """Return the exact distribution: Betas for two distinct weights, else Dirichlets."""
     low, high = float(weights.min()), float(weights.max())
     at_top = weights == high
     if np.all(at_top | (weights == low)):
@@ -162,8 +164,8 @@ def _law(nu: FloatArray, weights: FloatArray) -> Law:
             at_top = np.arange(weights.size) > 0
         # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
         a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
-        return BetaLaw(a, b, Identity(), low, high)
-    return DirichletLaw(nu, weights)
+        return IndependentBetas(a, b, Identity(), low, high, mu, sigma)
+    return IndependentDirichlets(nu, weights, mu, sigma)
 
 
 def _root_sum_square(values: FloatArray) -> float:

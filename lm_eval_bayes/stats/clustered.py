@@ -8,11 +8,9 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw
+from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
 from lm_eval_bayes.stats.frequentist.clusters import cluster_index
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
 from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
@@ -113,18 +111,18 @@ def _posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posteri
     strength = _tabulate(log_d, by_d).quantile(np.array([0.025, 0.5, 0.975]))
     table = _tabulate(y, by_theta)
     score = low + span * special.expit(table.score)
-    law = TabulatedLaw(Table(table.probability, score))
+    mu, sigma = low + span * mean, span * sd
     return Posterior(
         quantity="clustered mean",
-        mu=low + span * mean,
-        sigma=span * sd,
+        mu=mu,
+        sigma=sigma,
         per_question=PerQuestion(
             read_only(low + span * cluster_mean[alike.where], np.float64),
             read_only(span * cluster_sd[alike.where], np.float64),
         ),
         bounds=(low, low + span),
         prior=None,
-        law=law,
+        distribution=TabulatedDistribution(CdfTable(table.probability, score), mu, sigma),
         scope="population",
         learned=LearnedPrior(
             mean=read_only([1.0 - mean, mean], np.float64),
@@ -183,7 +181,7 @@ def _log_rising(log_a: FloatArray, n: float) -> FloatArray:
     return np.asarray(log_a + special.gammaln(a + n) - special.gammaln(a + 1.0))
 
 
-def _tabulate(points: FloatArray, mass: FloatArray) -> Table:
+def _tabulate(points: FloatArray, mass: FloatArray) -> CdfTable:
     """Return the distribution function of a smooth density, given at even steps, as a table."""
     # as elsewhere in core, heavy parts of scipy are imported by those who need them
     from scipy.interpolate import CubicSpline
@@ -191,4 +189,4 @@ def _tabulate(points: FloatArray, mass: FloatArray) -> Table:
     rising = CubicSpline(points, mass).antiderivative()
     fine = np.linspace(points[0], points[-1], _TABLE)
     share = np.maximum.accumulate(rising(fine))
-    return Table((share - share[0]) / (share[-1] - share[0]), fine)
+    return CdfTable((share - share[0]) / (share[-1] - share[0]), fine)

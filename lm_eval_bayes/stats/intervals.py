@@ -1,28 +1,22 @@
-"""Credible intervals: their settings, and four ways from a posterior to a low and a high end."""
+"""Credible intervals: their settings, their record, and four methods that compute them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.distributions.convolution import SingleQuantiles, mean_table
-from lm_eval_bayes.stats.distributions.distributions import BetaLaw, Law
-from lm_eval_bayes.stats.distributions.mixtures import BetaMixtureLaw, TabulatedLaw
-from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
-from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_level,
-    check_option,
-    check_seed,
-    check_size,
-)
+from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.distributions.beta import beta_quantile
+from lm_eval_bayes.stats.validation import FloatArray, check_level, check_option, check_seed
 
+IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
+Scope: TypeAlias = Literal["benchmark", "population"]
+SCOPES: tuple[Scope, ...] = ("benchmark", "population")
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact", "hdi")
 _BATCHES = 20
 
@@ -39,7 +33,7 @@ class IntervalSpec(Record):
         What the score is the mean of: these questions, or the population that they are a
         sample of.
     method : {"exact", "normal", "beta", "hdi"}
-        See :func:`credible_interval`.
+        See :func:`lm_eval_bayes.credible_interval`.
     seed : int
         Seed of the posterior draws, where there are any.
 
@@ -83,89 +77,92 @@ class IntervalSpec(Record):
         return cls(level, scope, check_option("interval", interval, METHODS), seed)
 
 
-def credible_interval(
-    posterior: Posterior,
-    level: float | None = None,
-    method: IntervalMethod | None = None,
-    *,
-    seed: int = 0,
-    draws: int | None = None,
-) -> Interval:
-    """Return an interval that holds `level` of the posterior mass.
+@dataclass(frozen=True)
+class Interval(Record):
+    """A credible interval together with what it is an interval of.
 
-    Parameters
+    Attributes
     ----------
-    posterior : Posterior
-        From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
-    level : float, optional
-        Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
-    method : {"normal", "beta", "exact", "hdi"}, optional
-        Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
-        clipped to the possible scores. "beta": equal tails of the Beta distribution on the
-        possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. "hdi": the shortest interval of the true posterior. For two distinct
-        weights and for the pass family the true posterior is computed by numeric
-        convolution; for more it is drawn from.
-    seed : int
-        Seed of the draws, where there are any.
-    draws : int, optional
-        Their number, 1,000 to 10⁷; left out, between 4,000 and 200,000 by the size of the
-        problem.
-
-    Returns
-    -------
-    Interval
-        With `mc_error` and `seed` set where the ends were drawn.
-
-    Raises
-    ------
-    InvalidInputError
-        If `level` is outside (0, 1), the method is unknown, or `seed` or `draws` is no such
-        integer.
+    low, high : float
+        The endpoints, on the scale of the score.
+    level : float
+        The posterior mass meant to lie between them, in (0, 1).
+    method : str
+        "normal", "beta", "exact" or "hdi".
+    scope : str
+        "benchmark": about these questions; "population": about the population of questions.
+    mc_error : float or None
+        Monte-Carlo standard error of the less certain endpoint where it was drawn, None where
+        it was computed.
+    seed : int or None
+        The seed of those draws.
 
     Examples
     --------
-    The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
-
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-    >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
-    >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
-    >>> interval = credible_interval(posterior, 0.95, "normal")
-    >>> round(interval.low, 6), round(interval.high, 6)
-    (0.247392, 0.641497)
+    >>> Interval(0.2, 0.6, level=0.95, method="normal", scope="benchmark").to_dict()["high"]
+    0.6
     """
-    if not isinstance(posterior, Posterior):
-        rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
-        raise InvalidInputError.of("posterior", rule, type(posterior).__name__)
-    level = check_level(posterior.level if level is None else level)
-    method = check_option("method", posterior.method if method is None else method, METHODS)
-    seed = check_seed(seed)
-    if draws is not None:
-        draws = check_size("draws", draws, 1000)
+
+    low: float
+    high: float
+    level: float
+    method: IntervalMethod
+    scope: Scope
+    mc_error: float | None = None
+    seed: int | None = None
+
+    @property
+    def width(self) -> float:
+        """High minus low."""
+        return self.high - self.low
+
+
+def score_interval(
+    distribution: Distribution,
+    moments: tuple[float, float],
+    bounds: tuple[float, float],
+    spec: IntervalSpec,
+    draws: int,
+) -> Interval:
+    """Return the credible interval of a score.
+
+    Parameters
+    ----------
+    distribution : Distribution
+        Of the score.
+    moments : (float, float)
+        Posterior mean and standard deviation of the score.
+    bounds : (float, float)
+        The smallest and the largest possible score; the endpoints are clipped to them.
+    spec : IntervalSpec
+        Level, scope, method and seed.
+    draws : int
+        The number of draws where the quantiles are not computed.
+    """
+    mu, sigma = moments
     mc_error = None
-    if posterior.sigma == 0.0:
-        low, high = posterior.mu, posterior.mu
-    elif method == "normal":
-        low, high = normal_ends(posterior.mu, posterior.sigma, posterior.bounds, level)
-    elif method == "beta":
-        low, high = beta_ends(posterior.mu, posterior.sigma, posterior.bounds, level)
+    if sigma == 0.0:
+        low, high = mu, mu
+    elif spec.method == "normal":
+        low, high = normal_ends(mu, sigma, bounds, spec.level)
+    elif spec.method == "beta":
+        low, high = beta_ends(mu, sigma, bounds, spec.level)
+    elif not distribution.computed:
+        low, high, mc_error = _drawn_ends(distribution, spec, draws)
+    elif spec.method == "exact":
+        tail = 0.5 * (1.0 - spec.level)
+        low, high = distribution.quantiles(np.array([tail, 0.5 * (1.0 + spec.level)])).tolist()
     else:
-        quantiles = quantile_function(posterior)
-        if quantiles is None:
-            size = posterior.per_question.mu.size
-            low, high, mc_error = _drawn_ends(posterior.law, level, method, seed, draws, size)
-        else:
-            low, high = _computed_ends(quantiles, level, method)
-    bottom, top = posterior.bounds
+        low, high = _shortest(distribution.quantiles, spec.level)
+    bottom, top = bounds
     return Interval(
         low=float(np.clip(low, bottom, top)),
         high=float(np.clip(high, bottom, top)),
-        level=level,
-        method=method,
-        scope=posterior.scope,
+        level=spec.level,
+        method=spec.method,
+        scope=spec.scope,
         mc_error=mc_error,
-        seed=None if mc_error is None else seed,
+        seed=None if mc_error is None else spec.seed,
     )
 
 
@@ -218,43 +215,6 @@ def beta_ends(
     return bottom + span * low, bottom + span * high
 
 
-def quantile_function(posterior: Posterior) -> Callable[[FloatArray], FloatArray] | None:
-    """Return the quantiles of the true posterior, or None where they have to be drawn.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        With a σ above 0.
-
-    Returns
-    -------
-    callable or None
-        Takes masses in [0, 1], an array of any shape; gives scores on the posterior's scale.
-    """
-    law = posterior.law
-    if isinstance(law, (BetaMixtureLaw, TabulatedLaw)):
-        return law.table.quantile
-    if not isinstance(law, BetaLaw):
-        return None
-    low, span = law.low, law.high - law.low
-    unit: Callable[[FloatArray], FloatArray]
-    if law.a.size == 1:
-        unit = SingleQuantiles(law)
-    else:
-        unit = mean_table(law, (posterior.mu - low) / span, posterior.sigma / span).quantile
-    return lambda u: low + span * unit(u)
-
-
-def _computed_ends(
-    quantiles: Callable[[FloatArray], FloatArray], level: float, method: IntervalMethod
-) -> tuple[float, float]:
-    """Return the ends from the quantiles of the true posterior."""
-    if method != "exact":
-        return _shortest(quantiles, level)
-    low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
-    return float(low), float(high)
-
-
 def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> tuple[float, float]:
     """Return the shortest [Q(u), Q(u + level)], zooming in on u three times."""
     left, right = 0.0, 1.0 - level
@@ -267,37 +227,30 @@ def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> tu
 
 
 def _drawn_ends(
-    law: Law,
-    level: float,
-    method: IntervalMethod,
-    seed: int,
-    draws: int | None,
-    n_questions: int,
+    distribution: Distribution, spec: IntervalSpec, draws: int
 ) -> tuple[float, float, float]:
-    """Return the ends from seeded draws, and the standard error of the worse one.
+    """Return the endpoints from seeded draws, and the standard error of the less certain one.
 
-    The error comes from the scatter of the ends between 20 equal batches.
+    The error comes from the scatter of the endpoints between 20 equal batches.
     """
-    if draws is None:
-        draws = int(np.clip(2_000_000 // n_questions, 4_000, 200_000))
-    sample = law.draw(draws, np.random.default_rng(seed))
-    find = _sample_tails if method == "exact" else _sample_shortest
-    low, high = find(sample, level)
-    batches = np.array([find(part, level) for part in np.array_split(sample, _BATCHES)])
+    sample = distribution.draw(draws, np.random.default_rng(spec.seed))
+    endpoints = sample_tails if spec.method == "exact" else sample_shortest
+    low, high = endpoints(sample, spec.level)
+    batches = np.array([endpoints(part, spec.level) for part in np.array_split(sample, _BATCHES)])
     error = batches.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES)
     return low, high, float(error)
 
 
-def _sample_tails(sample: FloatArray, level: float) -> tuple[float, float]:
+def sample_tails(sample: FloatArray, level: float) -> tuple[float, float]:
     """Return the equal-tailed quantiles of a sample."""
     low, high = np.quantile(sample, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
     return float(low), float(high)
 
 
-def _sample_shortest(sample: FloatArray, level: float) -> tuple[float, float]:
+def sample_shortest(sample: FloatArray, level: float) -> tuple[float, float]:
     """Return the shortest interval that holds `level` of a sample."""
     ordered = np.sort(sample)
-    held = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
-    widths = ordered[held:] - ordered[: ordered.size - held]
-    best = int(np.argmin(widths))
-    return float(ordered[best]), float(ordered[best + held])
+    n_inside = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
+    widths = ordered[n_inside:] - ordered[: ordered.size - n_inside]
+    first = int(np.argmin(widths))
+    return float(ordered[first]), float(ordered[first + n_inside])

@@ -3,74 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
 
-from lm_eval_bayes.stats.distributions.distributions import Law
-from lm_eval_bayes.stats.validation import FloatArray
+import numpy as np
 
-IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
-Scope: TypeAlias = Literal["benchmark", "population"]
-SCOPES: tuple[Scope, ...] = ("benchmark", "population")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A credible interval together with what it is an interval of.
-
-    Attributes
-    ----------
-    low, high : float
-        The ends, on the scale of the score.
-    level : float
-        The posterior mass meant to lie between them, in (0, 1).
-    method : str
-        "normal", "beta", "exact" or "hdi".
-    scope : str
-        "benchmark": about these questions; "population": about questions like these.
-    mc_error : float or None
-        Standard error of the worse end where it was drawn, None where it was computed.
-    seed : int or None
-        The seed of those draws.
-
-    Examples
-    --------
-    >>> Interval(0.2, 0.6, level=0.95, method="normal", scope="benchmark").to_dict()["high"]
-    0.6
-    """
-
-    low: float
-    high: float
-    level: float
-    method: IntervalMethod
-    scope: Scope
-    mc_error: float | None = None
-    seed: int | None = None
-
-    @property
-    def width(self) -> float:
-        """High minus low."""
-        return self.high - self.low
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.intervals import (
+    Interval,
+    IntervalMethod,
+    IntervalSpec,
+    Scope,
+    score_interval,
+)
+from lm_eval_bayes.stats.validation import FloatArray, check_size
 
 
 @dataclass(frozen=True, eq=False)
-class PerQuestion:
+class PerQuestion(Record):
     """Posterior mean and sd of every question's score, each read-only of shape (M,)."""
 
     mu: FloatArray
     sigma: FloatArray
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {"mu": self.mu.tolist(), "sigma": self.sigma.tolist()}
-
 
 @dataclass(frozen=True, eq=False)
-class LearnedPrior:
+class LearnedPrior(Record):
     """The posterior of a prior's hyperparameters, θ_α ~ Dirichlet(s·m).
 
     Attributes
@@ -87,10 +47,6 @@ class LearnedPrior:
     strength: float
     strength_low: float
     strength_high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "mean": self.mean.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +71,8 @@ class Posterior:
         Trials that the quantity looks at, where it has such a number.
     tau : float or None
         Threshold of G-Pass.
-    law : Law
-        The distribution itself, from which :meth:`interval` works.
+    distribution : Distribution
+        The posterior distribution of the score; :meth:`interval` takes its quantiles.
     level : float
         The level of :meth:`interval` where none is asked for.
     method : str
@@ -148,7 +104,7 @@ class Posterior:
     per_question: PerQuestion
     bounds: tuple[float, float]
     prior: float | None
-    law: Law = field(repr=False)
+    distribution: Distribution = field(repr=False)
     scope: Scope = "benchmark"
     k: int | None = None
     tau: float | None = None
@@ -171,7 +127,7 @@ class Posterior:
         seed: int = 0,
         draws: int | None = None,
     ) -> Interval:
-        """Return a credible interval; see :func:`lm_eval_bayes.stats.intervals.credible_interval`.
+        """Return a credible interval; see :func:`credible_interval`.
 
         Examples
         --------
@@ -182,13 +138,10 @@ class Posterior:
         >>> round(exact.low, 3), round(exact.high, 3)
         (0.478, 0.995)
         """
-        # intervals.py speaks of this class, so it can only be fetched here
-        from lm_eval_bayes.stats.intervals import credible_interval
-
         return credible_interval(self, level, method, seed=seed, draws=draws)
 
     def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
-        """Return plain JSON types, without the law.
+        """Return plain JSON types, without the distribution.
 
         Parameters
         ----------
@@ -227,7 +180,7 @@ class Posterior:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Record):
     """A point estimate from the trials at hand.
 
     Attributes
@@ -259,6 +212,74 @@ class Estimate:
     mc_error: float | None = None
     seed: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "per_question": self.per_question.tolist()}
+
+def credible_interval(
+    posterior: Posterior,
+    level: float | None = None,
+    method: IntervalMethod | None = None,
+    *,
+    seed: int = 0,
+    draws: int | None = None,
+) -> Interval:
+    """Return an interval that holds `level` of the posterior mass.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
+    level : float, optional
+        Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
+    method : {"normal", "beta", "exact", "hdi"}, optional
+        Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
+        clipped to the possible scores. "beta": equal tails of the Beta distribution on the
+        possible scores with the posterior's mean and variance. "exact": equal tails of the
+        true posterior. "hdi": the shortest interval of the true posterior. For two distinct
+        weights and for the pass family the true posterior is computed by numeric
+        convolution; for more it is drawn from.
+    seed : int
+        Seed of the draws, where there are any.
+    draws : int, optional
+        Their number, 1,000 to 10⁷; left out, between 4,000 and 200,000 by the size of the
+        problem.
+
+    Returns
+    -------
+    Interval
+        With `mc_error` and `seed` set where the ends were drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If `level` is outside (0, 1), the method is unknown, or `seed` or `draws` is no such
+        integer.
+
+    Examples
+    --------
+    The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
+
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
+    >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
+    >>> interval = credible_interval(posterior, 0.95, "normal")
+    >>> round(interval.low, 6), round(interval.high, 6)
+    (0.247392, 0.641497)
+    """
+    if not isinstance(posterior, Posterior):
+        rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
+        raise InvalidInputError.of("posterior", rule, type(posterior).__name__)
+    spec = IntervalSpec(
+        posterior.level if level is None else level,
+        posterior.scope,
+        posterior.method if method is None else method,
+        seed,
+    )
+    if draws is None:
+        draws = int(np.clip(2_000_000 // posterior.per_question.mu.size, 4_000, 200_000))
+    return score_interval(
+        posterior.distribution,
+        (posterior.mu, posterior.sigma),
+        posterior.bounds,
+        spec,
+        check_size("draws", draws, 1000),
+    )

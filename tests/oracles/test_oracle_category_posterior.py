@@ -7,7 +7,8 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
-from lm_eval_bayes.stats.hierarchical.category_posterior import category_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import category_posterior
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 # --- quadrature over all hyperparameters, question by question, with no thought for speed ---
 
@@ -85,7 +86,7 @@ def test_quadrature_agrees(name):
         counts, weights=weights, prior_counts=earlier, prior_strength=strength
     )
     for scope in ("benchmark", "population"):
-        posterior = category_posterior(outcomes, scope, 0.95, "exact", 11)
+        posterior = category_posterior(outcomes, IntervalSpec(0.95, scope, "exact", 11))
         mu, sigma = oracle[scope]
         # four standard errors: the particles are worth some 15,000 draws
         assert posterior.mu == pytest.approx(mu, abs=0.032 * sigma)
@@ -106,7 +107,7 @@ def test_exact_interval_is_that_of_draws_from_the_quadrature(name):
     gamma = rng.standard_gamma(nodes[:, None, :] + counts)
     score = ((gamma / gamma.sum(axis=2, keepdims=True)) @ weights).mean(axis=1)
     posterior = category_posterior(
-        Outcomes.from_counts(counts, weights=weights), "benchmark", 0.9, "exact", 0
+        Outcomes.from_counts(counts, weights=weights), IntervalSpec(0.9, "benchmark", "exact", 0)
     )
     interval = posterior.interval()
     slack = 0.05 * posterior.sigma
@@ -118,7 +119,9 @@ def test_exact_interval_is_that_of_draws_from_the_quadrature(name):
 @pytest.mark.parametrize(("solved", "questions"), [(0, 12), (7, 12), (30, 30), (1, 1)])
 def test_one_trial_a_question_gives_bowyers_beta(solved, questions):
     counts = np.repeat([[0, 1], [1, 0]], [solved, questions - solved], axis=0)
-    posterior = category_posterior(Outcomes.from_counts(counts), "population", 0.95, "exact", 2)
+    posterior = category_posterior(
+        Outcomes.from_counts(counts), IntervalSpec(scope="population", seed=2)
+    )
     beta = stats.beta(1 + solved, 1 + questions - solved)
     assert posterior.mu == pytest.approx(beta.mean(), abs=0.032 * beta.std())
     assert posterior.sigma == pytest.approx(beta.std(), rel=0.04)
@@ -131,7 +134,7 @@ def test_one_trial_a_question_gives_a_dirichlet_for_rubrics():
     totals, weights = np.array([9, 0, 4, 2]), np.array([0, 0.25, 0.5, 1])
     counts = np.repeat(np.eye(4, dtype=int), totals, axis=0)
     posterior = category_posterior(
-        Outcomes.from_counts(counts, weights=weights), "population", 0.95, "exact", 2
+        Outcomes.from_counts(counts, weights=weights), IntervalSpec(scope="population", seed=2)
     )
     nu = totals + 1.0
     mean = nu @ weights / nu.sum()
@@ -161,8 +164,8 @@ def test_ranks_are_uniform_when_truth_comes_from_the_prior():
         truth = {"benchmark": (theta @ weights).mean(), "population": share @ weights}
         outcomes = Outcomes.from_counts(counts, weights=weights)
         for scope, found in ranks.items():
-            posterior = category_posterior(outcomes, scope, 0.95, "exact", run)
-            draws = posterior.law.draw(2_000, rng)
+            posterior = category_posterior(outcomes, IntervalSpec(0.95, scope, "exact", run))
+            draws = posterior.distribution.draw(2_000, rng)
             found.append((draws < truth[scope]).mean())
     for found in ranks.values():
         assert stats.kstest(found, "uniform").pvalue > 0.01
@@ -185,7 +188,7 @@ def coverage(shape, trials, runs, draws=1_000, seed=0):
         counts = np.array([rng.multinomial(trials, row) for row in theta])
         truth = (theta @ weights).mean()
         outcomes = Outcomes.from_counts(counts, weights=weights)
-        learned = category_posterior(outcomes, "benchmark", 0.95, "exact", run)
+        learned = category_posterior(outcomes, IntervalSpec(0.95, "benchmark", "exact", run))
         for index, posterior in enumerate((learned, bayes_at_n(outcomes))):
             interval = posterior.interval(seed=run, draws=draws)
             held[index] += interval.low <= truth <= interval.high

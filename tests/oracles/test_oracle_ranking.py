@@ -11,6 +11,7 @@ import pytest
 from scipy import integrate, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -114,20 +115,23 @@ def test_rank_probabilities_of_four_betas_by_quadrature():
 
 
 @dataclass(frozen=True)
-class NormalLaw:
+class Normal(Distribution):
     mu: float
     sigma: float
+
+    def moments(self):
+        return Moments(self.mu, self.sigma)
 
     def draw(self, n_draws, rng):
         return rng.normal(self.mu, self.sigma, n_draws)
 
 
-def test_drawn_laws_by_the_normal_formulas():
+def test_drawn_distributions_by_the_normal_formulas():
     base = bayes_at_n(Outcomes.from_counts([[1, 1]]))
     moments = {"a": (0.60, 0.03), "b": (0.57, 0.05), "c": (0.50, 0.02)}
     ranking = rank(
         {
-            m: replace(base, mu=mu, sigma=sd, law=NormalLaw(mu, sd))
+            m: replace(base, mu=mu, sigma=sd, distribution=Normal(mu, sd))
             for m, (mu, sd) in moments.items()
         },
         draws=100_000,

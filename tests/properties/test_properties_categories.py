@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes import Outcomes
-from lm_eval_bayes.stats.hierarchical.category_posterior import category_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import category_posterior
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 SCOPES = st.sampled_from(["benchmark", "population"])
 FEW = settings(max_examples=15, deadline=None)
@@ -24,7 +25,7 @@ def rubrics(draw, max_questions=8, max_count=12):
 
 def posterior_of(counts, weights, scope="benchmark", seed=0):
     outcomes = Outcomes.from_counts(counts, weights=weights)
-    return category_posterior(outcomes, scope, 0.95, "exact", seed)
+    return category_posterior(outcomes, IntervalSpec(0.95, scope, "exact", seed))
 
 
 @given(rubrics(), SCOPES)

@@ -11,7 +11,7 @@ import pytest
 import lm_eval_bayes as leb
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.hierarchical.notes import NO_TRIALS, PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
 from lm_eval_bayes.stats.validation import (
     MOST_DRAWS,
     MOST_HELD,
@@ -444,7 +444,7 @@ def arrays_of(record, seen):
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
-def test_nobody_can_write_into_a_law(name):
+def test_nobody_can_write_into_a_distribution(name):
     posterior = POSTERIORS[name]
     posterior.interval()
     arrays = list(arrays_of(posterior, set()))

@@ -120,7 +120,7 @@ def test_extreme_counts_stay_in_order(counts):
         interval = posterior.interval(method=method)
         assert 0.0 <= interval.low < interval.high <= 1.0
         assert interval.scope == "population"
-    draws = posterior.law.draw(2000, np.random.default_rng(0))
+    draws = posterior.distribution.draw(2000, np.random.default_rng(0))
     assert abs(draws.mean() - posterior.mu) < 5 * posterior.sigma / np.sqrt(2000)
     json.dumps(posterior.to_dict(), allow_nan=False)
 

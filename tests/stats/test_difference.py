@@ -7,12 +7,12 @@ from scipy import integrate, optimize, stats
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
-    DrawnLaw,
     difference_posterior,
     difference_table,
     p_above,
     paired_posterior,
 )
+from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 
@@ -114,13 +114,15 @@ def test_the_learned_prior_against_its_own_draws():
         for _ in "ab"
     )
     difference = difference_posterior(a, b)
-    drawn = (a.law.draw_questions(100_000, rng) - b.law.draw_questions(100_000, rng)).mean(axis=1)
+    drawn = (
+        a.distribution.draw_questions(100_000, rng) - b.distribution.draw_questions(100_000, rng)
+    ).mean(axis=1)
     assert p_above(difference, 0.0) == pytest.approx((drawn > 0).mean(), abs=0.008)
     low, high = np.quantile(drawn, [0.025, 0.975])
     interval = difference.interval(0.95)
     assert interval.low == pytest.approx(low, abs=0.06 * difference.sigma)
     assert interval.high == pytest.approx(high, abs=0.06 * difference.sigma)
-    questions = difference.law.draw_questions(20_000, rng)
+    questions = difference.distribution.draw_questions(20_000, rng)
     assert questions.shape == (20_000, 12)
     error = difference.per_question.sigma / np.sqrt(20_000)
     assert np.all(np.abs(questions.mean(axis=0) - difference.per_question.mu) < 5 * error)
@@ -131,10 +133,10 @@ def test_more_than_two_categories_are_drawn():
     b = bayes_at_n(Outcomes.from_matrix([[0, 1, 0], [1, 2, 2]], weights=[0, 0.4, 1]))
     difference = difference_posterior(a, b)
     rng = np.random.default_rng(0)
-    sample = difference.law.draw(200_000, rng)
+    sample = difference.distribution.draw(200_000, rng)
     assert sample.mean() == pytest.approx(a.mu - b.mu, abs=0.003)
     assert sample.std() == pytest.approx(np.hypot(a.sigma, b.sigma), rel=0.01)
-    assert difference.law.draw_questions(7, rng).shape == (7, 2)
+    assert difference.distribution.draw_questions(7, rng).shape == (7, 2)
     with pytest.raises(InvalidInputError, match="`sample` must be given"):
         p_above(difference, 0.0)
     assert 0 < p_above(difference, 0.0, sample) < 1
@@ -167,7 +169,7 @@ def test_the_paired_posterior_against_one_by_hand(shift):
     drawn = by_hand(a, b, 400_000, rng)
     assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 600)
     assert posterior.sigma == pytest.approx(drawn.std(), rel=0.006)
-    ours = posterior.law.draw(100_000, np.random.default_rng(7))
+    ours = posterior.distribution.draw(100_000, np.random.default_rng(7))
     np.testing.assert_allclose(
         np.quantile(ours, [0.025, 0.5, 0.975]),
         np.quantile(drawn, [0.025, 0.5, 0.975]),
@@ -176,7 +178,7 @@ def test_the_paired_posterior_against_one_by_hand(shift):
     )
     assert posterior.scope == "population"
     with pytest.raises(InvalidInputError, match="draw single questions"):
-        posterior.law.draw_questions(3, rng)
+        posterior.distribution.draw_questions(3, rng)
 
 
 @pytest.mark.parametrize(("trials", "alike"), [(1, True), (4, True), (64, True), (4, False)])
@@ -190,7 +192,7 @@ def test_paired_intervals_hold_as_often_as_they_say(trials, alike):
         right = rng.binomial(trials, p)
         a, b = (Outcomes.from_counts(np.stack([trials - x, x], axis=1)) for x in right)
         posterior = paired_posterior(hbayes_at_n(a), hbayes_at_n(b))
-        drawn = posterior.law.draw(4000, rng)
+        drawn = posterior.distribution.draw(4000, rng)
         low, high = np.quantile(drawn, [0.025, 0.975])
         held += low <= 0.0 <= high
         widths += high - low
@@ -214,19 +216,19 @@ def test_one_odd_trial_decides_nothing():
         )
     )
     for posterior, least in ((a, 0.02), (b, 0.3)):
-        drawn = posterior.law.draw(20_000, np.random.default_rng(0))
+        drawn = posterior.distribution.draw(20_000, np.random.default_rng(0))
         assert posterior.sigma > 0.0
         assert (drawn < 0.0).mean() > least
 
 
 def test_a_kept_sample_is_not_drawn_again():
     sample = np.array([1.0, 2.0, 3.0])
-    law = DrawnLaw(sample)
+    drawn = SampleDistribution(sample)
     rng = np.random.default_rng(0)
-    assert law.draw(3, rng) is sample
-    assert set(law.draw(50, rng)) == {1.0, 2.0, 3.0}
+    assert drawn.draw(3, rng) is sample
+    assert set(drawn.draw(50, rng)) == {1.0, 2.0, 3.0}
     with pytest.raises(InvalidInputError, match="draw single questions"):
-        law.draw_questions(3, rng)
+        drawn.draw_questions(3, rng)
 
 
 def test_what_is_refused():

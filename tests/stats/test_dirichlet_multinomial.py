@@ -11,11 +11,10 @@ from scipy import special, stats
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.mixtures import (
-    DirichletMixtureLaw,
-    WeightedMeanLaw,
+    DirichletMixtureDistribution,
+    ParticleDistribution,
     draw_particles,
 )
-from lm_eval_bayes.stats.hierarchical.category_posterior import FEW, _note, category_posterior
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     Likelihood,
     Particles,
@@ -23,7 +22,8 @@ from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     learn_particles,
     log_posterior,
 )
-from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import FEW, PRIOR_ALONE, _note, category_posterior
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
 def rubric(theta, trials, seed=0):
@@ -171,12 +171,12 @@ def test_particles_are_drawn_in_proportion():
 
 def test_draws_have_the_moments_of_the_posterior():
     outcomes = Outcomes.from_counts(COUNTS["ragged"].astype(int), weights=[0, 0.1, 0.4, 0.4, 1])
-    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 0)
-    assert isinstance(posterior.law, DirichletMixtureLaw)
-    draws = posterior.law.draw(100_000, np.random.default_rng(1))
+    posterior = category_posterior(outcomes, IntervalSpec())
+    assert isinstance(posterior.distribution, DirichletMixtureDistribution)
+    draws = posterior.distribution.draw(100_000, np.random.default_rng(1))
     assert draws.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 300)
     assert draws.std() == pytest.approx(posterior.sigma, rel=0.02)
-    questions = posterior.law.draw_questions(50_000, np.random.default_rng(2))
+    questions = posterior.distribution.draw_questions(50_000, np.random.default_rng(2))
     worst = posterior.per_question.sigma.max()
     np.testing.assert_allclose(questions.mean(axis=0), posterior.per_question.mu, atol=worst / 40)
     np.testing.assert_allclose(questions.std(axis=0), posterior.per_question.sigma, rtol=0.03)
@@ -184,16 +184,16 @@ def test_draws_have_the_moments_of_the_posterior():
     assert questions.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.03)
 
 
-def test_population_law_speaks_of_no_question():
+def test_a_population_distribution_has_no_questions():
     outcomes = Outcomes.from_counts(COUNTS["a contest"].astype(int))
-    posterior = category_posterior(outcomes, "population", 0.9, "hdi", 0)
-    assert isinstance(posterior.law, WeightedMeanLaw)
+    posterior = category_posterior(outcomes, IntervalSpec(0.9, "population", "hdi", 0))
+    assert isinstance(posterior.distribution, ParticleDistribution)
     assert (posterior.scope, posterior.level, posterior.method) == ("population", 0.9, "hdi")
-    draws = posterior.law.draw(100_000, np.random.default_rng(1))
+    draws = posterior.distribution.draw(100_000, np.random.default_rng(1))
     assert draws.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 100)
     assert draws.std() == pytest.approx(posterior.sigma, rel=0.02)
     with pytest.raises(InvalidInputError, match='`scope` must be "benchmark"'):
-        posterior.law.draw_questions(10, np.random.default_rng(0))
+        posterior.distribution.draw_questions(10, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
@@ -201,7 +201,7 @@ def test_reported_error_is_that_of_other_seeds(scope):
     outcomes = Outcomes.from_counts(skewed(5, 8).astype(int))
     found = []
     for seed in range(24):
-        posterior = category_posterior(outcomes, scope, 0.95, "exact", seed)
+        posterior = category_posterior(outcomes, IntervalSpec(0.95, scope, "exact", seed))
         found.append(posterior.interval(seed=seed, draws=20_000))
     scatter = max(np.std([i.low for i in found]), np.std([i.high for i in found]))
     reported = np.mean([i.mc_error for i in found])
@@ -210,15 +210,15 @@ def test_reported_error_is_that_of_other_seeds(scope):
 
 def test_notes_say_what_a_reader_must_know():
     single = Outcomes.from_counts([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
-    assert category_posterior(single, "benchmark", 0.95, "exact", 0).note == PRIOR_ALONE
-    assert category_posterior(single, "population", 0.95, "exact", 0).note is None
+    assert category_posterior(single, IntervalSpec()).note == PRIOR_ALONE
+    assert category_posterior(single, IntervalSpec(scope="population")).note is None
     twice = Outcomes.from_counts([[1, 0, 1], [0, 0, 1]])
-    assert category_posterior(twice, "benchmark", 0.95, "exact", 0).note is None
+    assert category_posterior(twice, IntervalSpec()).note is None
     earlier = [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     helped = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0.5)
-    assert category_posterior(helped, "benchmark", 0.95, "exact", 0).note is None
+    assert category_posterior(helped, IntervalSpec()).note is None
     off = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0)
-    assert category_posterior(off, "benchmark", 0.95, "exact", 0).note == PRIOR_ALONE
+    assert category_posterior(off, IntervalSpec()).note == PRIOR_ALONE
     assert "effective sample size is only 37" in _note(twice, "benchmark", 37.2)
     both = _note(single, "benchmark", FEW - 1)
     assert both.startswith(PRIOR_ALONE)
@@ -227,7 +227,7 @@ def test_notes_say_what_a_reader_must_know():
 
 def test_result_is_labelled_and_plain():
     outcomes = Outcomes.from_counts(COUNTS["a contest"].astype(int))
-    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 7)
+    posterior = category_posterior(outcomes, IntervalSpec(0.95, "benchmark", "exact", 7))
     shown = posterior.to_dict()
     assert (shown["quantity"], shown["prior"], shown["seed"]) == ("hbayes@N", None, 7)
     assert shown["bounds"] == [0.0, 1.0]
@@ -239,7 +239,7 @@ def test_result_is_labelled_and_plain():
 
 def test_equal_weights_leave_nothing_open():
     outcomes = Outcomes.from_counts([[3, 1, 0], [0, 2, 2]], weights=[0.3, 0.3, 0.3])
-    posterior = category_posterior(outcomes, "benchmark", 0.95, "exact", 0)
+    posterior = category_posterior(outcomes, IntervalSpec())
     assert (posterior.mu, posterior.sigma) == (0.3, 0.0)
     assert posterior.interval().width == 0.0
 

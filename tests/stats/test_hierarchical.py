@@ -6,9 +6,8 @@ from scipy import integrate, special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.distributions.beta_below import beta_below
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
+from lm_eval_bayes.stats.distributions.beta import beta_cdf
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
@@ -97,7 +96,7 @@ def test_quantiles_are_those_of_draws_by_rejection(counts):
     for scope, drawn in (("benchmark", score), ("population", mean)):
         posterior = hbayes_at_n(outcomes, scope=scope)
         levels = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
-        ours = posterior.law.table.quantile(levels)
+        ours = posterior.distribution.table.quantile(levels)
         # the binomial spread of the number of draws below, and the 1e-3 that is promised
         error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
         low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
@@ -110,11 +109,11 @@ def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trial
     counts = [[n_trials, 0]] * never + [[0, n_trials]] * (30 - never)
     posterior = hbayes_at_n(Outcomes.from_counts(counts))
     rng = np.random.default_rng(n_trials)
-    drawn = posterior.law.draw_questions(200_000, rng).mean(axis=1)
+    drawn = posterior.distribution.draw_questions(200_000, rng).mean(axis=1)
     levels = np.array([0.005, 0.025, 0.25, 0.5, 0.75, 0.975, 0.995])
     error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
     low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
-    ours, some = posterior.law.table.quantile(levels), 0.03 * posterior.sigma
+    ours, some = posterior.distribution.table.quantile(levels), 0.03 * posterior.sigma
     assert np.all((low - some < ours) & (ours < high + some)), (low, ours, high)
 
 
@@ -124,9 +123,9 @@ def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
     b = np.append(np.geomspace(max(a, 3.0), 1e4 * max(a, 3.0), 60), 1e12)
     x = special.betaincinv(a, b[:, None], np.linspace(0.0, 1.0, 401))
     x = np.maximum(x, 1e-300)
-    found = beta_below(np.full(b.size, a), b, x, error)
+    found = beta_cdf(np.full(b.size, a), b, x, error)
     assert np.abs(found - special.betainc(a, b[:, None], x)).max() < error
-    assert np.all(beta_below(np.full(b.size, a), b, np.zeros((1, 1)), error) == 0.0)
+    assert np.all(beta_cdf(np.full(b.size, a), b, np.zeros((1, 1)), error) == 0.0)
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (9, 30), (30, 30), (300, 1000)])
@@ -146,7 +145,7 @@ def test_many_questions_cost_as_much_as_their_distinct_counts():
     right = rng.binomial(64, rng.beta(2, 0.3, 10_000))
     outcomes = Outcomes.from_counts(np.stack([64 - right, right], axis=1))
     posterior = hbayes_at_n(outcomes)
-    assert posterior.law.mixture.times.size <= 65
+    assert posterior.distribution.mixture.times.size <= 65
     # so much data pins the prior down: its own values come back
     assert posterior.learned.mean[1] == pytest.approx(2 / 2.3, abs=0.01)
     assert posterior.learned.strength == pytest.approx(2.3, rel=0.05)
@@ -212,15 +211,15 @@ def test_it_asks_for_its_own_interval():
 
 def test_questions_are_drawn_from_their_own_posteriors():
     posterior = hbayes_at_n(Outcomes.from_counts(RAGGED))
-    drawn = posterior.law.draw_questions(200_000, np.random.default_rng(0))
+    drawn = posterior.distribution.draw_questions(200_000, np.random.default_rng(0))
     assert drawn.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=4e-3)
     assert drawn.std(axis=0) == pytest.approx(posterior.per_question.sigma, abs=4e-3)
     assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.01)
-    whole = posterior.law.draw(200_000, np.random.default_rng(0))
+    whole = posterior.distribution.draw(200_000, np.random.default_rng(0))
     assert (whole.mean(), whole.std()) == pytest.approx((posterior.mu, posterior.sigma), abs=1.5e-3)
     population = hbayes_at_n(Outcomes.from_counts(RAGGED), scope="population")
     with pytest.raises(InvalidInputError, match='`scope` must be "benchmark" to draw single'):
-        population.law.draw_questions(3, np.random.default_rng(0))
+        population.distribution.draw_questions(3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

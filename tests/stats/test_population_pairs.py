@@ -16,8 +16,7 @@ from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
@@ -174,7 +173,7 @@ def test_a_population_carries_its_benchmark(counts):
     assert behind.to_dict() == same.to_dict()
     assert benchmark.question_ids == population.question_ids == ("p", "q", "r")
     rng = np.random.default_rng(0)
-    drawn = behind.law.draw_questions(20_000, rng).mean(axis=1)
+    drawn = behind.distribution.draw_questions(20_000, rng).mean(axis=1)
     assert drawn.mean() == pytest.approx(behind.mu, abs=5 * behind.sigma / np.sqrt(20_000))
     assert "benchmark" not in json.loads(json.dumps(population.to_dict()))
 

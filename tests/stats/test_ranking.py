@@ -8,6 +8,7 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
@@ -22,11 +23,14 @@ from lm_eval_bayes.stats.ranking.tie_rules import (
 
 
 @dataclass(frozen=True)
-class NormalLaw:
-    """A law whose every answer is in a table."""
+class Normal(Distribution):
+    """A distribution whose every answer is in a table."""
 
     mu: float
     sigma: float
+
+    def moments(self):
+        return Moments(self.mu, self.sigma)
 
     def draw(self, n_draws, rng):
         return rng.normal(self.mu, self.sigma, n_draws)
@@ -36,7 +40,7 @@ BASE = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
 
 
 def posterior(mu, sigma):
-    return replace(BASE, mu=mu, sigma=sigma, law=NormalLaw(mu, sigma))
+    return replace(BASE, mu=mu, sigma=sigma, distribution=Normal(mu, sigma))
 
 
 def board(mus, sigmas):
@@ -267,7 +271,12 @@ def test_twenty_models_of_120_questions_and_80_trials(benchmark, estimator):
     else:  # without the tables that a first call leaves behind
 
         def fresh():
-            return ({m: replace(p, law=replace(p.law)) for m, p in posteriors.items()},), {}
+            return (
+                {
+                    m: replace(p, distribution=replace(p.distribution))
+                    for m, p in posteriors.items()
+                },
+            ), {}
 
         ranking = benchmark.pedantic(rank, setup=fresh, rounds=5)
     assert len(ranking.models) == 20

@@ -73,7 +73,7 @@ def test_two_models_by_summing_over_all_futures():
 def test_many_questions_by_the_formula():
     # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
     forecast = trials_needed(MANY, width=0.05, draws=2000)
-    a, b = MANY.law.a, MANY.law.b
+    a, b = MANY.distribution.a, MANY.distribution.b
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
     def width(extra):

@@ -12,9 +12,8 @@ from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark,
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.frequentist.clt import clt_interval, within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     check_level,

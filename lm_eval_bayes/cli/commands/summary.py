@@ -40,8 +40,9 @@ from lm_eval_bayes.cli.ui.reading import (
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary
-    from lm_eval_bayes.stats.results import Interval as CredibleInterval
-    from lm_eval_bayes.stats.results import Posterior, Scope
+    from lm_eval_bayes.stats.intervals import Interval as CredibleInterval
+    from lm_eval_bayes.stats.intervals import Scope
+    from lm_eval_bayes.stats.results import Posterior
 
 #: What the group of all tasks is called.
 ALL_TASKS = "all tasks"
@@ -89,7 +90,7 @@ def command(
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
     from lm_eval_bayes.analysis.summary import summarise, summarise_groups
-    from lm_eval_bayes.stats.results import SCOPES
+    from lm_eval_bayes.stats.intervals import SCOPES
 
     budgets = None if k is None else numbers_in("--k", k)
     check_level_and_seed(level, seed)

@@ -19,7 +19,7 @@ import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.results import IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 
 log = get_logger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.stats.results import IntervalMethod
+from lm_eval_bayes.stats.intervals import IntervalMethod
 
 #: More trials a question than this is taken for a slip of the keyboard.
 MAX_TRIALS = 100_000

@@ -16,8 +16,8 @@ from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise,
 from lm_eval_bayes.report.page.prefixes import Curve, curve, points_each
 from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.results import IntervalMethod, Scope
 
 #: Runs that are worked on at a time: the work is numpy's, which lets other threads run.
 _AT_ONCE = min(4, os.cpu_count() or 1)

@@ -26,7 +26,7 @@ from lm_eval_bayes.report.page.svg import (
     ticks,
 )
 from lm_eval_bayes.report.page.text import Scale
-from lm_eval_bayes.stats.results import Interval
+from lm_eval_bayes.stats.intervals import Interval
 
 _BAR, _AXIS, _CURVE, _COST = 26, 18, 112, 300
 

@@ -10,7 +10,7 @@ import numpy as np
 from lm_eval_bayes.report.page import text as words
 from lm_eval_bayes.report.page.contents import ALL_TASKS, Contents
 from lm_eval_bayes.report.page.text import Scale
-from lm_eval_bayes.stats.results import Interval
+from lm_eval_bayes.stats.intervals import Interval
 
 
 @dataclass(frozen=True)

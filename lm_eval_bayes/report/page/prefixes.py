@@ -9,8 +9,9 @@ import numpy as np
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 
 #: Posteriors that all curves of a page may take together, and points a curve may have.
 _IN_ALL, _FEWEST, _MOST = 720, 6, 24

@@ -12,8 +12,8 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.results import SCOPES, Scope
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,

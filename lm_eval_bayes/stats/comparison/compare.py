@@ -12,17 +12,16 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.alignment import Align, align_questions
 from lm_eval_bayes.stats.comparison.difference import (
-    DrawnLaw,
     difference_posterior,
     draw_variance,
     p_above,
     paired_posterior,
 )
-from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw
+from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, credible_interval
+from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import SCOPES, Interval, IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior, credible_interval
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
@@ -238,10 +237,10 @@ def compare(
     interval_b = credible_interval(second, level, method, seed=seed, draws=draws)
     sample: FloatArray | None = None
     shown = posterior
-    if posterior.sigma > 0.0 and not isinstance(posterior.law, TabulatedLaw):
+    if posterior.sigma > 0.0 and not posterior.distribution.computed:
         # one set of draws for the interval and the probabilities
-        sample = posterior.law.draw(draws, np.random.default_rng(seed))
-        shown = replace(posterior, law=DrawnLaw(sample))
+        sample = posterior.distribution.draw(draws, np.random.default_rng(seed))
+        shown = replace(posterior, distribution=SampleDistribution(sample))
     between = credible_interval(shown, level, method, seed=seed, draws=draws)
     p_a_greater = p_above(posterior, 0.0, sample)
     z = _ratio(posterior.mu, posterior.sigma)

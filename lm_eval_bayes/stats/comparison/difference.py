@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.question_means import observed
-from lm_eval_bayes.stats.distributions.cdf_table import Table
+from lm_eval_bayes.stats.distributions.base import (
+    BLOCK,
+    CdfTable,
+    Distribution,
+    Moments,
+    QuestionMeans,
+    TabulatedDistribution,
+)
 from lm_eval_bayes.stats.distributions.convolution import tabulate
-from lm_eval_bayes.stats.distributions.distributions import BLOCK, Law
-from lm_eval_bayes.stats.distributions.mixtures import TabulatedLaw, refuse_questions
-from lm_eval_bayes.stats.hierarchical.notes import PRIOR_ALONE
-from lm_eval_bayes.stats.intervals import quantile_function
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
@@ -37,25 +40,28 @@ MASSES = np.concatenate([_OUTER, _INNER, 1.0 - _OUTER[::-1]])
 
 
 @dataclass(frozen=True, eq=False)
-class DifferenceLaw(TabulatedLaw):
-    """The law of A − B, computed; `first` and `second` are the laws of A and B."""
+class DifferenceDistribution(TabulatedDistribution):
+    """The distribution of A − B, computed; `first` and `second` are those of A and B."""
 
-    first: Law
-    second: Law
+    first: Distribution
+    second: Distribution
 
-    def draw_questions(  # type: ignore[override]
-        self, n_draws: int, rng: np.random.Generator
-    ) -> FloatArray:
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the differences of all questions, shape (n_draws, M)."""
         return self.first.draw_questions(n_draws, rng) - self.second.draw_questions(n_draws, rng)
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnDifferenceLaw:
-    """The law of A − B where it has to be drawn."""
+class DrawnDifference(Distribution):
+    """The distribution of A − B where it has to be drawn."""
 
-    first: Law
-    second: Law
+    first: Distribution
+    second: Distribution
+
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation."""
+        (mean, sd), (other_mean, other_sd) = self.first.moments(), self.second.moments()
+        return Moments(mean - other_mean, float(np.hypot(sd, other_sd)))
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the difference `n_draws` times, shape (n_draws,)."""
@@ -67,19 +73,23 @@ class DrawnDifferenceLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class PairedBootstrapLaw:
+class PairedBootstrap(Distribution):
     """d̄ + κ Σ_α g_α (d_α − d̄) + ε, g ~ Dirichlet(c, …, c): a Bayesian bootstrap over questions.
 
     Parameters
     ----------
     difference : array, shape (M,)
-        d_α, the observed difference of each question.
+        d_α, the difference of each question's mean scores.
     spread : PairedSpread
         κ and the sd of ε, which is normal.
     """
 
     difference: FloatArray
     spread: PairedSpread
+
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation."""
+        return Moments(float(self.difference.mean()), float(self.spread.sd))
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
@@ -92,25 +102,6 @@ class PairedBootstrapLaw:
             off = share @ (self.difference - mean) / share.sum(axis=1)
             drawn[part] += mean + self.spread.kappa * off
         return drawn
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
-        """Refuse: the population's difference speaks of no question."""
-        refuse_questions()
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnLaw:
-    """A law that is known by one set of draws, so that all its summaries use the same."""
-
-    sample: FloatArray
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Return the draws, or as many resampled ones where another number is asked for."""
-        return self.sample if n_draws == self.sample.size else rng.choice(self.sample, n_draws)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
-        """Refuse: the draws are of the whole."""
-        refuse_questions()
 
 
 def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
@@ -151,14 +142,13 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     if a.per_question.mu.size != b.per_question.mu.size:
         rule = f"be of as many questions as `a` (M={a.per_question.mu.size})"
         raise InvalidInputError.of("b", rule, f"{b.per_question.mu.size} questions")
+    first, second = a.distribution, b.distribution
+    distribution: Distribution = DrawnDifference(first, second)
     mu, sigma = a.mu - b.mu, float(np.hypot(a.sigma, b.sigma))
-    law: Law = DrawnDifferenceLaw(a.law, b.law)
-    if sigma > 0.0:
-        first, second = _quantile_or_point(a), _quantile_or_point(b)
-        if first is not None and second is not None:
-            table = difference_table(first, second, mu, sigma)
-            law = DifferenceLaw(table, a.law, b.law)
-    return _posterior(a, b, mu, sigma, law)
+    if sigma > 0.0 and first.computed and second.computed:
+        table = difference_table(first.quantiles, second.quantiles, mu, sigma)
+        distribution = DifferenceDistribution(table, mu, sigma, first, second)
+    return _posterior(a, b, mu, sigma, distribution)
 
 
 def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
@@ -194,11 +184,40 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     if n_questions < 2:
         rule = 'have at least two questions for scope "population"'
         raise InvalidInputError.of("a", rule, "one question")
-    first, second = observed(a), observed(b)
+    first, second = question_means(a), question_means(b)
     difference = first.average - second.average
     spread = paired_spread(difference, first.noise + second.noise)
-    law = PairedBootstrapLaw(read_only(difference, np.float64), spread)
-    return _posterior(a, b, float(difference.mean()), float(spread.sd), law, population=True)
+    distribution = PairedBootstrap(read_only(difference, np.float64), spread)
+    return _posterior(a, b, *distribution.moments(), distribution, population=True)
+
+
+def question_means(posterior: Posterior) -> QuestionMeans:
+    """Return every question's mean score over its trials, and its sampling variance.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of hbayes@N, scope "benchmark".
+
+    Raises
+    ------
+    InvalidInputError
+        If it is another one.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> means = question_means(hbayes_at_n(Outcomes.from_counts([[2, 6], [0, 8], [5, 3]])))
+    >>> means.average.tolist(), bool(means.noise.min() > 0.0)
+    ([0.75, 1.0, 0.375], True)
+    """
+    per_question = posterior.per_question
+    means = posterior.distribution.question_means(per_question.mu, per_question.sigma)
+    if means is None:
+        rule = 'be of hbayes@N and scope "benchmark"'
+        raise InvalidInputError.of("posterior", rule, f"{posterior.quantity}, {posterior.scope}")
+    return means
 
 
 class PairedSpread(NamedTuple):
@@ -280,9 +299,10 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
         return float((sample > threshold).mean() + 0.5 * (sample == threshold).mean())
     if difference.sigma == 0.0:
         return float(0.5 + 0.5 * np.sign(difference.mu - threshold))
-    if not isinstance(difference.law, TabulatedLaw):
-        raise InvalidInputError.of("sample", "be given where the law is drawn", sample)
-    return float(1.0 - difference.law.table.cdf(np.array([threshold]))[0])
+    if not difference.distribution.computed:
+        rule = "be given where the distribution is drawn"
+        raise InvalidInputError.of("sample", rule, sample)
+    return float(1.0 - difference.distribution.cdf(np.array([threshold]))[0])
 
 
 def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
@@ -304,7 +324,7 @@ def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     return 1.0 / n_draws + (1.0 / min(particles) if particles else 0.0)
 
 
-def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float) -> Table:
+def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float) -> CdfTable:
     """Tabulate the distribution function of A − B for independent A and B.
 
     Parameters
@@ -317,7 +337,7 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
 
     Returns
     -------
-    Table
+    CdfTable
         Its steps are sigma/512 or finer unless the laws reach further than 2000 sigma.
     """
     x, y = first(MASSES), second(MASSES)
@@ -355,17 +375,15 @@ def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
     return np.diff(np.interp(edges, score, MASSES, left=0.0, right=1.0)), start
 
 
-def _quantile_or_point(posterior: Posterior) -> Quantile | None:
-    """Return the quantile function, also of a score that is known for certain."""
-    if posterior.sigma == 0.0:
-        return lambda u: np.full_like(u, posterior.mu)
-    return quantile_function(posterior)
-
-
 def _posterior(
-    a: Posterior, b: Posterior, mu: float, sigma: float, law: Law, population: bool = False
+    a: Posterior,
+    b: Posterior,
+    mu: float,
+    sigma: float,
+    distribution: Distribution,
+    population: bool = False,
 ) -> Posterior:
-    """Wrap the law of a difference."""
+    """Return the posterior of a difference with this distribution."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
     note = notes_on_pairs([a, b]) if population else joined_notes([a.note, b.note])
     return Posterior(
@@ -378,7 +396,7 @@ def _posterior(
         ),
         bounds=bounds,
         prior=a.prior,
-        law=law,
+        distribution=distribution,
         scope="population" if population else "benchmark",
         k=a.k,
         tau=a.tau,

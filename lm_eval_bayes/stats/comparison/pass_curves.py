@@ -19,12 +19,11 @@ from lm_eval_bayes.stats.comparison.alignment import Align, Aligned, align_quest
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.sign_changes import Turn, first_turn
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.distributions import BLOCK
+from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs
 from lm_eval_bayes.stats.pass_family.estimators import require_binary
-from lm_eval_bayes.stats.results import SCOPES, Scope
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
@@ -348,7 +347,7 @@ def _latent_curves(
     block = max(1, _CACHED // n_questions)
     for start in range(0, draws, block):
         stop = min(draws, start + block)
-        q = posterior.law.draw_questions(stop - start, rng)
+        q = posterior.distribution.draw_questions(stop - start, rng)
         power = np.ones_like(q)
         for column, step in enumerate(steps):
             power *= q if step == 1 else q**step

@@ -18,9 +18,9 @@ from lm_eval_bayes.stats.comparison.difference import (
     bootstrap_weight,
     notes_on_pairs,
     paired_spread,
+    question_means,
 )
-from lm_eval_bayes.stats.comparison.question_means import observed
-from lm_eval_bayes.stats.distributions.distributions import BLOCK
+from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -101,7 +101,7 @@ class SharedQuestions:
 
     def _observed(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M)."""
-        seen = [observed(each) for each in self.posteriors]
+        seen = [question_means(each) for each in self.posteriors]
         pairs = list(zip(seen, self.columns, strict=True))
         average = np.stack([each.average[columns] for each, columns in pairs])
         return average, np.stack([each.noise[columns] for each, columns in pairs])

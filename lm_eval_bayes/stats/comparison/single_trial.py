@@ -18,10 +18,10 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.alignment import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.comparison.bivariate import paired_posterior_draws
 from lm_eval_bayes.stats.comparison.difference import difference_table
-from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
+from lm_eval_bayes.stats.distributions.beta import beta_quantile
+from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.estimators import require_binary
-from lm_eval_bayes.stats.results import Interval
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

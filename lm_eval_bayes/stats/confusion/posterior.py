@@ -16,7 +16,7 @@ from lm_eval_bayes.stats.confusion.scores import (
     as_matrix,
     named_score,
 )
-from lm_eval_bayes.stats.results import Interval
+from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from lm_eval_bayes.stats.hierarchical.beta_binomial import HyperGrid
 from lm_eval_bayes.stats.validation import FloatArray, protect
 
-#: Nodes whose posterior probability is below this share of the largest do not count.
-_NEGLIGIBLE = 1e-8
 #: Numbers held at a time, nodes times distinct questions.
 _BLOCK = 2_000_000
 
@@ -65,24 +61,6 @@ class BetaMixture:
     def __post_init__(self) -> None:
         protect(self)
 
-    @classmethod
-    def on_grid(
-        cls, x: FloatArray, y: FloatArray, times: FloatArray, grid: HyperGrid
-    ) -> BetaMixture:
-        """Put distinct questions on the nodes that count."""
-        likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
-        logit, weight = grid.logit_mean[likely], grid.weight[likely]
-        return cls(
-            x=x,
-            y=y,
-            times=times,
-            m=special.expit(logit),
-            rest=special.expit(-logit),
-            s=np.exp(grid.log_strength[likely]),
-            weight=weight / weight.sum(),
-            steps=grid.steps[:, likely],
-        )
-
     @property
     def n_questions(self) -> float:
         """M."""
@@ -132,7 +110,7 @@ class BetaMixture:
             sums += np.stack([values @ self.times[some] for values in each])
         return Cumulants(*(sums / self.n_questions ** np.array([1, 2, 3, 3, 4, 4])[:, None]))
 
-    def sway(self) -> FloatArray:
+    def mean_shifts(self) -> FloatArray:
         """Return how far the score's mean moves over a node's cell, in each direction, (2, G)."""
         with_mean, with_strength = np.zeros_like(self.weight), np.zeros_like(self.weight)
         s, m = self.s[:, None], self.m[:, None]

@@ -9,17 +9,14 @@ deviation are the true ones, which undoes the little spread that the lattice add
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.beta_below import beta_below
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.distributions import BetaLaw
-from lm_eval_bayes.stats.distributions.success_curves import Curve, beta_quantile
+from lm_eval_bayes.stats.distributions.base import CdfTable
+from lm_eval_bayes.stats.distributions.beta import beta_cdf, beta_quantile
+from lm_eval_bayes.stats.distributions.success_curves import Curve
+from lm_eval_bayes.stats.outcomes import distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Lattice steps in one standard deviation of the sum, at the least.
@@ -31,38 +28,28 @@ _TAIL = 1e-18
 _ERROR = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
-class SingleQuantiles:
-    """Quantile function of one question's score, straight from the Beta distribution."""
-
-    law: BetaLaw
-
-    def __call__(self, u: FloatArray) -> FloatArray:
-        """Return the scores below which the mass `u` lies, in [0, 1] units."""
-        a, b = self.law.a[0], self.law.b[0]
-        return self.law.curve.value(beta_quantile(a, b, u), beta_quantile(b, a, 1.0 - u))
-
-
-def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
+def mean_table(a: FloatArray, b: FloatArray, curve: Curve, mu: float, sigma: float) -> CdfTable:
     """Tabulate the quantiles of (1/M) Σ curve(p_α) for M >= 2 questions.
 
     Parameters
     ----------
-    law : BetaLaw
-        The M questions.
+    a, b : array, shape (M,)
+        Beta parameters of the M questions.
+    curve : Curve
+        The score as a function of p_α.
     mu, sigma : float
         Exact mean and standard deviation of that average, on the curve's scale; sigma > 0.
 
     Returns
     -------
-    Table
+    CdfTable
         In units of the curve, within [0, curve.top].
     """
-    n_questions = law.a.size
+    n_questions = a.size
     spread = sigma * n_questions  # standard deviation of the sum
-    top = law.curve.top
-    a, b, _, times = distinct_pairs(law.a, law.b)
-    lowest, highest = _supports(law, a, b)
+    top = curve.top
+    a, b, _, times = distinct_pairs(a, b)
+    lowest, highest = _supports(curve, a, b)
     # A sum of few skewed questions needs the finer lattice, and can afford it.
     per_sd = max(_STEPS, _STEPS * 32.0 / n_questions, 10.0 * np.sqrt(n_questions))
     widest = float((highest - lowest).max())
@@ -84,7 +71,7 @@ def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
         some = order[start : start + block]
         points = np.arange(low[some].min(), high[some].max() + 1)
         factors = fft.rfft(
-            lattice_masses(law.curve, a[some, None], b[some, None], points, n_cells, length), axis=1
+            lattice_masses(curve, a[some, None], b[some, None], points, n_cells, length), axis=1
         )
         for factor, power in zip(factors, times[some], strict=True):
             transform *= factor if power == 1 else raised(factor, int(power))
@@ -96,7 +83,7 @@ def mean_table(law: BetaLaw, mu: float, sigma: float) -> Table:
     return tabulate(total, points, mu, sigma).clipped(0.0, top)
 
 
-def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> Table:
+def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> CdfTable:
     """Spread each lattice mass over its cell and match mean and standard deviation.
 
     Parameters
@@ -114,7 +101,7 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
     edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
     score = mu + (edges - mean) * (sigma / deviation)
     probability = np.concatenate([[0.0], np.cumsum(total)])
-    return Table(probability / probability[-1], score)
+    return CdfTable(probability / probability[-1], score)
 
 
 def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
@@ -167,13 +154,12 @@ def _below(a: FloatArray, b: FloatArray, p: FloatArray, q: FloatArray) -> FloatA
     """Return Beta distribution functions at p = 1 − q, from the end that is nearer."""
     near = a[:, 0] <= b[:, 0]
     below = np.empty((a.shape[0], p.size))
-    below[near] = beta_below(a[near, 0], b[near, 0], p[None, :], _ERROR)
-    below[~near] = 1.0 - beta_below(b[~near, 0], a[~near, 0], q[None, :], _ERROR)
+    below[near] = beta_cdf(a[near, 0], b[near, 0], p[None, :], _ERROR)
+    below[~near] = 1.0 - beta_cdf(b[~near, 0], a[~near, 0], q[None, :], _ERROR)
     return below
 
 
-def _supports(law: BetaLaw, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _supports(curve: Curve, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the scores between which each question has all but 1e-18 of its mass."""
-    curve = law.curve
     p, q = beta_quantile(a, b, _TAIL), beta_quantile(b, a, _TAIL)
     return curve.value(p, 1.0 - p), curve.value(1.0 - q, q)

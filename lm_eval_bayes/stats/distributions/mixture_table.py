@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
+from lm_eval_bayes.stats.distributions.base import CdfTable
+from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, Cumulants
-from lm_eval_bayes.stats.distributions.cdf_table import Table
 from lm_eval_bayes.stats.distributions.convolution import lattice_masses, raised, tabulate
 from lm_eval_bayes.stats.distributions.pearson import PearsonNodes, pearson_table
-from lm_eval_bayes.stats.distributions.success_curves import Identity, beta_quantile
+from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
@@ -53,7 +54,7 @@ _THINNED, _THINNED_IN_MANY = 0.04, 0.08
 _COMPLEX_BLOCK = 1 << 20
 
 
-def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
+def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
     """Tabulate the distribution function of (1/M) Σ p_α.
 
     Parameters
@@ -65,14 +66,14 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> Table:
 
     Returns
     -------
-    Table
+    CdfTable
         Scores within [0, 1].
     """
     at_node = mixture.cumulants()
     spread = np.sqrt(at_node.variance)
     skew = mixture.weight @ (at_node.third_size / spread**3)
     kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
-    moved = mixture.sway()
+    moved = mixture.mean_shifts()
     sway = np.where(moved > spread, moved, 0.0)
     sizes = np.array([skew, kurtosis, kurtosis * sigma])
     if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
@@ -91,7 +92,7 @@ def _edgeworth(
     sway: FloatArray,
     mu: float,
     sigma: float,
-) -> Table:
+) -> CdfTable:
     """Mix Edgeworth's expansions on a grid of scores, then refine it."""
     mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
     # a uniform movement of width h adds h²/12 to the variance
@@ -116,7 +117,7 @@ def _edgeworth(
     from scipy.interpolate import PchipInterpolator  # takes long to import
 
     smooth = PchipInterpolator(score, below)(finer)
-    return Table(np.clip(smooth, 0.0, 1.0), np.clip(finer, 0.0, 1.0))
+    return CdfTable(np.clip(smooth, 0.0, 1.0), np.clip(finer, 0.0, 1.0))
 
 
 def _convolved(
@@ -126,7 +127,7 @@ def _convolved(
     sway: FloatArray,
     mu: float,
     sigma: float,
-) -> Table:
+) -> CdfTable:
     """Mix the Fourier transforms of lattice distributions and return from there once."""
     M = mixture.n_questions
     order = np.argsort(mixture.weight)
@@ -185,13 +186,13 @@ def _window(weight: FloatArray, offset: FloatArray, spread: FloatArray, scale: F
     return wide
 
 
-def _beta_with_moments(mu: float, sigma: float) -> Table:
+def _beta_with_moments(mu: float, sigma: float) -> CdfTable:
     """Tabulate the Beta distribution with this mean and standard deviation."""
     strength = mu * (1.0 - mu) / sigma**2 - 1.0
     below = special.ndtr(np.linspace(-8.0, 8.0, _POINTS))
     score = beta_quantile(mu * strength, (1.0 - mu) * strength, below)
     below[0], below[-1] = 0.0, 1.0
-    return Table(below, score)
+    return CdfTable(below, score)
 
 
 def _supports(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:

@@ -1,19 +1,24 @@
-"""Laws of a prior learned across questions: mixtures over its hyperparameters."""
+"""Distributions under a prior learned across questions: mixtures over its hyperparameters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
+from typing import ClassVar
 
 import numpy as np
 
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.base import (
+    CategoryPosterior,
+    CdfTable,
+    Distribution,
+    Moments,
+    QuestionMeans,
+)
+from lm_eval_bayes.stats.distributions.beta import draw_beta, draw_dirichlet_scores
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.distributions import draw_beta, draw_dirichlet_scores
 from lm_eval_bayes.stats.distributions.mixture_table import mixture_table
-from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 # Numbers drawn at a time: few enough to stay near the processor.
@@ -21,22 +26,7 @@ _BLOCK = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class TabulatedLaw:
-    """The law of a population's mean, given by its distribution function."""
-
-    table: Table
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the score `n_draws` times, shape (n_draws,)."""
-        return self.table.quantile(rng.random(n_draws))
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
-        """Refuse: a population's mean speaks of no question."""
-        refuse_questions()
-
-
-@dataclass(frozen=True, eq=False)
-class BetaMixtureLaw:
+class BetaMixtureDistribution(Distribution):
     """p_α ~ Beta(x_α + s m, y_α + s (1 − m)) with (m, s) on a weighted grid; C = 1.
 
     Parameters
@@ -47,27 +37,42 @@ class BetaMixtureLaw:
         The scores of a wrong and of a right trial (low <= high).
     mixture : BetaMixture
         The distinct questions at every node of a fine grid.
+    coarse_mixture : callable
+        Returns the same mixture on a coarser grid, from which the distribution function of
+        more than one distinct question is tabulated: each of its nodes is expensive.
     mu, sigma : float
         Mean and standard deviation of (1/M) Σ p_α.
     """
+
+    computed: ClassVar[bool] = True
 
     successes: FloatArray
     failures: FloatArray
     low: float
     high: float
     mixture: BetaMixture
+    coarse_mixture: Callable[[], BetaMixture]
     mu: float
     sigma: float
 
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation of the benchmark's score."""
+        span = self.high - self.low
+        return Moments(self.low + span * self.mu, span * self.sigma)
+
     @cached_property
-    def table(self) -> Table:
-        """The distribution function of the benchmark's score, computed when first asked for."""
-        mixture = self.mixture
-        if mixture.x.size > 1:
-            # one node costs as much as it has questions: a rough grid has to do
-            grid = hyper_posterior(self.successes, self.failures, rough=True)
-            mixture = BetaMixture.on_grid(mixture.x, mixture.y, mixture.times, grid)
+    def table(self) -> CdfTable:
+        """The distribution function of the benchmark's score."""
+        mixture = self.mixture if self.mixture.x.size == 1 else self.coarse_mixture()
         return mixture_table(mixture, self.mu, self.sigma).scaled(self.low, self.high)
+
+    def quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the scores below which the masses lie."""
+        return self.table.quantile(masses)
+
+    def cdf(self, scores: FloatArray) -> FloatArray:
+        """Return the masses at or below the scores."""
+        return self.table.cdf(scores)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
@@ -83,9 +88,30 @@ class BetaMixtureLaw:
         p, _ = draw_beta(a, b, a.shape, rng)
         return np.asarray(self.low + (self.high - self.low) * p)
 
+    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
+        """Return every question's mean score over its trials, and its sampling variance."""
+        counts, weights = self._categories()
+        span = self.high - self.low
+        share = (mu - self.low) / span if span else np.zeros(len(counts))
+        mean_square = self.low**2 + (self.high**2 - self.low**2) * share
+        return _question_means(counts, weights, mean_square, mu, sigma)
+
+    def category_posterior(self, n_draws: int, rng: np.random.Generator) -> CategoryPosterior:
+        """Return the questions' Beta posteriors at nodes drawn by their weights."""
+        known, weights = self._categories()
+        node = draw_particles(self.mixture.weight, n_draws, rng)
+        strength = self.mixture.s[node]
+        shares = np.stack([self.mixture.rest[node], self.mixture.m[node]], axis=1)
+        return CategoryPosterior(known, strength[:, None] * shares, strength, weights)
+
+    def _categories(self) -> tuple[FloatArray, FloatArray]:
+        """Return the trials of each question by category, (M, 2), and the weights, (2,)."""
+        counts = np.stack([self.failures, self.successes], axis=1)
+        return counts, np.array([self.low, self.high])
+
 
 @dataclass(frozen=True, eq=False)
-class DirichletMixtureLaw:
+class DirichletMixtureDistribution(Distribution):
     """θ_α ~ Dirichlet(n_α + s m) with (m, s) from weighted particles; C > 1.
 
     Parameters
@@ -98,12 +124,20 @@ class DirichletMixtureLaw:
         Posterior probability of each particle, sum 1.
     weights : array, shape (C+1,)
         The score of each category.
+    mean, sd : float
+        Mean and standard deviation of the benchmark's score.
     """
 
     counts: FloatArray
     alpha: FloatArray
     weight: FloatArray
     weights: FloatArray
+    mean: float
+    sd: float
+
+    def moments(self) -> Moments:
+        """Return the mean and standard deviation of the benchmark's score."""
+        return Moments(self.mean, self.sd)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
@@ -123,10 +157,27 @@ class DirichletMixtureLaw:
         alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
         return draw_dirichlet_scores(self.counts + alpha[:, None, :], self.weights, rng)
 
+    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
+        """Return every question's mean score over its trials, and its sampling variance."""
+        mean_square = self._expected_categories() @ self.weights**2
+        return _question_means(self.counts, self.weights, mean_square, mu, sigma)
+
+    def category_posterior(self, n_draws: int, rng: np.random.Generator) -> CategoryPosterior:
+        """Return the questions' Dirichlet posteriors at particles drawn by their weights."""
+        prior = self.alpha[draw_particles(self.weight, n_draws, rng)]
+        return CategoryPosterior(self.counts, prior, prior.sum(axis=1), self.weights)
+
+    def _expected_categories(self) -> FloatArray:
+        """Return E θ_α under the posterior, shape (M, C+1)."""
+        trials, where = np.unique(self.counts.sum(axis=1), return_inverse=True)
+        share = self.weight / (trials[:, None] + self.alpha.sum(axis=1))
+        own, prior = share.sum(axis=1), share @ self.alpha
+        return np.asarray(self.counts * own[where, None] + prior[where])
+
 
 @dataclass(frozen=True, eq=False)
-class WeightedMeanLaw:
-    """The law of a population's mean Σ_k w_k m_k from weighted particles; C > 1.
+class ParticleDistribution(Distribution):
+    """The distribution of a population's mean Σ_k w_k m_k from weighted particles; C > 1.
 
     Parameters
     ----------
@@ -139,13 +190,14 @@ class WeightedMeanLaw:
     scores: FloatArray
     weight: FloatArray
 
+    def moments(self) -> Moments:
+        """Return the weighted mean and standard deviation of the particles."""
+        mean = float(self.weight @ self.scores)
+        return Moments(mean, float(np.sqrt(self.weight @ (self.scores - mean) ** 2)))
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
         return self.scores[draw_particles(self.weight, n_draws, rng)]
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> NoReturn:
-        """Refuse: a population's mean speaks of no question."""
-        refuse_questions()
 
 
 def draw_particles(weight: FloatArray, n_draws: int, rng: np.random.Generator) -> IntArray:
@@ -162,12 +214,17 @@ def draw_particles(weight: FloatArray, n_draws: int, rng: np.random.Generator) -
     return np.asarray(order[chosen])
 
 
-def refuse_questions() -> NoReturn:
-    """Say that a population's mean has no questions.
-
-    Raises
-    ------
-    InvalidInputError
-        Always.
-    """
-    raise InvalidInputError.of("scope", 'be "benchmark" to draw single questions', "population")
+def _question_means(
+    counts: FloatArray,
+    weights: FloatArray,
+    mean_square: FloatArray,
+    mu: FloatArray,
+    sigma: FloatArray,
+) -> QuestionMeans:
+    """Return means and sampling variances from counts (M, K) and E[w²] of one trial (M,)."""
+    trials = counts.sum(axis=1)
+    tried = trials > 0.0
+    variance = np.maximum(mean_square - mu**2 - sigma**2, 0.0)
+    average = np.divide(counts @ weights, trials, out=mu.copy(), where=tried)
+    noise = np.divide(variance, trials, out=sigma**2, where=tried)
+    return QuestionMeans(average, noise)

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.beta_below import beta_below
+from lm_eval_bayes.stats.distributions.base import CdfTable
+from lm_eval_bayes.stats.distributions.beta import beta_cdf, beta_quantile
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Points of a table, half evenly in the score and half evenly in a normal's quantiles.
@@ -73,13 +72,13 @@ class PearsonNodes:
         towards = np.where(self.skew < 0.0, -1.0, 1.0)
         from_mean = towards[:, None] * (score - self.mean[:, None]) / width[:, None]
         inside = np.clip(from_mean + (near / total)[:, None], 0.0, 1.0)
-        part = beta_below(near, far, inside, 1e-5)
+        part = beta_cdf(near, far, inside, 1e-5)
         return np.asarray(np.where(towards[:, None] < 0.0, 1.0 - part, part))
 
 
 def pearson_table(
     weight: FloatArray, nodes: PearsonNodes, sway: FloatArray, mu: float, sigma: float
-) -> Table:
+) -> CdfTable:
     """Mix the curves of a mixture's nodes into one table.
 
     Parameters
@@ -95,7 +94,7 @@ def pearson_table(
 
     Returns
     -------
-    Table
+    CdfTable
         Scores within [0, 1].
     """
     order = np.argsort(weight)
@@ -119,7 +118,7 @@ def pearson_table(
     finer = np.interp(np.linspace(0.0, index[-1], _FINER * int(index[-1]) + 1), index, score)
     smooth = np.clip(PchipInterpolator(score, below)(finer), 0.0, 1.0)
     # what lies below the first point lies, for all that can be told, on it
-    return Table(np.append(0.0, smooth), np.append(finer[0], finer))
+    return CdfTable(np.append(0.0, smooth), np.append(finer[0], finer))
 
 
 def _scores(mu: float, sigma: float) -> FloatArray:

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, require_trials
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.distributions import BLOCK
+from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.frequentist.clusters import cluster_index, cluster_sums
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
@@ -18,8 +17,8 @@ from lm_eval_bayes.stats.frequentist.interval import (
     ConfidenceInterval,
     as_scores,
 )
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import SCOPES, Scope
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     check_level,

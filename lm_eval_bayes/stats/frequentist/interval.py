@@ -1,7 +1,7 @@
 """What a confidence interval is here, and the scores that one is made from.
 
 A *confidence* interval is a statement about repeated experiments, never about the score
-itself; a credible one is :class:`lm_eval_bayes.stats.results.Interval`.
+itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import Scope
 from lm_eval_bayes.stats.validation import FloatArray, as_real
 
 #: The smallest and the largest score that are possible; None where nothing bounds them.

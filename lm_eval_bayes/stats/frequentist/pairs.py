@@ -18,8 +18,8 @@ from lm_eval_bayes.stats.frequentist.interval import (
     bounds_of,
     mean_interval,
 )
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import SCOPES, Scope
 from lm_eval_bayes.stats.validation import (
     check_count,
     check_flag,

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
+from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray
 
+#: Nodes whose posterior probability is below this share of the largest are left out.
+_NEGLIGIBLE = 1e-8
 #: What lies this far below the peak of a log density is left out: e^-18 of it.
 _DEPTH = 18.0
 #: Nodes of a grid: at the least, at the most, and their distance where the tails are long.
@@ -156,6 +160,35 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
         steps=np.stack([step_y, step_l]),
         weight=mass / mass.sum(),
     )
+
+
+def mixture_on_grid(pairs: Pairs, grid: HyperGrid) -> BetaMixture:
+    """Return the mixture of the distinct questions over the nodes that matter.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Successes and failures of the distinct questions.
+    grid : HyperGrid
+        From `hyper_posterior` on the same questions.
+    """
+    likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
+    logit, weight = grid.logit_mean[likely], grid.weight[likely]
+    return BetaMixture(
+        x=pairs.first,
+        y=pairs.second,
+        times=pairs.times.astype(np.float64),
+        m=special.expit(logit),
+        rest=special.expit(-logit),
+        s=np.exp(grid.log_strength[likely]),
+        weight=weight / weight.sum(),
+        steps=grid.steps[:, likely],
+    )
+
+
+def coarse_mixture(x: FloatArray, y: FloatArray) -> BetaMixture:
+    """Return the mixture of all questions, successes x and failures y, on a coarse grid."""
+    return mixture_on_grid(distinct_pairs(x, y), hyper_posterior(x, y, rough=True))
 
 
 def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatArray, FloatArray]:

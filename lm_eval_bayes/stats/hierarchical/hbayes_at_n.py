@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
-from lm_eval_bayes.stats.distributions.cdf_table import Table
-from lm_eval_bayes.stats.distributions.mixtures import BetaMixtureLaw, TabulatedLaw
-from lm_eval_bayes.stats.hierarchical.beta_binomial import HyperGrid, hyper_posterior, mean_density
-from lm_eval_bayes.stats.hierarchical.category_posterior import category_posterior
-from lm_eval_bayes.stats.hierarchical.notes import note_on_trials
-from lm_eval_bayes.stats.intervals import METHODS
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.results import (
-    SCOPES,
-    IntervalMethod,
-    LearnedPrior,
-    PerQuestion,
-    Posterior,
-    Scope,
+from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
+from lm_eval_bayes.stats.distributions.mixtures import (
+    BetaMixtureDistribution,
+    DirichletMixtureDistribution,
+    ParticleDistribution,
 )
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_level,
-    check_option,
-    check_seed,
-    read_only,
+from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    HyperGrid,
+    coarse_mixture,
+    hyper_posterior,
+    mean_density,
+    mixture_on_grid,
 )
+from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, learn_particles
+from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
+from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.validation import FloatArray, read_only
+
+#: What a benchmark's posterior says where no question was tried twice.
+PRIOR_ALONE = (
+    "With one trial a question nothing tells a question's luck from its difficulty: what this "
+    'posterior says of these very questions rests on the prior alone. Scope "population" does not.'
+)
+
+#: What any posterior says where there was no trial at all.
+NO_TRIALS = "There is no trial: this posterior is what the prior says."
+
+#: The effective sample size below which a posterior carries a note about it.
+FEW = 400.0
 
 
 def hbayes_at_n(
@@ -90,39 +98,35 @@ def hbayes_at_n(
     'population'
     """
     check_outcomes("outcomes", outcomes)
-    scope = check_option("scope", scope, SCOPES)
-    level = check_level(level)
-    method = check_option("interval", interval, METHODS)
-    seed = check_seed(seed)
+    spec = IntervalSpec.of(level, scope, interval, seed)
     weights = outcomes.weights
     low, high = float(weights.min()), float(weights.max())
     at_top = weights == high
     if not np.all(at_top | (weights == low)):
-        return category_posterior(outcomes, scope, level, method, seed)
+        return category_posterior(outcomes, spec)
     if low == high:
         # every trial scores the same: any split will do, its span is nought
         at_top = np.arange(weights.size) > 0
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     x, y = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
-    return _binary(outcomes, x, y, scope, (low, high), level, method)
+    return _binary(outcomes, x, y, (low, high), spec)
 
 
 def _binary(
     outcomes: Outcomes,
     x: FloatArray,
     y: FloatArray,
-    scope: Scope,
     bounds: tuple[float, float],
-    level: float,
-    method: IntervalMethod,
+    spec: IntervalSpec,
 ) -> Posterior:
     """Return the posterior for two distinct weights, from successes x and failures y."""
     low, high = bounds
     span = high - low
+    x, y = read_only(x, np.float64), read_only(y, np.float64)
     grid = hyper_posterior(x, y)
     pairs = distinct_pairs(x, y)
-    mixture = BetaMixture.on_grid(pairs.first, pairs.second, pairs.times.astype(np.float64), grid)
+    mixture = mixture_on_grid(pairs, grid)
     mean, sd = mixture.question_moments()
     per_question = PerQuestion(
         read_only(low + span * mean[pairs.where], np.float64),
@@ -136,39 +140,41 @@ def _binary(
         per_question=per_question,
         bounds=bounds,
         prior=None,
-        law=BetaMixtureLaw(
-            successes=read_only(x, np.float64),
-            failures=read_only(y, np.float64),
+        distribution=BetaMixtureDistribution(
+            successes=x,
+            failures=y,
             low=low,
             high=high,
             mixture=mixture,
+            coarse_mixture=partial(coarse_mixture, x, y),
             mu=mu,
             sigma=sigma,
         ),
-        level=level,
-        method=method,
+        level=spec.level,
+        method=spec.method,
         n_trials=float((x + y).mean()),
         trials_range=outcomes.trials_range,
-        learned=_learned(grid),
+        learned=_learned_from_grid(grid),
         note=note_on_trials(outcomes, "benchmark"),
         question_ids=outcomes.question_ids,
     )
-    if scope == "benchmark":
+    if spec.scope == "benchmark":
         return benchmark
     axis, density = mean_density(x, y, grid)
     mu, sigma, table = _mean_table(axis, density)
+    mu, sigma = float(np.clip(low + span * mu, low, high)), span * sigma
     return replace(
         benchmark,
-        mu=float(np.clip(low + span * mu, low, high)),
-        sigma=span * sigma,
-        law=TabulatedLaw(table.scaled(low, high)),
-        scope=scope,
-        note=note_on_trials(outcomes, scope),
+        mu=mu,
+        sigma=sigma,
+        distribution=TabulatedDistribution(table.scaled(low, high), mu, sigma),
+        scope=spec.scope,
+        note=note_on_trials(outcomes, spec.scope),
         benchmark=benchmark,
     )
 
 
-def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Table]:
+def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
     """Return mean, sd and distribution function of m from the density of its logit."""
     from scipy.interpolate import CubicSpline  # takes long to import
 
@@ -179,10 +185,10 @@ def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Ta
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
     below = CubicSpline(axis, density).antiderivative()(finer)
     below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
-    return mu, sigma, Table(below, np.asarray(special.expit(finer)))
+    return mu, sigma, CdfTable(below, np.asarray(special.expit(finer)))
 
 
-def _learned(grid: HyperGrid) -> LearnedPrior:
+def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
     mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
     # each row's mass lies evenly over its cell in log s
@@ -197,3 +203,186 @@ def _learned(grid: HyperGrid) -> LearnedPrior:
         strength_low=float(low),
         strength_high=float(high),
     )
+
+
+def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
+    """Return the posterior of the score under a learned Dirichlet prior, for any weights.
+
+    θ_α ~ Dirichlet(s·m) with m uniform on the simplex and 1/(1+s) uniform on (0, 1); (m, s)
+    is integrated out by importance sampling. Scope "benchmark": the posterior of
+    (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope "population": that of Σ_k w_k m_k,
+    about questions like these. Prior trials count as trials, each worth `prior_strength`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Counts of M >= 1 questions; N_α may differ and may be 0.
+    spec : IntervalSpec
+        The scope of the score (`per_question` is about the benchmark's questions in both), the
+        default level and method of its intervals, and the seed of the particles for (m, s).
+
+    Returns
+    -------
+    Posterior
+        With `ess`, `seed` and `learned` set. Its `mu`, `sigma` and `per_question` are on the
+        scale of the weights; given (m, s) they are computed, so only (m, s) is sampled.
+
+    Examples
+    --------
+    >>> counts = [[7, 1, 0], [8, 0, 0], [6, 2, 0], [1, 2, 5]]
+    >>> outcomes = Outcomes.from_counts(counts)  # weights 0, ½, 1
+    >>> posterior = category_posterior(outcomes, IntervalSpec())
+    >>> round(posterior.mu, 2), round(posterior.sigma, 2), posterior.ess > 10_000
+    (0.24, 0.05, True)
+    """
+    counts = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    weights = outcomes.weights
+    low, high = float(weights.min()), float(weights.max())
+    span = high - low
+    unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+    # the order of the questions must not matter, not even to the last digit
+    order = np.lexsort(counts.T)
+    particles = learn_particles(counts[order], spec.seed)
+    moments = _moments(counts[order], unit, particles)
+    mean, sd = np.empty(order.size), np.empty(order.size)
+    mean[order], sd[order] = moments.question_mean, moments.question_sd
+    mu, sigma = float(np.clip(low + span * moments.mean, low, high)), span * moments.sd
+    benchmark = Posterior(
+        quantity="hbayes@N",
+        mu=mu,
+        sigma=sigma,
+        per_question=PerQuestion(
+            read_only(np.clip(low + span * mean, low, high), np.float64),
+            read_only(span * sd, np.float64),
+        ),
+        bounds=(low, high),
+        prior=None,
+        distribution=DirichletMixtureDistribution(
+            read_only(counts, np.float64),
+            read_only(particles.share * particles.strength[:, None], np.float64),
+            particles.weight,
+            weights,
+            mu,
+            sigma,
+        ),
+        level=spec.level,
+        method=spec.method,
+        n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
+        learned=_learned_from_particles(particles),
+        ess=particles.ess,
+        seed=spec.seed,
+        note=_note(outcomes, "benchmark", particles.ess),
+        question_ids=outcomes.question_ids,
+    )
+    if spec.scope == "benchmark":
+        return benchmark
+    return replace(
+        benchmark,
+        mu=float(np.clip(low + span * moments.population_mean, low, high)),
+        sigma=span * moments.population_sd,
+        distribution=ParticleDistribution(
+            read_only(low + span * (particles.share @ unit), np.float64), particles.weight
+        ),
+        scope=spec.scope,
+        note=_note(outcomes, spec.scope, particles.ess),
+        benchmark=benchmark,
+    )
+
+
+class _Moments(NamedTuple):
+    """Means and sds for weights in [0, 1]; the questions' have shape (M,)."""
+
+    mean: float
+    sd: float
+    population_mean: float
+    population_sd: float
+    question_mean: FloatArray
+    question_sd: FloatArray
+
+
+def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Moments:
+    """Average over the particles what is known given (m, s).
+
+    Question α has mean (1−κ) a + κ b and variance [(1−κ) A + κ B + κ(1−κ)(a−b)²] / (N+s+1),
+    where a and A are the mean and variance of its own trials' scores, b and B those under
+    m, and κ = s/(N+s). So the averages are polynomials in a and A, with the same
+    coefficients for all questions of one N. Scores count from the population's mean.
+    """
+    weight, strength = particles.weight, particles.strength
+    score = particles.share @ unit
+    origin = float(weight @ score)
+    b = score - origin
+    spread = (particles.share * np.square(unit - score[:, None])).sum(axis=1)
+    trials = counts.sum(axis=1)
+    own = np.divide(counts, trials[:, None], out=np.zeros_like(counts), where=trials[:, None] > 0)
+    average = own @ unit
+    a = np.where(trials > 0.0, average - origin, 0.0)
+    own_spread = (own * np.square(unit - average[:, None])).sum(axis=1)
+    within, between, mean = (np.empty(trials.size) for _ in range(3))
+    total = np.zeros_like(b)
+    sizes, group = np.unique(trials, return_inverse=True)
+    for index, n in enumerate(sizes):
+        these = np.flatnonzero(group == index)
+        here = a[these]
+        pull, keep = strength / (n + strength), n / (n + strength)
+        share = weight / (n + strength + 1.0)
+        cross = share * pull * keep
+        within[these] = (
+            own_spread[these] * (share @ keep)
+            + share @ (pull * spread)
+            + cross.sum() * here**2
+            - 2.0 * (cross @ b) * here
+            + cross @ b**2
+        )
+        pulled = pull * b
+        pull_mean, pulled_mean = weight @ pull, weight @ pulled
+        mean[these] = here * (weight @ keep) + pulled_mean
+        pull, pulled = pull - pull_mean, pulled - pulled_mean
+        between[these] = (
+            here**2 * (weight @ pull**2)
+            - 2.0 * here * (weight @ (pull * pulled))
+            + weight @ pulled**2
+        )
+        total += pulled * these.size - pull * here.sum()
+    m = trials.size
+    variance = within.sum() / m**2 + float(weight @ np.square(total)) / m**2
+    return _Moments(
+        mean=origin + float(mean.mean()),
+        sd=float(np.sqrt(variance)),
+        population_mean=origin,
+        population_sd=float(np.sqrt(weight @ b**2)),
+        question_mean=origin + mean,
+        question_sd=np.sqrt(np.maximum(within, 0.0) + np.maximum(between, 0.0)),
+    )
+
+
+def _learned_from_particles(particles: Particles) -> LearnedPrior:
+    """Sum up what the questions taught about their common prior."""
+    low, median, high = particles.quantile(particles.strength, np.array([0.025, 0.5, 0.975]))
+    return LearnedPrior(
+        mean=read_only(particles.weight @ particles.share, np.float64),
+        strength=float(median),
+        strength_low=float(low),
+        strength_high=float(high),
+    )
+
+
+def _note(outcomes: Outcomes, scope: Scope, ess: float) -> str | None:
+    """Say what a reader must know before using the numbers."""
+    few = f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
+    notes = (note_on_trials(outcomes, scope), few if ess < FEW else None)
+    return " ".join(filter(None, notes)) or None
+
+
+def note_on_trials(outcomes: Outcomes, scope: Scope) -> str | None:
+    """Return `NO_TRIALS` where nothing was tried, `PRIOR_ALONE` where no question was twice.
+
+    The latter is about scope "benchmark" only.
+    """
+    trials = outcomes.n_trials
+    if outcomes.prior_strength > 0.0:
+        trials = trials + outcomes.prior_counts.sum(axis=1)
+    if trials.max() == 0:
+        return NO_TRIALS
+    return PRIOR_ALONE if scope == "benchmark" and trials.max() <= 1 else None

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import require_trials
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
 from lm_eval_bayes.stats.pass_family.hypergeometric import success_counts
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import (

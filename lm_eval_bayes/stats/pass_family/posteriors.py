@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_bayes.stats.distinct_pairs import distinct_pairs
-from lm_eval_bayes.stats.distributions.beta_moments import beta_moments
-from lm_eval_bayes.stats.distributions.distributions import BetaLaw
-from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.distributions.independent import IndependentBetas
+from lm_eval_bayes.stats.distributions.success_curves import (
+    Curve,
+    MeanExcess,
+    at_least,
+    beta_moments,
+)
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
 from lm_eval_bayes.stats.pass_family.estimators import require_binary
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import Tau, check_k, check_prior, read_only, successes_needed
@@ -214,16 +217,20 @@ def _posterior(
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
     pairs = distinct_pairs(nu[:, 1], nu[:, 0])
     mean, variance = beta_moments(pairs.first, pairs.second, curve)
-    mu = np.clip(mean, 0.0, curve.top)[pairs.where]
-    sigma = np.sqrt(variance)[pairs.where]
+    question_mean = np.clip(mean, 0.0, curve.top)[pairs.where]
+    question_sd = np.sqrt(variance)[pairs.where]
+    mu = float(min(question_mean.mean(), curve.top))
+    sigma = float(np.sqrt((question_sd**2).sum()) / question_sd.size)
     return Posterior(
         quantity=quantity,
-        mu=float(min(mu.mean(), curve.top)),
-        sigma=float(np.sqrt((sigma**2).sum()) / sigma.size),
-        per_question=PerQuestion(read_only(mu, np.float64), read_only(sigma, np.float64)),
+        mu=mu,
+        sigma=sigma,
+        per_question=PerQuestion(
+            read_only(question_mean, np.float64), read_only(question_sd, np.float64)
+        ),
         bounds=(0.0, curve.top),
         prior=pseudo,
-        law=BetaLaw(nu[:, 1], nu[:, 0], curve, 0.0, 1.0),
+        distribution=IndependentBetas(nu[:, 1], nu[:, 0], curve, 0.0, 1.0, mu, sigma),
         k=k,
         tau=tau,
         trials_range=outcomes.trials_range,

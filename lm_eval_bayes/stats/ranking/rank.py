@@ -12,6 +12,7 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores, rank_interval
 from lm_eval_bayes.stats.ranking.tie_rules import (
     NUMBERINGS,
@@ -23,7 +24,7 @@ from lm_eval_bayes.stats.ranking.tie_rules import (
     separations,
     tie_groups,
 )
-from lm_eval_bayes.stats.results import Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes.stats.intervals import quantile_function
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray
 
@@ -37,7 +36,7 @@ class RankDraws:
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
     """Draw the scores of L models, independent of each other.
 
-    Where a law's quantiles are computed, uniform numbers are sent through them, which costs
+    Where the quantiles are computed, uniform numbers are sent through them, which costs
     the same for 3 questions and for 3,000. Every model draws from a stream of its own.
 
     Parameters
@@ -60,11 +59,11 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
         if posterior.sigma == 0.0:
             row[:] = posterior.mu
             continue
-        quantiles = quantile_function(posterior)
-        if quantiles is None:
-            row[:] = posterior.law.draw(draws, rng)
+        distribution = posterior.distribution
+        if distribution.computed:
+            row[:] = distribution.quantiles(rng.random(draws))
         else:
-            row[:] = quantiles(rng.random(draws))
+            row[:] = distribution.draw(draws, rng)
     return scores
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
+from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.sequential.predictive_draws import FuturePopulation, FutureTrials
 from lm_eval_bayes.stats.validation import FloatArray
 

@@ -8,13 +8,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.distributions.distributions import BetaLaw, DirichletLaw
-from lm_eval_bayes.stats.distributions.mixtures import (
-    BetaMixtureLaw,
-    DirichletMixtureLaw,
-    draw_particles,
-)
-from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray
 
@@ -55,29 +48,11 @@ class FutureTrials:
             If the posterior is of another quantity, whose law does not say how a further
             trial would change it.
         """
-        law = posterior.law
-        strength: FloatArray | None = None
-        if isinstance(law, BetaLaw) and isinstance(law.curve, Identity):
-            known = np.stack([law.b, law.a], axis=1)
-            weights = np.array([law.low, law.high])
-            prior = np.zeros((draws, 2))
-        elif isinstance(law, DirichletLaw):
-            known, weights = law.nu, law.weights
-            prior = np.zeros((draws, weights.size))
-        elif isinstance(law, BetaMixtureLaw):
-            known = np.stack([law.failures, law.successes], axis=1)
-            weights = np.array([law.low, law.high])
-            node = draw_particles(law.mixture.weight, draws, rng)
-            strength = law.mixture.s[node]
-            shares = np.stack([law.mixture.rest[node], law.mixture.m[node]], axis=1)
-            prior = strength[:, None] * shares
-        elif isinstance(law, DirichletMixtureLaw):
-            known, weights = law.counts, law.weights
-            prior = law.alpha[draw_particles(law.weight, draws, rng)]
-            strength = prior.sum(axis=1)
-        else:
+        state = posterior.distribution.category_posterior(draws, rng)
+        if state is None:
             rule = "be one of bayes@N or hbayes@N"
             raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
+        known, prior, strength, weights = state
         gammas = rng.standard_gamma(known + prior[:, None, :])
         # with parameters near 0 all gammas of a question can underflow
         gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
@@ -142,7 +117,7 @@ class FutureTrials:
         -------
         average, noise : array, shape (D, M)
             A question's average score, scaled to [0, 1], and the variance that chance gives
-            it, as :func:`lm_eval_bayes.stats.comparison.question_means.observed` has it.
+            it, as :func:`lm_eval_bayes.stats.comparison.difference.question_means` has it.
         """
         counts = self.known + self._drawn(extra, rng)
         trials = np.maximum(counts.sum(axis=2), 1e-9)

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import IntervalMethod, Posterior
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.interim import check_look
 from lm_eval_bayes.stats.validation import (
     as_real,

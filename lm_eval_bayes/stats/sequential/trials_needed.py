@@ -11,8 +11,9 @@ import numpy as np
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import separation
+from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import IntervalMethod, Posterior, Scope
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.goals import (
     SeparationGoal,
     WidthGoal,

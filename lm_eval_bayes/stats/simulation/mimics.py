@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.distributions.success_curves import beta_quantile
+from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_real, check_seed, check_size
 
