@@ -143,14 +143,13 @@ def test_it_tells_what_is_so(tmp_path):
             assert one["mend"] == f"pip install 'lm-eval-bayes[{package.extra}]'"
         else:
             assert (one["state"], one["found"], one["mend"]) == ("ok", version, None)
-    assert sys.executable in found["packages", "python"]["found"]
+    # releases of Python differ in whether they take ".." out of it
+    assert found["packages", "python"]["found"].endswith(f", {os.path.abspath(sys.executable)}")
     harness = importlib.metadata.version("lm-eval")
     assert found["harness", "lm-eval"]["found"].startswith(harness)
     plugin = found["harness", "plugin"]
     assert plugin["state"] == "ok", plugin
-    assert plugin["found"].startswith(
-        f"lm_eval finds {len(COMPONENTS)} components and the tasks, by"
-    )
+    assert f"{len(COMPONENTS)} components and the tasks" in plugin["found"]
     assert found["backends", "biased_coin"]["state"] == "ok"
     assert set(states(found, "questions").values()) == {"note"}
 
@@ -160,10 +159,10 @@ def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
     assert last == "[] 0"
     lines = told.splitlines()
     (plugin,) = (line for line in lines if line.split()[:2] == ["note", "plugin"])
-    assert "LM_EVAL_BAYES_AUTOLOAD=0 keeps it from lm_eval" in plugin
-    assert "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything" in plugin
+    assert "LM_EVAL_BAYES_AUTOLOAD=0" in plugin
+    assert "`python -m lm_eval_bayes run`" in plugin
     assert "    unset LM_EVAL_BAYES_AUTOLOAD" in lines
-    assert lines[-1] == "nothing that a run needs is missing"
+    assert lines[-1] == "no problems found"
 
 
 # -- the plugin ----------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def test_a_broken_harness_is_told_in_one_line(tmp_path):
     assert not found.complete
     assert not found.complete_by_hand
     one = doctor._plugin(found)
-    assert (one.state, one.found) == (
+    assert (one.state, one.detail) == (
         doctor.State.wrong,
         "the harness cannot be imported: luck",
     )
@@ -208,15 +207,15 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
     monkeypatch.setattr(installed, "start_up_file", lambda: None)
     one = doctor._plugin(half)
     assert one.state is doctor.State.wrong
-    assert f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in one.found
-    assert one.mend == "pip install --force-reinstall --no-deps lm-eval-bayes"
+    assert f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in one.detail
+    assert one.fix == "pip install --force-reinstall --no-deps lm-eval-bayes"
     monkeypatch.setattr(installed, "version_of", lambda name: None)
     one = doctor._plugin(half)
     assert one.state is doctor.State.note
-    assert "the package is not installed" in one.found
+    assert "not installed" in one.detail
     poor = installed.Registered(None, (), NAMES[1:], False, True)
     assert doctor._plugin(poor).state is doctor.State.wrong
-    assert "cannot be extended as a whole" in doctor._plugin(poor).found
+    assert NAMES[0] in doctor._plugin(poor).detail
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,7 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
     [
         ("0.4.13", "ok", "supported"),
         ("0.4.9", "wrong", "older than 0.4.12"),
-        ("0.9.0", "note", "not tested with"),
+        ("0.9.0", "note", "tested with"),
         (None, "note", "of unknown version"),
     ],
 )
@@ -232,7 +231,7 @@ def test_the_version_of_the_harness(monkeypatch, version, state, words):
     monkeypatch.setattr(installed, "version_of", lambda name: version)
     first = next(iter(doctor._harness(ALL)))
     assert first.state.value == state
-    assert words in first.found
+    assert words in first.detail
 
 
 def test_no_harness_at_all(lmeb, monkeypatch):
@@ -266,7 +265,7 @@ def test_a_harness_that_discovers_plugins_is_known_by_its_source(tmp_path):
 def test_the_packages_are_those_of_pyproject():
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     needed = dict(re.findall(r'^  "([\w-]+)(?:\[\w+\])?>=([\d.]+)",$', text, flags=re.MULTILINE))
-    looked = {one.name: one.least for one in doctor.PACKAGES if one.least and one.extra is None}
+    looked = {one.name: one.oldest for one in doctor.PACKAGES if one.oldest and one.extra is None}
     assert looked == {name: needed[name] for name in looked}
     assert needed["lm-eval"] == installed.OLDEST_HARNESS
     extras = {one.extra for one in doctor.PACKAGES} | {one.extra for one in installed.BACKENDS}
@@ -296,7 +295,7 @@ def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
     assert found["packages", "jinja2"]["mend"] == "pip install 'jinja2>=3.1'"
     assert found["packages", "matplotlib"]["state"] == "note"
     assert states(found, "packages")["numpy"] == states(found, "packages")["jinja2"] == "wrong"
-    assert found["backends", "vllm"]["found"] == "cannot run, for want of vllm"
+    assert found["backends", "vllm"]["found"] == "cannot run because vllm is missing"
     assert found["backends", "GPU"]["found"] == "2 x H200, 1 x L4"
 
 
@@ -399,7 +398,7 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
     assert of.pop("MathArena/brumo_2025") == "wrong"
     assert set(of.values()) == {"ok"}
     one = found["questions", "MathArena/brumo_2025"]
-    assert "neither in the cache nor within reach" in one["found"]
+    assert "not in the cache, and not available on the hub" in one["found"]
     revision = next(o.revision for o in contest_data.needed() if "brumo" in o.name)
     assert one["mend"] == (
         'python -c "from datasets import load_dataset; '
@@ -498,10 +497,10 @@ def test_the_table_has_a_command_for_what_is_wrong(lmeb, monkeypatch):
     result = invoked("doctor", "--offline")
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
-    place = lines.index("what mends it")
-    assert lines[place + 1 : place + 3] == ["  wrong: lm-eval", "    pip install 'lm-eval>=0.4.12'"]
-    assert lines[-1] == "1 thing that a run needs is missing"
-    assert [line for line in lines if line in doctor._SECTIONS] == list(doctor._SECTIONS[:-1])
+    start = lines.index("fixes")
+    assert lines[start + 1 : start + 3] == ["  wrong: lm-eval", "    pip install 'lm-eval>=0.4.12'"]
+    assert lines[-1] == "1 problem found"
+    assert [line for line in lines if line in doctor.SECTIONS] == list(doctor.SECTIONS[:-1])
 
 
 # -- completion ----------------------------------------------------------------------------------

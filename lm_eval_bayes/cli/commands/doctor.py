@@ -1,36 +1,76 @@
-"""`lm-eval-bayes doctor`: what is installed, what works here, and what is to mend."""
+"""`lm-eval-bayes doctor`: the installation, the problems found and their fixes."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 
 import typer
 
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.commands.doctor_paths import Finding, State, folders, questions, store_place
+from lm_eval_bayes._util.text import format_bytes, join_words, plural
 from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.cli.ui.reading import Json
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.plugin.installed import Registered
+    from lm_eval_bayes.harness.task.contest_data import Reach
 
-#: Seconds for a process of its own to import the harness, which takes one to six.
-IMPORT_S = 120.0
+#: Seconds that the import of the harness may take in its own process; it usually takes 1 to 6.
+IMPORT_TIMEOUT_S = 120.0
+#: Free space of a folder below which it gets a note.
+LOW_SPACE_BYTES = 1_000_000_000
+
+#: Sections in the order in which they are shown.
+SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
+
+
+class State(str, Enum):
+    """The result of a check."""
+
+    ok = "ok"
+    #: Some runs need it, or the user should know about it.
+    note = "note"
+    #: Every run needs it, and it is missing.
+    wrong = "wrong"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check, with the command that fixes a problem."""
+
+    section: str
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the finding as `--json` prints it."""
+        return {
+            "section": self.section,
+            "name": self.name,
+            "state": self.state.value,
+            "found": self.detail,
+            "mend": self.fix,
+        }
 
 
 class Package(NamedTuple):
-    """A distribution, the least version, and what it is for."""
+    """A distribution, its oldest version that works, its purpose, and the extra that has it."""
 
     name: str
-    least: str | None
+    oldest: str | None
     purpose: str
     extra: str | None = None
 
@@ -49,7 +89,7 @@ PACKAGES = (
     Package("torch", None, "--model hf, --model vllm", "hf"),
     Package("transformers", None, "--model hf, the verifier on a CPU", "hf"),
     Package("vllm", None, "--model vllm, the verifier on a GPU", "vllm"),
-    Package("matplotlib", "3.8", "pictures as files (reports need none)", "plots"),
+    Package("matplotlib", "3.8", "figures as files (the HTML report needs none)", "plots"),
 )
 
 
@@ -58,27 +98,28 @@ def command(
         Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
         typer.Option(
             metavar="PATH",
-            help="Look also at the place of a trial store, which may be a file to come.",
+            help="Also check a trial store, or the folder of one that does not exist yet.",
         ),
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the hub whether questions are there.")
+        bool,
+        typer.Option("--offline", help="Do not ask the hub whether the questions can be fetched."),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds to wait for the hub, in all.")
+        float, typer.Option(metavar="S", help="Seconds to wait for the hub, in total.")
     ] = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Tell what is installed, what works here, and what is to mend.
+    """Check the installation, and show problems and their fixes.
 
-    Looks at Python and the packages, at the harness and whether it finds this package's models,
-    metrics and tasks (and how), at the backends that record signals, at the questions of the
-    contests (in the cache, or within reach on the hub), and at the folders that a run writes to.
-    Nothing is installed, fetched or changed, and neither torch nor vLLM is loaded.
+    Checks Python and the packages, the harness and whether it finds this package's models,
+    metrics and tasks (and how), the backends that record signals, the questions of the contests
+    (in the cache, or available on the hub), and the folders that a run writes to. Nothing is
+    installed, fetched or changed, and neither torch nor vLLM is imported.
 
-    A finding is ok, a note (some runs need it, or it is worth knowing), or wrong: a run needs it
-    and it is missing. Each that can be mended has one command that does so. Ends with exit code
-    1 if something is wrong.
+    A check ends as ok, note (only some runs need it, or it is good to know) or wrong (a run
+    needs it and it is missing). Every problem that can be fixed is shown with one command that
+    fixes it. The exit code is 1 if something is wrong.
 
     \b
     Examples:
@@ -90,56 +131,53 @@ def command(
 
     if not 0 < timeout < float("inf"):
         raise InvalidInputError.of("--timeout", "be a number of seconds above 0", timeout)
-    # Both take seconds; they are under way while the rest is looked at.
+    # The harness and the hub take seconds; they run while the rest is checked.
     probe = Probe.start() if harness_folder() is not None else None
     try:
-        forbidden = contest_data.offline()
-        absent = [one for one in contest_data.needed() if not contest_data.is_cached(one)]
-        asked = None if offline or forbidden else contest_data.reach(absent, timeout)
-        findings = [*_packages(), *_backends(), *folders()]
+        offline_variable = contest_data.offline()
+        missing = [data for data in contest_data.needed() if not contest_data.is_cached(data)]
+        reach = None if offline or offline_variable else contest_data.reach(missing, timeout)
+        findings = [*_packages(), *_backends(), *_folders()]
         if store is not None:
-            findings += store_place(store)
-        findings += questions(asked, forbidden)
-        findings += _harness(None if probe is None else probe.result(IMPORT_S))
+            findings += _store(store)
+        findings += _questions(reach, offline_variable)
+        findings += _harness(None if probe is None else probe.result(IMPORT_TIMEOUT_S))
     finally:
         if probe is not None:
             probe.close()
-    findings.sort(key=lambda one: _SECTIONS.index(one.section))
-    wrong = sum(one.state is State.wrong for one in findings)
+    findings.sort(key=lambda finding: SECTIONS.index(finding.section))
+    n_wrong = sum(finding.state is State.wrong for finding in findings)
     if as_json:
-        told = [{**asdict(one), "state": one.state.value} for one in findings]
-        say_json({"ok": not wrong, "findings": told})
+        say_json({"ok": not n_wrong, "findings": [finding.to_dict() for finding in findings]})
     else:
-        _show(findings, wrong)
-    raise typer.Exit(CHECK_FAILED if wrong else 0)
+        _show(findings, n_wrong)
+    raise typer.Exit(CHECK_FAILED if n_wrong else 0)
 
 
-_SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
-
-
-def _show(findings: Sequence[Finding], wrong: int) -> None:
+def _show(findings: Sequence[Finding], n_wrong: int) -> None:
     by_section: dict[str, list[Finding]] = {}
-    for one in findings:
-        by_section.setdefault(one.section, []).append(one)
-    for section, those in by_section.items():
-        say_table(section, ("", "what", "found"), [(o.state.value, o.name, o.found) for o in those])
+    for finding in findings:
+        by_section.setdefault(finding.section, []).append(finding)
+    for section, members in by_section.items():
+        rows = [(finding.state.value, finding.name, finding.detail) for finding in members]
+        say_table(section, ("", "check", "result"), rows)
         say()
-    mends: dict[str, list[Finding]] = {}
-    for one in sorted(findings, key=lambda one: one.state is not State.wrong):
-        if one.mend is not None:
-            mends.setdefault(one.mend, []).append(one)
-    if mends:
-        say("what mends it")
-        for mend, those in mends.items():
-            # On a line of its own, so that it can be copied from any terminal.
-            names = ", ".join(dict.fromkeys(one.name for one in those))
-            say(f"  {those[0].state.value}: {names}")
-            say(f"    {mend}")
+    by_fix: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: finding.state is not State.wrong):
+        if finding.fix is not None:
+            by_fix.setdefault(finding.fix, []).append(finding)
+    if by_fix:
+        say("fixes")
+        for fix, members in by_fix.items():
+            names = ", ".join(dict.fromkeys(finding.name for finding in members))
+            say(f"  {members[0].state.value}: {names}")
+            # On its own line, so that it can be copied from any terminal.
+            say(f"    {fix}")
         say()
-    if wrong:
-        say(f"{plural(wrong, 'thing')} that a run needs {'is' if wrong == 1 else 'are'} missing")
+    if n_wrong:
+        say(f"{plural(n_wrong, 'problem')} found")
     else:
-        say("nothing that a run needs is missing")
+        say("no problems found")
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -149,23 +187,22 @@ def _packages() -> Iterator[Finding]:
     from lm_eval_bayes import __version__
     from lm_eval_bayes.harness.plugin.installed import is_older, version_of
 
-    yield Finding("packages", "python", State.ok, f"{platform.python_version()}, {sys.executable}")
+    python = f"{platform.python_version()}, {os.path.abspath(sys.executable)}"
+    yield Finding("packages", "python", State.ok, python)
     for package in PACKAGES:
         version = version_of(package.name)
+        state = State.wrong if package.extra is None else State.note
         if package.name == "lm-eval-bayes":
-            place = Path(__file__).resolve().parents[2]
-            told = f"{__version__}, {place}"
+            detail = f"{__version__}, {Path(__file__).resolve().parents[2]}"
             if version is None:
-                told += " (not installed, found by the path)"
-            yield Finding("packages", package.name, State.ok, told)
+                detail += " (not installed; imported from this path)"
+            yield Finding("packages", package.name, State.ok, detail)
         elif version is None:
-            state = State.wrong if package.extra is None else State.note
-            found = f"not installed; needed for {package.purpose}"
-            yield Finding("packages", package.name, state, found, _install(package))
-        elif package.least is not None and is_older(version, package.least):
-            state = State.wrong if package.extra is None else State.note
-            found = f"{version}, older than {package.least}"
-            yield Finding("packages", package.name, state, found, _install(package))
+            detail = f"not installed; needed for {package.purpose}"
+            yield Finding("packages", package.name, state, detail, _install(package))
+        elif package.oldest is not None and is_older(version, package.oldest):
+            detail = f"{version}, older than {package.oldest}"
+            yield Finding("packages", package.name, state, detail, _install(package))
         else:
             yield Finding("packages", package.name, State.ok, version)
 
@@ -173,12 +210,11 @@ def _packages() -> Iterator[Finding]:
 def _install(package: Package) -> str:
     if package.extra is not None:
         return _pip(f"lm-eval-bayes[{package.extra}]")
-    least = "" if package.least is None else f">={package.least}"
-    return _pip(f"{package.name}{least}")
+    return _pip(package.name + ("" if package.oldest is None else f">={package.oldest}"))
 
 
-def _pip(what: str) -> str:
-    return f"pip install {shlex.quote(what)}"
+def _pip(requirement: str) -> str:
+    return f"pip install {shlex.quote(requirement)}"
 
 
 # -- the harness ---------------------------------------------------------------------------------
@@ -194,69 +230,71 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
     )
 
     version = version_of("lm-eval")
-    mend = _pip(f"lm-eval>={OLDEST_HARNESS}")
-    tested = " and ".join(TESTED_HARNESSES)
+    upgrade = _pip(f"lm-eval>={OLDEST_HARNESS}")
+    tested = join_words(TESTED_HARNESSES)
     if registered is None:
-        yield Finding("harness", "lm-eval", State.wrong, "not installed: nothing can be run", mend)
+        detail = "not installed; every run needs it"
+        yield Finding("harness", "lm-eval", State.wrong, detail, upgrade)
         return
     if version is None:
-        told = "of unknown version; this package is tested with " + tested
-        yield Finding("harness", "lm-eval", State.note, told)
+        detail = f"of unknown version; this package is tested with {tested}"
+        yield Finding("harness", "lm-eval", State.note, detail)
     elif is_older(version, OLDEST_HARNESS):
-        told = f"{version}, older than {OLDEST_HARNESS}"
-        yield Finding("harness", "lm-eval", State.wrong, told, mend)
+        detail = f"{version}, older than {OLDEST_HARNESS}"
+        yield Finding("harness", "lm-eval", State.wrong, detail, upgrade)
     elif version in TESTED_HARNESSES:
         yield Finding("harness", "lm-eval", State.ok, f"{version}, supported")
     else:
-        told = f"{version}, which this package is not tested with; {tested} are"
-        yield Finding("harness", "lm-eval", State.note, told)
+        detail = f"{version}; this package is tested with {tested}"
+        yield Finding("harness", "lm-eval", State.note, detail)
     yield _plugin(registered)
     other = other_command()
     if other is not None:
-        told = f"{other} belongs to another Python than this one, and may know nothing of it"
-        run = f"{shlex.quote(sys.executable)} -m lm_eval run --help"
-        yield Finding("harness", "lm_eval on the PATH", State.note, told, run)
+        detail = f"{other} belongs to another Python, which may not have this package"
+        fix = f"{shlex.quote(sys.executable)} -m lm_eval run --help"
+        yield Finding("harness", "lm_eval on the PATH", State.note, detail, fix)
 
 
 def _plugin(registered: Registered) -> Finding:
     from lm_eval_bayes.harness.plugin import installed
 
-    def finding(state: State, found: str, mend: str | None = None) -> Finding:
-        return Finding("harness", "plugin", state, found, mend)
+    def finding(state: State, detail: str, fix: str | None = None) -> Finding:
+        return Finding("harness", "plugin", state, detail, fix)
 
     if registered.error is not None:
-        told = f"the harness cannot be imported: {registered.error}"
-        again = f"pip install --force-reinstall 'lm-eval>={installed.OLDEST_HARNESS}'"
-        return finding(State.wrong, told, again)
+        detail = f"the harness cannot be imported: {registered.error}"
+        fix = f"pip install --force-reinstall 'lm-eval>={installed.OLDEST_HARNESS}'"
+        return finding(State.wrong, detail, fix)
     if registered.complete:
         folder = installed.harness_folder()
         if folder is not None and installed.discovers_plugins(folder):
-            how = "by its own discovery of entry points"
+            how = "through its own discovery of entry points"
         elif installed.watches():
-            how = f"by the start-up file {installed.start_up_file() or ''}".rstrip()
+            how = f"through the start-up file {installed.start_up_file() or ''}".rstrip()
         else:
-            how = "by itself"
-        parts = f"{len(registered.by_itself)} components and the tasks"
-        return finding(State.ok, f"lm_eval finds {parts}, {how}")
-    absent = ", ".join(registered.missing)
+            how = "registered at its import"
+        components = f"{len(registered.by_itself)} components and the tasks"
+        return finding(State.ok, f"lm_eval finds {components}, {how}")
+    missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:
-        told = f"this harness cannot be extended as a whole; it does not find: {absent}"
-        return finding(State.wrong, told, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
-    instead = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
+        detail = f"this release of the harness cannot register: {missing}"
+        return finding(State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
+    alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     if installed.switched_off():
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
-        told = f"LM_EVAL_BAYES_AUTOLOAD={value} keeps it from lm_eval; {instead}"
-        return finding(State.note, told, "unset LM_EVAL_BAYES_AUTOLOAD")
+        detail = f"switched off for lm_eval by LM_EVAL_BAYES_AUTOLOAD={value}; {alternative}"
+        return finding(State.note, detail, "unset LM_EVAL_BAYES_AUTOLOAD")
     if installed.version_of("lm-eval-bayes") is None:
-        place = Path(__file__).resolve().parents[3]
-        told = f"lm_eval does not find it, since the package is not installed; {instead}"
-        checkout = (place / "pyproject.toml").is_file()
-        return finding(State.note, told, _pip(str(place)) if checkout else _pip("lm-eval-bayes"))
-    start = installed.start_up_file()
-    why = "its start-up file is missing" if start is None else f"{start} was not read"
-    told = f"lm_eval does not find {absent}: {why}; {instead}"
-    again = "pip install --force-reinstall --no-deps lm-eval-bayes"
-    return finding(State.wrong, told, again)
+        detail = f"lm_eval does not find it because it is not installed; {alternative}"
+        checkout = Path(__file__).resolve().parents[3]
+        is_checkout = (checkout / "pyproject.toml").is_file()
+        return finding(State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes"))
+    start_up_file = installed.start_up_file()
+    reason = (
+        "its start-up file is missing" if start_up_file is None else f"{start_up_file} was not read"
+    )
+    detail = f"lm_eval does not find {missing}: {reason}; {alternative}"
+    return finding(State.wrong, detail, "pip install --force-reinstall --no-deps lm-eval-bayes")
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -269,16 +307,116 @@ def _backends() -> Iterator[Finding]:
         names = ", ".join(backend.names)
         missing = [name for name in backend.needs if version_of(name) is None]
         if missing:
-            told = f"cannot run, for want of {', '.join(missing)}"
-            mend = _pip(f"lm-eval-bayes[{backend.extra}]")
-            yield Finding("backends", names, State.note, told, mend)
+            verb = "is" if len(missing) == 1 else "are"
+            detail = f"cannot run because {join_words(missing)} {verb} missing"
+            fix = _pip(f"lm-eval-bayes[{backend.extra}]")
+            yield Finding("backends", names, State.note, detail, fix)
         else:
-            told = f"can run, and records {backend.records}"
-            yield Finding("backends", names, State.ok, told)
-    told = "can run if the harness can run them; their texts are stored, without signals"
-    yield Finding("backends", "all others", State.ok, told)
+            detail = f"can run; records {backend.records}"
+            yield Finding("backends", names, State.ok, detail)
+    detail = "can run if the harness can run them; texts are stored, without signals"
+    yield Finding("backends", "all others", State.ok, detail)
     if version_of("torch") is not None:
-        found = gpus()
-        told = ", ".join(f"{found.count(name)} x {name}" for name in dict.fromkeys(found))
-        none = "none that the driver tells of; models are computed on the CPU, slowly"
-        yield Finding("backends", "GPU", State.ok if found else State.note, told or none)
+        names = gpus()
+        detail = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        state = State.ok if names else State.note
+        no_gpu = "no GPU found; models run on the CPU, slowly"
+        yield Finding("backends", "GPU", state, detail or no_gpu)
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+
+def _questions(reach: Reach | None, offline_variable: str | None) -> Iterator[Finding]:
+    """Check the questions of the contests: in the cache, else on the hub if it was asked."""
+    from lm_eval_bayes.harness.task import contest_data
+
+    errors = None if reach is None else reach.results()
+    for data in contest_data.needed():
+        tasks = ", ".join(data.tasks)
+        if contest_data.is_cached(data):
+            yield Finding("questions", data.name, State.ok, f"in the cache, for {tasks}")
+            continue
+        load = f"load_dataset({data.name!r}, revision={data.revision!r})"
+        fetch = f'python -c "from datasets import load_dataset; {load}"'
+        if errors is None:
+            state, reason = State.note, "the hub was not asked"
+            if offline_variable:
+                state, reason = State.wrong, f"{offline_variable} forbids to fetch them"
+                fetch = f"env -u {offline_variable} {fetch}"
+            detail = f"not in the cache, and {reason}; for {tasks}"
+            yield Finding("questions", data.name, state, detail, fetch)
+            continue
+        error = errors[data.name]
+        if error is None:
+            yield Finding("questions", data.name, State.ok, f"available on the hub, for {tasks}")
+        else:
+            detail = f"not in the cache, and not available on the hub ({error}); for {tasks}"
+            yield Finding("questions", data.name, State.wrong, detail, fetch)
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def _folders() -> Iterator[Finding]:
+    """Check the folders that a run writes to."""
+    from lm_eval_bayes.harness.plugin.installed import hash_folder
+    from lm_eval_bayes.harness.task.contest_data import cache_folder
+
+    set_temporary = 'export TMPDIR="$HOME"'
+    try:
+        temporary = Path(tempfile.gettempdir())
+    except OSError as error:
+        detail = f"no temporary folder can be written to: {error.strerror or error}"
+        yield Finding("folders", "temporary", State.wrong, detail, set_temporary)
+    else:
+        yield _folder("temporary", temporary, set_temporary)
+    yield _folder("questions", cache_folder(), 'export HF_HOME="$HOME/hf_home"')
+    hashes = _folder("hashes of weights", hash_folder(), 'export XDG_CACHE_HOME="$HOME/.cache"')
+    # A run works without this cache: the hashes are computed again.
+    yield hashes if hashes.state is State.ok else replace(hashes, state=State.note)
+
+
+def _folder(name: str, folder: Path, fix: str, section: str = "folders") -> Finding:
+    """Check that a folder can be written to, or made in the nearest folder that exists."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        detail = f"{folder} cannot be written to: {error.strerror or error}"
+        return Finding(section, name, State.wrong, detail, fix)
+    free = shutil.disk_usage(existing).free
+    state = State.ok if free >= LOW_SPACE_BYTES else State.note
+    return Finding(section, name, state, f"{folder}, {format_bytes(free)} free")
+
+
+def _store(path: Path) -> Iterator[Finding]:
+    """Check the folder of a trial store, and the store if it exists."""
+    from lm_eval_bayes._util.files import resolve_path
+    from lm_eval_bayes.store.locations import is_store, network_warning
+    from lm_eval_bayes.store.trial_store import TrialStore
+
+    file = resolve_path(path)
+    folder = shlex.quote(str(file.parent))
+    if not file.parent.is_dir():
+        detail = f"the folder {file.parent} does not exist"
+        yield Finding("store", str(path), State.wrong, detail, f"mkdir -p {folder}")
+        return
+    yield _folder("its folder", file.parent, f"chmod u+w {folder}", "store")
+    try:
+        exists = is_store(file)
+        if exists:
+            TrialStore.open(file, mode="read").close()
+    except LmEvalBayesError as error:
+        fix = f"lm-eval-bayes store verify {shlex.quote(str(file))}"
+        yield Finding("store", str(path), State.wrong, str(error), fix)
+    else:
+        detail = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
+        yield Finding("store", str(path), State.ok, detail)
+    warning = network_warning(file)
+    if warning is None:
+        yield Finding("store", "file system", State.ok, "not known to be a network file system")
+    else:
+        fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
+        yield Finding("store", "file system", State.note, warning, fix)
