@@ -7,7 +7,12 @@ from lm_eval_bayes.errors import (
     ModelConfigError,
     TaskConfigError,
 )
-from lm_eval_bayes.stats.anchors.capability import CapabilityPosterior, capability_intervals
+from lm_eval_bayes.stats.anchors.capability import (
+    CapabilityPosterior,
+    PeakSweep,
+    capability_intervals,
+    sample_size_sweep,
+)
 from lm_eval_bayes.stats.anchors.checks import (
     IndependenceCheck,
     OrderingReport,
@@ -18,29 +23,42 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.anchors.sweep import PeakSweep, sample_size_sweep
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import Comparison, compare
-from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
-from lm_eval_bayes.stats.comparison.sign_changes import Turn
+from lm_eval_bayes.stats.comparison.pass_curves import (
+    PassCurveComparison,
+    Turn,
+    compare_pass_curves,
+)
 from lm_eval_bayes.stats.comparison.single_trial import (
     SingleTrialComparison,
     compare_paired,
     compare_unpaired,
 )
-from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
-from lm_eval_bayes.stats.confusion.posterior import ConfusionPosterior, confusion_posterior
+from lm_eval_bayes.stats.confusion.posterior import (
+    ConfusionPosterior,
+    confusion_confidence,
+    confusion_posterior,
+)
 from lm_eval_bayes.stats.confusion.scores import f_score
 from lm_eval_bayes.stats.convergence.convergence import Convergence, Trajectory, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve, kendall_tau_b
 from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
-from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.frequentist.binomial import (
+    clopper_pearson_interval,
+    odds_ratio_interval,
+    wilson_interval,
+)
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
+from lm_eval_bayes.stats.frequentist.clt import (
+    clt_interval,
+    clustered_interval,
+    difference_interval,
+    t_interval,
+    within_question_clt,
+)
 from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
-from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.prior_advice import (
     PriorAdvice,
@@ -74,7 +92,6 @@ from lm_eval_bayes.stats.results import (
     Posterior,
     credible_interval,
 )
-from lm_eval_bayes.stats.sequential.allocation import allocate_trials
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.stopping_rules import (
     AnyOf,
@@ -83,7 +100,11 @@ from lm_eval_bayes.stats.sequential.stopping_rules import (
     StopVerdict,
     WidthReached,
 )
-from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.stats.sequential.trials_needed import (
+    TrialsForecast,
+    allocate_trials,
+    trials_needed,
+)
 from lm_eval_bayes.stats.simulation.mimics import (
     beta_mimics,
     expected_z,

@@ -15,8 +15,10 @@ from lm_eval_bayes.stats.anchors.capability import (
     RANGE_METHODS,
     Between,
     CapabilityPosterior,
+    PeakSweep,
     RangeMethod,
     capability_intervals,
+    sample_size_sweep,
 )
 from lm_eval_bayes.stats.anchors.checks import (
     IndependenceCheck,
@@ -27,7 +29,6 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.anchors.sweep import PeakSweep, sample_size_sweep
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import check_level, check_option, check_seed

@@ -11,8 +11,7 @@ from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
-from lm_eval_bayes.stats.ranking.rank import Ranking, rank
-from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, rank_interval
+from lm_eval_bayes.stats.ranking.rank import Ranking, count_ranks, rank, rank_interval
 from lm_eval_bayes.stats.ranking.tie_rules import best_first, numbered, tie_groups
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only

@@ -10,15 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.outcome_validation import (
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
     as_ids,
+    as_real,
     check_counts,
     check_ids,
     check_matrix,
     check_weights,
     numeric,
+    protect,
+    read_only,
 )
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_real, protect, read_only
 
 BINARY_WEIGHTS = (0.0, 1.0)
 #: A prior trial is worth no more than so many trials.

@@ -15,13 +15,19 @@ from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
-from lm_eval_bayes.stats.confusion.posterior import confusion_posterior
-from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.confusion.posterior import confusion_confidence, confusion_posterior
+from lm_eval_bayes.stats.frequentist.binomial import (
+    clopper_pearson_interval,
+    odds_ratio_interval,
+    wilson_interval,
+)
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval
-from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
-from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.stats.frequentist.clt import (
+    clt_interval,
+    clustered_interval,
+    difference_interval,
+    t_interval,
+)
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 

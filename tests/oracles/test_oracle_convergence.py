@@ -11,8 +11,7 @@ from scipy import stats
 
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
-from lm_eval_bayes.stats.convergence.resampling import draw_blocks
+from lm_eval_bayes.stats.convergence.prefix_scores import draw_blocks, prefix_scores
 
 scorio = pytest.importorskip("scorio.rank", reason="scorio is not installed")
 scorio_eval = pytest.importorskip("scorio.eval", reason="scorio is not installed")

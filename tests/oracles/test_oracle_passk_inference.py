@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
-from lm_eval_bayes.stats.comparison.sign_changes import Turn
+from lm_eval_bayes.stats.comparison.pass_curves import Turn, compare_pass_curves
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 COUNTS = Path(__file__).with_name("deepscaler_counts.csv")

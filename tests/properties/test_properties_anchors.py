@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals
+from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals, sample_size_sweep
 from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.anchors.sweep import sample_size_sweep
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 settings.register_profile("anchors", max_examples=50, deadline=None)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes.stats.comparison.alignment import align_questions
 from lm_eval_bayes.stats.comparison.compare import compare
-from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
-from lm_eval_bayes.stats.comparison.sign_changes import first_turn
+from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves, first_turn
 from lm_eval_bayes.stats.comparison.single_trial import compare_unpaired
 from lm_eval_bayes.stats.outcomes import Outcomes
 

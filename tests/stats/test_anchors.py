@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.capability import capability_intervals
+from lm_eval_bayes.stats.anchors.capability import capability_intervals, sample_size_sweep
 from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
     ordering_violations,
@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.anchors.checks import (
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
-from lm_eval_bayes.stats.anchors.sweep import sample_size_sweep
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]

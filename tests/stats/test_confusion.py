@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.confusion.confidence import confusion_confidence
-from lm_eval_bayes.stats.confusion.posterior import confusion_posterior
+from lm_eval_bayes.stats.confusion.posterior import confusion_confidence, confusion_posterior
 from lm_eval_bayes.stats.confusion.scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 
 TP, FP, FN, TN = CELLS = 12, 3, 2, 13

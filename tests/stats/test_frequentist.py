@@ -12,11 +12,19 @@ from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
-from lm_eval_bayes.stats.frequentist.binomial import clopper_pearson_interval, wilson_interval
+from lm_eval_bayes.stats.frequentist.binomial import (
+    clopper_pearson_interval,
+    odds_ratio_interval,
+    wilson_interval,
+)
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import clt_interval, t_interval, within_question_clt
-from lm_eval_bayes.stats.frequentist.clusters import clustered_interval
-from lm_eval_bayes.stats.frequentist.pairs import difference_interval, odds_ratio_interval
+from lm_eval_bayes.stats.frequentist.clt import (
+    clt_interval,
+    clustered_interval,
+    difference_interval,
+    t_interval,
+    within_question_clt,
+)
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 RNG = np.random.default_rng(20250302)

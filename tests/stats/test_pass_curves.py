@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves, finite_bank_curves
-from lm_eval_bayes.stats.comparison.sign_changes import Turn, first_turn
+from lm_eval_bayes.stats.comparison.pass_curves import (
+    Turn,
+    compare_pass_curves,
+    finite_bank_curves,
+    first_turn,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.estimators import pass_at_k

@@ -10,8 +10,12 @@ from scipy import stats
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.sequential.alpha_spending import boundaries, crossing_probability, spent
-from lm_eval_bayes.stats.sequential.decision import DecisionReached
+from lm_eval_bayes.stats.sequential.decision import (
+    DecisionReached,
+    boundaries,
+    crossing_probability,
+    spent,
+)
 from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf, BudgetSpent, WidthReached
 
 

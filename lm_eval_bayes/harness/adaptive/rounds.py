@@ -20,7 +20,7 @@ from lm_eval_bayes.harness.adaptive.graded import TaskTrials, graded_tasks
 from lm_eval_bayes.harness.adaptive.output_check import not_written
 from lm_eval_bayes.harness.adaptive.preflight import asked_tasks
 from lm_eval_bayes.harness.models.recording import RecordingMixin
-from lm_eval_bayes.stats.sequential.allocation import allocate_trials
+from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 
 #: What a run is at: its arguments and tasks, its model, its requests, or the trials.
 Stage = Literal["tasks", "model", "requests", "trials"]

@@ -16,8 +16,7 @@ from lm_eval_bayes.runs.readers import logged_rows as rows
 from lm_eval_bayes.runs.readers.logged_trials import Counted
 from lm_eval_bayes.runs.saved_tasks import SavedTask
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.outcome_validation import check_weights
-from lm_eval_bayes.stats.validation import MOST_TRIALS
+from lm_eval_bayes.stats.validation import MOST_TRIALS, check_weights
 
 #: The row of a question's average score over N trials.
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")

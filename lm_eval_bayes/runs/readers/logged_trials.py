@@ -14,7 +14,7 @@ from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import logged_rows as rows
 from lm_eval_bayes.runs.saved_tasks import SavedTask
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.stats.outcome_validation import check_weights
+from lm_eval_bayes.stats.validation import check_weights
 
 #: Grades the texts of one question against its target: for every text whether it is right, and
 #: the answer that was found. Gets the texts, the target, and the model's own mark of the end of

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_runs import Part
 from lm_eval_bayes.runs.readers.matrix_files import IDS, MODELS, TASKS, Rows, parts_of
-from lm_eval_bayes.stats.outcome_validation import check_weights
-from lm_eval_bayes.stats.validation import MOST_HELD
+from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
 #: What the array of outcomes may be called, if it is not the only one of its shape.
 _OUTCOMES = ("R", "outcomes", "r")

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
-from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_real,
     check_seed,
     check_size,
+    numeric,
     read_only,
 )
 

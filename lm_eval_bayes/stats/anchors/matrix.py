@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.outcome_validation import as_ids, check_ids, numeric
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
+    as_ids,
     as_real,
+    check_ids,
     check_option,
     check_sequence,
+    numeric,
     read_only,
 )
 

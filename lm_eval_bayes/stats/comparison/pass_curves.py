@@ -7,9 +7,9 @@ together says for which budgets either is certain, and where the sign turns firs
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
 from lm_eval_bayes.stats.comparison.alignment import Align, Aligned, align_questions
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
-from lm_eval_bayes.stats.comparison.sign_changes import Turn, first_turn
 from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
@@ -35,6 +34,8 @@ from lm_eval_bayes.stats.validation import (
     check_size,
     read_only,
 )
+
+Direction: TypeAlias = Literal["gain to loss", "loss to gain"]
 
 #: A spread below this counts as none.
 _NO_SPREAD = 1e-12
@@ -371,3 +372,63 @@ def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntA
     if not rising or not 1 <= len(budgets) <= _MOST_BUDGETS:
         raise InvalidInputError.of("ks", rule, budgets)
     return np.array(budgets, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where the sign of the difference first turns, as a set that the band implies.
+
+    Let s be the sign at the first budget k0 at which the band excludes 0. The turn is the
+    first budget after k0, among those compared, at which the difference has the sign −s.
+    Wherever the band holds, the turn lies in [`low`, `high`].
+
+    Attributes
+    ----------
+    direction : str
+        "gain to loss" where A is ahead at k0, "loss to gain" where it is behind.
+    low : int
+        The first budget after k0 at which the band no longer has the sign s.
+    high : int or None
+        The first budget after k0 at which the band has the sign −s; None where there is
+        none, and then no turn is certain.
+    """
+
+    direction: Direction
+    low: int
+    high: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def first_turn(ks: IntArray, sign: IntArray) -> Turn | None:
+    """Return where a sign that a band gives at every budget first turns.
+
+    Parameters
+    ----------
+    ks : array of int, shape (K,)
+        Rising budgets.
+    sign : array of int, shape (K,)
+        1 where the difference is certainly above 0, −1 below, 0 undecided.
+
+    Examples
+    --------
+    >>> first_turn(np.arange(1, 7), np.array([1, 1, 0, 1, -1, 0]))
+    Turn(direction='gain to loss', low=3, high=5)
+    >>> first_turn(np.arange(1, 4), np.array([0, -1, -1])) is None
+    True
+    """
+    decided = np.flatnonzero(sign)
+    if decided.size == 0:
+        return None
+    start = int(decided[0])
+    other = np.flatnonzero(sign[start:] != sign[start])
+    if other.size == 0:
+        return None
+    opposite = np.flatnonzero(sign[start:] == -sign[start])
+    return Turn(
+        direction="gain to loss" if sign[start] > 0 else "loss to gain",
+        low=int(ks[start + other[0]]),
+        high=int(ks[start + opposite[0]]) if opposite.size else None,
+    )

@@ -10,9 +10,16 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.convergence.prefix_scores import Prefixes, Step, check_prefixes, scores_of
+from lm_eval_bayes.stats.convergence.prefix_scores import (
+    Prefixes,
+    Scheme,
+    Step,
+    check_prefixes,
+    check_scheme,
+    draw_blocks,
+    scores_of,
+)
 from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric, signs
-from lm_eval_bayes.stats.convergence.resampling import Scheme, check_scheme, draw_blocks
 from lm_eval_bayes.stats.ranking.rank import check_confidence
 from lm_eval_bayes.stats.validation import (
     FloatArray,

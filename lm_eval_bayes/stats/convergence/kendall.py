@@ -9,15 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.convergence.prefix_scores import check_prefixes
+from lm_eval_bayes.stats.convergence.prefix_scores import (
+    Scheme,
+    check_prefixes,
+    check_scheme,
+    draw_blocks,
+)
 from lm_eval_bayes.stats.convergence.prefix_tables import Metric, signs
-from lm_eval_bayes.stats.convergence.resampling import Scheme, check_scheme, draw_blocks
-from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     Tau,
     check_seed,
     check_size,
+    numeric,
     read_only,
 )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, require_trials
 from lm_eval_bayes.stats.distributions.base import BLOCK
-from lm_eval_bayes.stats.frequentist.clusters import cluster_index, cluster_sums
+from lm_eval_bayes.stats.frequentist.clt import cluster_index, cluster_sums
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
     Bounds,

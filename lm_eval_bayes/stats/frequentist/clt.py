@@ -6,12 +6,16 @@ of them hold the true score less often than they claim [Bowyer 2025].
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
+from lm_eval_bayes.stats.comparison.alignment import align_questions
 from lm_eval_bayes.stats.frequentist.interval import (
     Bounds,
     ConfidenceInterval,
@@ -20,8 +24,16 @@ from lm_eval_bayes.stats.frequentist.interval import (
     mean_interval,
     t_quantile,
 )
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import check_level
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    check_flag,
+    check_level,
+    check_option,
+    check_sequence,
+)
 
 
 def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceInterval:
@@ -172,3 +184,200 @@ def _from_spread(
         scope="population",
         bounds=bounds,
     )
+
+
+def clustered_interval(
+    scores: Outcomes | npt.ArrayLike,
+    clusters: Sequence[Hashable] | npt.NDArray[np.generic],
+    level: float = 0.95,
+    *,
+    small_sample: bool = False,
+    bounds: Bounds = (0.0, 1.0),
+) -> ConfidenceInterval:
+    """Return the mean ± z times its clustered standard error.
+
+    SE² = Σ_c (Σ_{i in c} (s_i − s̄))² / n², the pairs within a cluster counted as they vary
+    together (Miller 2024, eq. 4; [Bowyer 2025, §3.2]). It trusts the CLT over clusters, so it
+    needs many of them; for few, :func:`lm_eval_bayes.stats.clustered.clustered_posterior`.
+
+    Parameters
+    ----------
+    scores : Outcomes or array, shape (n,)
+        One score a question (or, for repeated trials, one a trial); outcomes give their
+        question means.
+    clusters : sequence, length n
+        The cluster of each score: a passage, a topic, a question asked several times.
+    level : float
+        In (0, 1).
+    small_sample : bool
+        Whether to widen by sqrt(G/(G − 1)) and take Student's t at G − 1 degrees of freedom,
+        G being the number of clusters.
+    bounds : tuple of float or None
+        The possible scores; outcomes bring their own.
+
+    Returns
+    -------
+    ConfidenceInterval
+        Of scope "population", method "clustered" or "clustered-t".
+
+    Raises
+    ------
+    InvalidInputError
+        If `scores` break their rule, `clusters` has another length or fewer than two
+        distinct entries, `level` is outside (0, 1), or `small_sample` is no bool.
+
+    Examples
+    --------
+    Two passages of three questions each, one easy and one hard:
+
+    >>> interval = clustered_interval([1, 1, 1, 0, 0, 1], ["a", "a", "a", "b", "b", "b"])
+    >>> round(interval.estimate, 4), round(interval.standard_error, 4)
+    (0.6667, 0.2357)
+    """
+    level, small_sample = check_level(level), check_flag("small_sample", small_sample)
+    values, bounds = as_scores("scores", scores, bounds, 2)
+    where = cluster_index(clusters, values.size, "score")
+    n_clusters = int(where.max()) + 1
+    if n_clusters < 2:
+        raise InvalidInputError.of("clusters", "name at least two clusters", f"{n_clusters}")
+    mean = float(values.mean())
+    totals = np.bincount(where, weights=values - mean)
+    error = float(np.sqrt((totals**2).sum())) / values.size
+    quantile = float(special.ndtri(0.5 + 0.5 * level))
+    if small_sample:
+        error *= float(np.sqrt(n_clusters / (n_clusters - 1)))
+        quantile = t_quantile(level, n_clusters - 1)
+    return mean_interval(
+        mean,
+        error,
+        level,
+        quantile,
+        method="clustered-t" if small_sample else "clustered",
+        estimand="mean score of questions like these",
+        scope="population",
+        bounds=bounds,
+    )
+
+
+def difference_interval(
+    a: Outcomes | npt.ArrayLike,
+    b: Outcomes | npt.ArrayLike,
+    level: float = 0.95,
+    *,
+    paired: bool = True,
+    scope: Scope = "population",
+    bounds: Bounds = (0.0, 1.0),
+) -> ConfidenceInterval:
+    """Return the CLT interval for the score of model a less that of model b.
+
+    Scope "population", paired: the mean of d_α = s_α − s'_α ± z·sqrt(s_d²/M) (Miller 2024,
+    §4; [Bowyer 2025, §3.4]). Unpaired: SE² = SE_a² + SE_b² [Bowyer 2025, §3.3], which throws
+    away that both answered the same questions. Scope "benchmark": the questions are given
+    and only trials vary, SE² = SE_a² + SE_b² with the SE of
+    :func:`lm_eval_bayes.stats.frequentist.clt.within_question_clt`.
+
+    Parameters
+    ----------
+    a, b : Outcomes or array, shape (n,)
+        One score a question each, or outcomes; scope "benchmark" needs outcomes.
+    level : float
+        In (0, 1).
+    paired : bool
+        Whether both answered the same questions, as in scope "benchmark" they always do;
+        outcomes are paired by their question ids where they have them, else by position.
+    scope : {"population", "benchmark"}
+        About questions like these, or about these.
+    bounds : tuple of float or None
+        The possible scores of one model; outcomes bring their own.
+
+    Returns
+    -------
+    ConfidenceInterval
+        Of method "clt-paired", "clt-unpaired" or "clt".
+
+    Raises
+    ------
+    InvalidInputError
+        If the inputs break their rule, or the questions do not pair (the first ids that
+        only one side has are named).
+
+    Examples
+    --------
+    >>> a, b = [1, 1, 1, 0, 1, 1, 0, 1], [1, 0, 1, 0, 1, 0, 0, 1]
+    >>> pairs = difference_interval(a, b)
+    >>> round(pairs.estimate, 3), round(pairs.low, 3), round(pairs.high, 3)
+    (0.25, -0.071, 0.571)
+    >>> round(difference_interval(a, b, paired=False).low, 3)
+    -0.24
+    """
+    level, paired = check_level(level), check_flag("paired", paired)
+    scope = check_option("scope", scope, SCOPES)
+    z = float(special.ndtri(0.5 + 0.5 * level))
+    if scope == "benchmark":
+        pair = align_questions(_as_outcomes("a", a), _as_outcomes("b", b))
+        first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
+        error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
+        estimate, method = first.estimate - second.estimate, "clt"
+        ends = [bounds_of(pair.a), bounds_of(pair.b)]
+        estimand = "difference of the mean scores of these questions"
+    else:
+        if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
+            pair = align_questions(a, b)
+            a, b = pair.a, pair.b
+        x, bounds_a = as_scores("a", a, bounds, 2)
+        y, bounds_b = as_scores("b", b, bounds, 2)
+        if paired:
+            if x.size != y.size:
+                rule = f"have as many questions as `a` ({x.size}) where `paired`"
+                raise InvalidInputError.of("b", rule, y.size)
+            error = float((x - y).std(ddof=1) / np.sqrt(x.size))
+        else:
+            error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
+        estimate = float(x.mean() - y.mean())
+        method = "clt-paired" if paired else "clt-unpaired"
+        ends = [end for end in (bounds_a, bounds_b) if end is not None]
+        estimand = "difference of the mean scores of questions like these"
+    possible = (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]) if len(ends) == 2 else None
+    return mean_interval(
+        estimate, error, level, z, method=method, estimand=estimand, scope=scope, bounds=possible
+    )
+
+
+def cluster_index(
+    clusters: Sequence[Hashable] | npt.NDArray[np.generic], size: int, of_what: str
+) -> IntArray:
+    """Number the clusters in the order in which they first come.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is not one hashable entry for each of the `size` things.
+
+    Examples
+    --------
+    >>> cluster_index(["b", "a", "b"], 3, "score").tolist()
+    [0, 1, 0]
+    """
+    rule = f"have one entry per {of_what} ({size})"
+    entries = check_sequence("clusters", clusters, rule)
+    if len(entries) != size:
+        raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
+    numbers: dict[Hashable, int] = {}
+    try:
+        found = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+    except TypeError:
+        raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
+    return np.asarray(found, dtype=np.int64)
+
+
+def cluster_sums(values: FloatArray, where: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the total and the size of each cluster, as floats."""
+    totals = np.asarray(np.bincount(where, weights=values), dtype=np.float64)
+    return totals, np.bincount(where).astype(np.float64)
+
+
+def _as_outcomes(name: str, side: object) -> Outcomes:
+    """Return outcomes, refusing anything else."""
+    if not isinstance(side, Outcomes):
+        raise InvalidInputError.of(name, 'be outcomes in scope "benchmark"', side)
+    return side

@@ -17,9 +17,8 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import FloatArray, as_real
+from lm_eval_bayes.stats.validation import FloatArray, as_real, numeric
 
 #: The smallest and the largest score that are possible; None where nothing bounds them.
 Bounds: TypeAlias = tuple[float, float] | None

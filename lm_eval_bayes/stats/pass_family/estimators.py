@@ -7,6 +7,7 @@ see :mod:`lm_eval_bayes.stats.pass_family.posteriors`; they have other names.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import require_trials
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
-from lm_eval_bayes.stats.pass_family.hypergeometric import success_counts
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -25,6 +25,9 @@ from lm_eval_bayes.stats.validation import (
     read_only,
     successes_needed,
 )
+
+#: Above so many trials a subset, a table of all distributions would take too much memory.
+_REMEMBERED = 256
 
 
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -309,3 +312,57 @@ def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None
     rows = np.clip(rows, 0.0, 1.0)
     value = float(min(rows.mean(), 1.0))
     return Estimate(quantity, value, read_only(rows, np.float64), k=k, tau=tau)
+
+
+def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
+    """Return the distribution of the successes in a random k-subset of n trials.
+
+    P(J = j) = C(c, j) C(n − c, k − j) / C(n, k). Neighbouring probabilities have a simple
+    ratio; its logarithms are summed outwards from the mode and the result is normalised,
+    so that no binomial coefficient is ever formed and nothing large cancels.
+
+    Parameters
+    ----------
+    n, c, k : int
+        Trials, successes among them, subset size; 0 <= c <= n, 1 <= k <= n.
+
+    Returns
+    -------
+    j, probability : array, shape (S,)
+        The possible numbers of successes and their probabilities, which sum to 1; read-only.
+
+    Examples
+    --------
+    >>> j, probability = success_counts(5, 3, 2)
+    >>> j.tolist(), [round(float(x), 12) for x in probability]
+    ([0, 1, 2], [0.1, 0.6, 0.3])
+    """
+    return _remembered(n, c, k) if k <= _REMEMBERED else _computed(n, c, k)
+
+
+def _computed(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
+    j, probability = _distribution(n, c, k)
+    for array in (j, probability):
+        array.setflags(write=False)
+    return j, probability
+
+
+# Many questions and models have the same counts.
+_remembered = lru_cache(maxsize=8192)(_computed)
+
+
+def _distribution(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
+    low, high = max(0, k - (n - c)), min(c, k)
+    j = np.arange(low, high + 1, dtype=np.int64)
+    if j.size == 1:
+        return j, np.ones(1)
+    i = j[:-1].astype(np.float64)
+    # int64 products stay exact: c·k <= 10¹² at N = 10⁶
+    steps = np.log((c - i) * (k - i)) - np.log((i + 1.0) * (n - c - k + i + 1.0))
+    mode = int(np.clip(((k + 1) * (c + 1)) // (n + 2), low, high)) - low
+    log_p = np.zeros(j.size)
+    log_p[mode + 1 :] = np.cumsum(steps[mode:])
+    log_p[:mode] = -np.cumsum(steps[:mode][::-1])[::-1]
+    with np.errstate(under="ignore"):
+        probability = np.exp(log_p)
+    return j, probability / probability.sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,6 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores, rank_interval
 from lm_eval_bayes.stats.ranking.tie_rules import (
     NUMBERINGS,
     TIE_RULES,
@@ -336,3 +335,131 @@ def _subject(posterior: Posterior) -> dict[str, object]:
     if posterior.scope == "benchmark":
         subject["number of questions"] = int(posterior.per_question.mu.size)
     return subject
+
+
+@dataclass(frozen=True, eq=False)
+class RankDraws:
+    """What joint draws say of L models' places.
+
+    Attributes
+    ----------
+    distribution : array, shape (L, L)
+        ``distribution[i, r]``: the probability that model i has rank r + 1. Rows and columns
+        sum to 1.
+    greater : array, shape (L, L)
+        ``greater[i, j]``: the probability that model i scores more than model j, a draw that
+        is equal counting half; ½ on the diagonal.
+    worst_variance : float
+        The largest variance of one draw of these events; the probabilities' own is that over
+        the number of draws.
+    """
+
+    distribution: FloatArray
+    greater: FloatArray
+    worst_variance: float
+
+
+def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
+    """Draw the scores of L models, independent of each other.
+
+    Where the quantiles are computed, uniform numbers are sent through them, which costs
+    the same for 3 questions and for 3,000. Every model draws from a stream of its own.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        L of them.
+    draws : int
+        How many joint draws.
+    seed : int
+        The seed of all streams.
+
+    Returns
+    -------
+    array, shape (L, draws)
+    """
+    scores = np.empty((len(posteriors), draws))
+    streams = np.random.SeedSequence(seed).spawn(len(posteriors))
+    for row, posterior, stream in zip(scores, posteriors, streams, strict=True):
+        rng = np.random.default_rng(stream)
+        if posterior.sigma == 0.0:
+            row[:] = posterior.mu
+            continue
+        distribution = posterior.distribution
+        if distribution.computed:
+            row[:] = distribution.quantiles(rng.random(draws))
+        else:
+            row[:] = distribution.draw(draws, rng)
+    return scores
+
+
+def count_ranks(scores: FloatArray) -> RankDraws:
+    """Count the ranks of L models in joint draws; equal scores share their places evenly.
+
+    Parameters
+    ----------
+    scores : array, shape (L, draws)
+        One column a joint draw.
+
+    Examples
+    --------
+    Two draws of three models; in the second the first two are equal:
+
+    >>> ranks = count_ranks(np.array([[0.9, 0.5], [0.4, 0.5], [0.1, 0.2]]))
+    >>> ranks.distribution.tolist()
+    [[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
+    >>> ranks.greater.tolist()
+    [[0.5, 0.75, 1.0], [0.25, 0.5, 1.0], [0.0, 0.0, 0.5]]
+    """
+    n_models, draws = scores.shape
+    distribution = np.zeros((n_models, n_models))
+    greater = np.empty((n_models, n_models))
+    for i, own in enumerate(scores):
+        above = scores > own
+        equal = scores == own
+        greater[:, i] = (above.sum(axis=1) + 0.5 * equal.sum(axis=1)) / draws
+        # places first..last (from 0) are shared by the models equal to this one, itself included
+        first = above.sum(axis=0)
+        last = first + equal.sum(axis=0) - 1
+        times = np.bincount(first * n_models + last, minlength=n_models**2)
+        for pair in np.flatnonzero(times).tolist():
+            begin, end = divmod(pair, n_models)
+            distribution[i, begin : end + 1] += times[pair] / (end + 1 - begin)
+    distribution /= draws
+    others = greater[~np.eye(n_models, dtype=bool)]  # a model and itself are level for certain
+    worst = max(_worst_variance(distribution), _worst_variance(others))
+    return RankDraws(distribution, greater, worst)
+
+
+def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    """Return the central ranks that hold at least `level` of each model's mass.
+
+    Parameters
+    ----------
+    distribution : array, shape (L, L)
+        Of :class:`RankDraws`.
+    level : float
+        In (0, 1); at most half of the rest lies on either side.
+
+    Returns
+    -------
+    low, high : array, shape (L,)
+        Whole ranks, counted from 1.
+
+    Examples
+    --------
+    >>> low, high = rank_interval(np.array([[0.9, 0.1], [0.1, 0.9]]), 0.9)
+    >>> low.tolist(), high.tolist()
+    ([1.0, 1.0], [2.0, 2.0])
+    """
+    below = np.cumsum(distribution, axis=1)
+    tail = 0.5 * (1.0 - level)
+    slack = 1e-12  # a mass of exactly the tail, summed in floats
+    low = (below <= tail + slack).sum(axis=1) + 1.0
+    high = (below < 1.0 - tail - slack).sum(axis=1) + 1.0
+    return low, np.maximum(low, high)
+
+
+def _worst_variance(probability: FloatArray) -> float:
+    """Return the largest variance of a single draw of these events."""
+    return float((probability * (1.0 - probability)).max(initial=0.0))

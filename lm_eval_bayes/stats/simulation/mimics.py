@@ -11,8 +11,14 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.beta import beta_quantile
-from lm_eval_bayes.stats.outcome_validation import numeric
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_real, check_seed, check_size
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_seed,
+    check_size,
+    numeric,
+)
 
 #: Random numbers held at a time by `simulate_outcomes`.
 _BLOCK = 4_000_000

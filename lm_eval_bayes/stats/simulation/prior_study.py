@@ -12,13 +12,13 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
-from lm_eval_bayes.stats.outcome_validation import numeric
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
     check_integer,
     check_seed,
     check_size,
+    numeric,
     read_only,
 )
 
