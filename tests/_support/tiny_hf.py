@@ -15,10 +15,10 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from _support.trial_requests import trial_request
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.hf import sampling as hf_module
 from lm_eval_bayes.harness.models.hf.sampling import HFSampling
-from lm_eval_bayes.harness.models.trial_request import Order
 
 SPECIAL = ["<pad>", "<bos>", "<eos>", "<turn>"]
 PAD, BOS, EOS, TURN = range(4)
@@ -105,8 +105,8 @@ def made(folder, **arguments):
 def orders_for(prompts, trials, kwargs):
     """Trial-major orders with the seeds that a run would give them."""
     return [
-        Order(
-            i * len(prompts) + j, prompt, None, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
+        trial_request(
+            i * len(prompts) + j, prompt, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
         )
         for i in range(trials)
         for j, prompt in enumerate(prompts)
@@ -115,19 +115,19 @@ def orders_for(prompts, trials, kwargs):
 
 def run(lm, orders, measure=()):
     """Sample and return what came, by place."""
-    return {o.place: got for o, got in lm.sample(orders, frozenset(measure))}
+    return {o.index: got for o, got in lm.sample(orders, frozenset(measure))}
 
 
 def recorded_tokens(monkeypatch):
     """Return a dict that is filled with the tokens of each finished row, by place."""
     tokens = {}
-    original = hf_module.sampled
+    original = hf_module.trial_of
 
     def spy(row, *args):
-        tokens[row.order.place] = list(row.tokens)
+        tokens[row.request.index] = list(row.tokens)
         return original(row, *args)
 
-    monkeypatch.setattr(hf_module, "sampled", spy)
+    monkeypatch.setattr(hf_module, "trial_of", spy)
     return tokens
 
 

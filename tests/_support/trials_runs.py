@@ -21,7 +21,7 @@ import lm_eval
 from lm_eval.tasks import TaskManager, get_task_dict
 
 import lm_eval_bayes
-from lm_eval_bayes.harness.models.trial_sink import StoreKeeper
+from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 TASK = "demo_arithmetic_bayes"
@@ -36,7 +36,7 @@ def digest(text):
 
 def acknowledging(descriptor):
     """Have every commit of this process written down once it is done."""
-    keep = StoreKeeper.keep
+    keep = StoreSink.add
 
     def kept(self, trial):
         stored = keep(self, trial)
@@ -44,7 +44,7 @@ def acknowledging(descriptor):
         os.write(descriptor, line.encode("ascii"))
         return stored
 
-    StoreKeeper.keep = kept
+    StoreSink.add = kept
 
 
 def load_task():

@@ -124,7 +124,7 @@ def backend(served: str, smollm2: Path, concurrent: int, chat: bool = False) -> 
 
 
 def orders(model: Any, questions: int, trials: int) -> list[Any]:
-    from lm_eval_bayes.harness.models.trial_request import Order
+    from _support.trial_requests import trial_request
 
     made = []
     for trial in range(trials):
@@ -132,7 +132,7 @@ def orders(model: Any, questions: int, trials: int) -> list[Any]:
             words = f"What is {i} plus {2 * i + 1}? Answer briefly."
             context = model.apply_chat_template([{"role": "user", "content": words}])
             text = context if isinstance(context, str) else context.prompt
-            made.append(Order(len(made), context, None, text, trial, 1000 * trial + i, KWARGS))
+            made.append(trial_request(len(made), context, text, trial, 1000 * trial + i, KWARGS))
     return made
 
 
@@ -142,7 +142,7 @@ def sixty_four(served: str, smollm2: Path) -> tuple[Any, list[Any], dict[int, An
     model = backend(served, smollm2, 64)
     asked = orders(model, 8, 8)
     got = model.sample(asked, frozenset(order.prompt for order in asked))
-    return model, asked, {order.place: sampled for order, sampled in got}
+    return model, asked, {order.index: sampled for order, sampled in got}
 
 
 def test_a_seed_gives_one_text_in_any_company(
@@ -151,9 +151,9 @@ def test_a_seed_gives_one_text_in_any_company(
     model, asked, together = sixty_four
     assert len({s.text for s in together.values()}) > 32
     shuffled = random.Random(1).sample(asked, len(asked))
-    again = {order.place: s.text for order, s in model.sample(shuffled)}
+    again = {order.index: s.text for order, s in model.sample(shuffled)}
     assert again == {place: s.text for place, s in together.items()}
-    alone = {o.place: s.text for o, s in backend(served, smollm2, 1).sample(asked[:8])}
+    alone = {o.index: s.text for o, s in backend(served, smollm2, 1).sample(asked[:8])}
     assert alone == {place: together[place].text for place in range(8)}
 
 
@@ -162,7 +162,7 @@ def test_the_bits_are_those_of_an_echo(
 ) -> None:
     model, asked, together = sixty_four
     for order in asked[:8]:
-        sampled = together[order.place]
+        sampled = together[order.index]
         (ids,) = model.tok_encode([order.context], add_special_tokens=False)
         payload = {**model._payloads.of(order, ids), "return_token_ids": True}
         (choice,) = post(model.base_url, payload)["choices"]
@@ -177,7 +177,7 @@ def test_the_bits_are_those_of_an_echo(
         bits = -sum(completion) / len(completion) / math.log(2)
         assert sampled.signals["completion_bpt"] == pytest.approx(bits, abs=1e-4)
         bits = -sum(prompt) / len(prompt) / math.log(2)
-        assert sampled.prompt_signals == {"prompt_bpt": pytest.approx(bits, abs=1e-4)}
+        assert sampled.signals["prompt_bpt"] == pytest.approx(bits, abs=1e-4)
         assert sampled.finish_reason in ("stop", "length")
         if sampled.finish_reason == "stop" and sampled.stop_reason is None:
             assert sampled.signals["eos_counted"] is True
@@ -191,15 +191,11 @@ def test_a_chat_is_the_completion_of_its_template(
     chats = orders(model, 8, 1)
     got = dict(model.sample(chats, frozenset(order.prompt for order in chats)))
     for order, sampled in got.items():
-        other = together[order.place]
+        other = together[order.index]
         assert sampled.text == other.text
         assert sampled.prompt_tokens == other.prompt_tokens
-        for one, two in (
-            (sampled.signals, other.signals),
-            (sampled.prompt_signals, other.prompt_signals),
-        ):
-            key = "prompt_bpt" if one is sampled.prompt_signals else "completion_bpt"
-            assert one[key] == pytest.approx(two[key], abs=1e-4)
+        for name in ("prompt_bpt", "completion_bpt"):
+            assert sampled.signals[name] == pytest.approx(other.signals[name], abs=1e-4)
     assert model.fingerprint()["served"]["owned_by"] == "vllm"
     assert model.versions()["server"].startswith("0.")
 

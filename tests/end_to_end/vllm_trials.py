@@ -37,8 +37,9 @@ def make(model: str, processes_file: Path) -> Any:
 
 
 def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
+    from _support.trial_requests import trial_request
+
     from lm_eval_bayes.harness.models.api_seeds import trial_seed
-    from lm_eval_bayes.harness.models.trial_request import Order
 
     prompts = [lm.apply_chat_template([{"role": "user", "content": q}]) for q in QUESTIONS]
     kwargs = {
@@ -46,8 +47,8 @@ def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
         **{"until": ["\n\n\n"], "max_gen_toks": length, "do_sample": True},
     }
     return [
-        Order(
-            i * len(prompts) + k, prompt, None, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
+        trial_request(
+            i * len(prompts) + k, prompt, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
         )
         for i in range(trials)
         for k, prompt in enumerate(prompts)
@@ -56,7 +57,7 @@ def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
 
 def sampled(lm: Any, asked: list[Any], measure: bool = False) -> dict[int, Any]:
     wanted = frozenset(order.prompt for order in asked) if measure else frozenset()
-    return {order.place: got for order, got in lm.sample(asked, wanted)}
+    return {order.index: got for order, got in lm.sample(asked, wanted)}
 
 
 def by_the_harness(lm: Any, asked: list[Any]) -> list[str]:
@@ -79,7 +80,7 @@ def bits_differences(model: str, asked: list[Any], got: dict[int, Any]) -> dict[
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
     completions, prompts, skipped = [], [], 0
     for order in asked:
-        one = got[order.place]
+        one = got[order.index]
         prompt = tokenizer(order.prompt, add_special_tokens=False).input_ids
         ended = [tokenizer.eos_token_id] if one.finish_reason == "stop" else []
         completion = tokenizer(one.text, add_special_tokens=False).input_ids + ended
@@ -93,9 +94,9 @@ def bits_differences(model: str, asked: list[Any], got: dict[int, Any]) -> dict[
         bits = (-steps / math.log(2)).tolist()
         own = bits[len(prompt) - 1 :]
         completions.append(abs(sum(own) / len(own) - one.signals["completion_bpt"]))
-        if one.prompt_signals is not None:
+        if "prompt_bpt" in one.signals:
             own = bits[: len(prompt) - 1]
-            prompts.append(abs(sum(own) / len(own) - one.prompt_signals["prompt_bpt"]))
+            prompts.append(abs(sum(own) / len(own) - one.signals["prompt_bpt"]))
     return {"completions": completions, "prompts": prompts, "skipped": skipped}
 
 
@@ -109,14 +110,14 @@ def measure(lm: Any, model: str) -> dict[str, Any]:
     stream = lm.sample(asked, frozenset())
     next(stream)
     stream.close()
-    finished = [lm.finished_text(got[o.place].text, o.kwargs, {}) for o in asked]
+    finished = [lm.finished_text(got[o.index].text, o.kwargs, {}) for o in asked]
     mixed = sampled(lm, shuffled)
     return {
         **before,
-        "texts": [got[o.place].text for o in asked],
-        "unmeasured": [again[o.place].text for o in asked],
-        "shuffled": [mixed[o.place].text for o in asked],
-        "alone": [apart[o.place].text for o in asked[:4]],
+        "texts": [got[o.index].text for o in asked],
+        "unmeasured": [again[o.index].text for o in asked],
+        "shuffled": [mixed[o.index].text for o in asked],
+        "alone": [apart[o.index].text for o in asked[:4]],
         "finished": finished,
         "harness": by_the_harness(lm, asked),
         "unfinished": lm.model.llm_engine.get_num_unfinished_requests(),
@@ -130,7 +131,7 @@ def measure(lm: Any, model: str) -> dict[str, Any]:
                 "concurrency": s.concurrency,
                 "signals": dict(s.signals),
             }
-            for s in (got[o.place] for o in asked)
+            for s in (got[o.index] for o in asked)
         ],
         "bits": bits_differences(model, asked, got),
     }
@@ -147,7 +148,7 @@ def main() -> int:
         print("MEASURED", json.dumps(measure(lm, args.model)), flush=True)
     for number, _ in enumerate(lm.sample(orders(lm, 1000, 400), frozenset())):
         if number == 0:
-            processes = [process.pid for process in lm.model.house.processes()]
+            processes = [process.pid for process in lm.model.lazy_engine.processes()]
             print("SAMPLING", json.dumps(processes), flush=True)
     return 0
 

@@ -1,4 +1,4 @@
-"""Backends of the harness that know nothing of trials: sampled, stored, not measured."""
+"""Trials from any backend of the harness that has no sampling mixin of its own: text only."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 
-class PlainSampling:
-    """Any backend at all: one call of its own `generate_until` for each round of trials.
+class GenericSampling:
+    """A sampling mixin for any backend: one call of its `generate_until` per trial number.
 
-    Parameters that such a backend may not know are left out: of the filters of tokens only
-    those that the task itself names are passed on. Seeds are the backend's own business.
+    Such a backend may not know every setting: of the token filters it gets only those that the
+    task itself sets. It gets no seed for each trial.
     """
 
     backend_name: str
-    #: Whether a trial is drawn with its own seed.
+    given_arguments: Mapping[str, Any]
     seeded = False
     takes_seed = False
     cannot_record: tuple[str, ...] = (
@@ -32,43 +33,44 @@ class PlainSampling:
     )
 
     def sample(
-        self, orders: Sequence[Order], measure: frozenset[str]
-    ) -> Iterator[tuple[Order, Sampled]]:
-        """Yield the trials, a round at a time: trial 0 of all prompts, then trial 1, …"""
-        for _, group in groupby(orders, key=lambda order: order.trial):
-            these = list(group)
-            # the harness's own class, not ours, answers
-            texts = super().generate_until([_request(order) for order in these])  # type: ignore[misc]
-            for order, text in zip(these, texts, strict=True):
-                yield order, Sampled(str(text))
+        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        """Yield the trials: trial 0 of all prompts, then trial 1, …"""
+        for _, group in groupby(requests, key=lambda request: request.trial):
+            batch = list(group)
+            # The harness's own class, which stands behind this one.
+            texts = super().generate_until([_instance(request) for request in batch])  # type: ignore[misc]
+            for request, text in zip(batch, texts, strict=True):
+                yield request, request.result(str(text), seed=None)
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
-        """Return the text as it is: the backend has finished it."""
+        """Return the text unchanged: the backend has applied the stop strings."""
         return raw
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the stop strings: the backend has applied them for good."""
+        """Return the stop strings, which the backend applies."""
         return list(kwargs["until"])
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the backend's name and the arguments it was made with."""
-        return {"backend": self.backend_name, "arguments": dict(self.given_arguments)}  # type: ignore[attr-defined]
+        """Return the backend's name and its arguments."""
+        return {"backend": self.backend_name, "arguments": dict(self.given_arguments)}
 
     def versions(self) -> dict[str, str]:
         """Return the harness's version."""
         return {"lm_eval": importlib.metadata.version("lm_eval")}
 
 
-def _request(order: Order) -> Instance:
-    old = order.request
-    kwargs = dict(order.kwargs)
+def _instance(request: TrialRequest) -> Instance:
+    """Return a request of the harness for one trial."""
+    original = request.instance
+    kwargs = dict(request.kwargs)
     for name in ("top_k", "min_p", "top_p"):
-        if name not in old.args[1]:
+        if name not in original.args[1]:
             kwargs.pop(name, None)
     return Instance(
-        request_type=old.request_type,
-        doc=old.doc,
-        arguments=(order.context, kwargs, *old.args[2:]),
-        idx=old.idx,
-        metadata=(old.task_name, old.doc_id, 1),
+        request_type=original.request_type,
+        doc=original.doc,
+        arguments=(request.context, kwargs, *original.args[2:]),
+        idx=original.idx,
+        metadata=(original.task_name, original.doc_id, 1),
     )

@@ -1,11 +1,12 @@
-"""The part that all recording backends share: number, look up, generate what is missing, keep."""
+"""The part that all recording backends share: look trials up, generate and add the missing ones."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -13,11 +14,17 @@ from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
-from lm_eval_bayes.harness.models.completion import Completion, Origin
+from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.recorded import tell
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled, Slice, trial_numbers
-from lm_eval_bayes.harness.models.trial_sink import Keeper, MemoryKeeper, StoreKeeper
+from lm_eval_bayes.harness.models.trial_request import (
+    PROMPT_SIGNALS,
+    TrialRange,
+    TrialRequest,
+    prompt_text,
+    trial_numbers,
+)
+from lm_eval_bayes.harness.models.trial_sink import MemorySink, StoreSink, TrialSink
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -26,40 +33,75 @@ log = get_logger(__name__)
 SEED_SCHEMES = ("hash", "plain")
 DEFAULT_SEED = 1234
 
-#: (key, trial number): one trial of one question.
-_Trial = tuple[TrialKey, int]
+#: Arguments of the harness that change only how fast a backend runs.
+_SPEED_ONLY = frozenset({"batch_size", "max_batch_size", "device", "num_concurrent", "timeout"})
+
+#: Key and number of one trial.
+_TrialId = tuple[TrialKey, int]
 
 
 class RecordingMixin:
-    """A backend whose every response is a trial: numbered, seeded, measured and kept.
+    """A backend whose responses are trials: numbered, seeded, measured and stored.
 
-    It stands before a sampling mixin (`VLLMSampling`, `HFSampling`, `OpenAISampling`,
-    `CoinSampling`, `PlainSampling`) and one of the harness's classes, so that rank, tokenizer,
-    chat template and log-likelihoods are the harness's own.
+    In a class's bases it stands before a sampling mixin (`VLLMSampling`, `HFSampling`,
+    `OpenAISampling`, `CoinSampling`, `GenericSampling`) and one of the harness's classes, so
+    that rank, tokenizer, chat template and log-likelihoods are the harness's own.
 
     Parameters
     ----------
     store : str or None
-        The file that keeps the trials; None keeps them for this run alone.
+        The file of the trial store; None stores nothing.
     trials : str or None
-        ``a:b`` to make trials a..b-1 only, as one job of an array.
+        ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
     seed : int
-        Trial i of a question is seeded by hash(seed + i, prompt), or by seed + i.
+        Trial i of a question has the seed hash(seed + i, prompt), or seed + i.
     seed_scheme : str
         "hash" or "plain". With "plain", as in the paper, all questions of a trial share a seed
         and so their noise: per-trial means varied 3.8 times as much as those of independent
         questions, and every interval is too narrow.
     synchronous : str
         "NORMAL" or "FULL", see `TrialStore.open`.
+
+    Attributes
+    ----------
+    backend_name : str
+        The harness's name of the backend.
+    cannot_record : tuple of str
+        Signals that the backend cannot record.
+    seeded : bool
+        Whether each trial has a seed of its own.
+    takes_seed : bool
+        Whether the backend's class takes the argument `seed` too.
+    weights_loaded : bool
+        Whether a lazy backend has loaded its weights.
     """
 
-    # The sampling mixin's word on: its name; what it cannot record; whether a trial has a seed
-    # of its own; whether the backend takes a seed too; whether a lazy one has read its weights.
     backend_name: str
     cannot_record: tuple[str, ...]
     seeded: bool
     takes_seed: bool
     weights_loaded: bool
+
+    if TYPE_CHECKING:  # what each sampling mixin defines
+
+        def sample(
+            self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        ) -> Iterator[tuple[TrialRequest, Trial]]:
+            """Yield each trial as it ends; `measure` are the prompts to be measured."""
+
+        def finished_text(
+            self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]
+        ) -> str:
+            """Return the response that the harness's own backend would return for a raw text."""
+
+        def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+            """Return the stop strings that the engine gets."""
+
+        def fingerprint(self) -> Mapping[str, Any]:
+            """Return what the distribution of the texts depends on, without loading weights."""
+
+        def versions(self) -> Mapping[str, str]:
+            """Return the versions of the software that generates."""
 
     def __init__(
         self,
@@ -71,7 +113,7 @@ class RecordingMixin:
         synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
-        self.slice = Slice.parse(trials)
+        self.trial_range = TrialRange.parse(trials)
         self._seeded = bool(getattr(self, "seeded", True))
         if seed_scheme not in SEED_SCHEMES:
             raise ModelConfigError(
@@ -81,21 +123,21 @@ class RecordingMixin:
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError(f"`seed` must be a whole number of 32 bits; got {seed!r}")
         self.seed0, self.seed_scheme = seed, seed_scheme
-        self.given_arguments = {k: v for k, v in kwargs.items() if k not in _ONLY_SPEED}
+        self.given_arguments = {k: v for k, v in kwargs.items() if k not in _SPEED_ONLY}
         self.processes_file = None if store is None else Path(f"{store}.processes.json")
         if store is not None:
-            StoreKeeper.check_path(store)
+            StoreSink.check_path(store)
         if getattr(self, "takes_seed", False):
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
-        self.keeper: Keeper = MemoryKeeper()
+        self.sink: TrialSink = MemorySink()
         fingerprint = self._fingerprint_or_stored(store)
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
-            self.keeper = StoreKeeper.open(store, rank, synchronous, fingerprint)
-        self.model_key = self.keeper.describe_model(fingerprint)
-        self._counts = {"generated": 0, "from the store": 0}
-        self._asked: set[TrialKey] = set()
+            self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
+        self.model_key = self.sink.describe_model(fingerprint)
+        self._generated = self._from_store = 0
+        self._last_keys: set[TrialKey] = set()
         if seed_scheme == "plain":
             log.warning(
                 "seed_scheme=plain gives all questions of a trial the same seed, so they share "
@@ -106,24 +148,24 @@ class RecordingMixin:
             log.info("%s cannot record: %s", self.backend_name, ", ".join(self.cannot_record))
 
     def _fingerprint_or_stored(self, store: str | None) -> dict[str, Any]:
-        """Return the fingerprint; of a server that is down, the one that the store knows."""
+        """Return the fingerprint; for a server that is down, the matching one of the store."""
         try:
-            return dict(self.fingerprint())  # type: ignore[attr-defined]
+            return dict(self.fingerprint())
         except LmEvalBayesError as error:
-            among = getattr(self, "fingerprint_among", None)
-            if among is None or store is None or not Path(store).expanduser().is_file():
+            fingerprint_among = getattr(self, "fingerprint_among", None)
+            if fingerprint_among is None or store is None or not Path(store).expanduser().is_file():
                 raise
             with TrialStore.open(Path(store).expanduser(), mode="read") as stored:
-                found = among(list(stored.info().models.values()))
-            if found is None:
+                fingerprint = fingerprint_among(list(stored.info().models.values()))
+            if fingerprint is None:
                 raise
-            log.warning("%s; going on with what the store has of this model", error)
-            return dict(found)
+            log.warning("%s; continuing with the stored trials of this model", error)
+            return dict(fingerprint)
 
     @property
     def trial_store(self) -> TrialStore | None:
         """The open store, if there is one."""
-        return self.keeper.store if isinstance(self.keeper, StoreKeeper) else None
+        return self.sink.store if isinstance(self.sink, StoreSink) else None
 
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Refuse `--use_cache`, which would hold every text a second time and never read it."""
@@ -135,12 +177,11 @@ class RecordingMixin:
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
     def common_trials(self) -> int:
-        """Return how many trials, from the first on, every question of the last call has."""
+        """Return how many trials, from trial 0 on, every question of the last call has."""
         store = self.trial_store
-        if store is None or not self._asked:
+        if store is None or not self._last_keys:
             return 0
-        numbers = store.numbers_of(self._asked)
-        return min(_from_zero(found) for found in numbers.values())
+        return min(map(_consecutive, store.numbers_of(self._last_keys).values()))
 
     # -- generation ----------------------------------------------------------------------
 
@@ -154,185 +195,151 @@ class RecordingMixin:
         disable_tqdm : bool
             Whether to show no progress bar.
         """
-        if hasattr(self, "notice"):  # the sampling mixin looks at all that is asked
+        if hasattr(self, "notice"):  # a mixin that also looks at requests of stored trials
             self.notice(requests)
-        orders, keys = self._orders(requests)
-        self._asked = set(keys)
-        trials = self._stored(orders, keys)
-        self._counts["from the store"] += len(trials)
-        missing: dict[_Trial, Order] = {}
-        for order, key in zip(orders, keys, strict=True):
-            if (key, order.trial) not in trials:
-                missing.setdefault((key, order.trial), order)
+        wanted = self._trial_requests(requests)
+        self._last_keys = {request.key for request in wanted}
+        trials = self._stored(wanted)
+        self._from_store += len(trials)
+        missing: dict[_TrialId, TrialRequest] = {}
+        for request in wanted:
+            if (request.key, request.trial) not in trials:
+                missing.setdefault((request.key, request.trial), request)
         if missing:
             self._generate(missing, trials, disable_tqdm)
-        self._counts["generated"] += len(missing)
-        prompt_signals = self.keeper.prompt_signals(
-            self.model_key, {key.prompt for key in keys} if keys else set()
+        self._generated += len(missing)
+        prompt_signals = self.sink.prompt_signals(
+            self.model_key, {key.prompt for key in self._last_keys}
         )
-        finished: list[str] = []
-        for order, key in zip(orders, keys, strict=True):
-            trial = trials[key, order.trial]
-            signals = logged_signals(trial, prompt_signals.get(key.prompt))
-            text = self.finished_text(trial.text, order.kwargs, trial.signals or {})  # type: ignore[attr-defined]
-            finished.append(Completion(text, signals, self._origin(key, order.trial)))
-        return finished
+        sink = self.sink if isinstance(self.sink, StoreSink) else None
+        responses: list[str] = []
+        for request in wanted:
+            trial = trials[request.key, request.trial]
+            text = self.finished_text(trial.text, request.kwargs, trial.signals or {})
+            signals = prompt_signals.get(request.key.prompt, {})
+            responses.append(Completion(text, signals, trial, sink))
+        return responses
 
-    def _orders(self, requests: Sequence[Any]) -> tuple[list[Order], list[TrialKey]]:
-        """Return what is asked in every place, and the key that its trials are kept under."""
+    def _trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
+        """Return the trial that each of the harness's requests asks for."""
         default = int(getattr(self, "max_gen_toks", 0) or getattr(self, "_max_gen_toks", 256))
         kwargs: dict[int, Mapping[str, Any]] = {}
         keys: dict[int, TrialKey] = {}
-        described: dict[str, str] = {}
-        prompts = list(dict.fromkeys(prompt_text(request.args[0]) for request in requests))
-        prompt_keys = dict(zip(prompts, self.keeper.describe_prompts(prompts), strict=True))
-        orders = []
-        numbers = trial_numbers(requests, self.slice.first)
-        for place, (request, number) in enumerate(zip(requests, numbers, strict=True)):
-            prompt = prompt_text(request.args[0])
-            if id(request) not in kwargs:
-                self.slice.check(int(request.repeats or 1), request.task_name)
-                explicit = explicit_kwargs(request.args[1], default, request.task_name)
-                sampling = sampling_key(explicit, self.stops_sent(explicit))  # type: ignore[attr-defined]
+        sampling_hashes: dict[str, str] = {}
+        prompts = list(dict.fromkeys(prompt_text(instance.args[0]) for instance in instances))
+        prompt_keys = dict(zip(prompts, self.sink.describe_prompts(prompts), strict=True))
+        requests = []
+        numbers = trial_numbers(instances, self.trial_range.first)
+        for index, (instance, number) in enumerate(zip(instances, numbers, strict=True)):
+            context = instance.args[0]
+            prompt = prompt_text(context)
+            if id(instance) not in kwargs:
+                self.trial_range.check(int(instance.repeats or 1), instance.task_name)
+                explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
+                sampling = sampling_key(explicit, self.stops_sent(explicit))
                 text = canonical_json(sampling)
-                if text not in described:
-                    described[text] = self.keeper.describe_sampling(sampling)
-                kwargs[id(request)] = explicit
-                keys[id(request)] = TrialKey(self.model_key, prompt_keys[prompt], described[text])
-            seed = self.seed0 + number
-            if self.seed_scheme == "hash":
-                seed = trial_seed(self.seed0, number, prompt)
-            context, said = request.args[0], kwargs[id(request)]
-            orders.append(Order(place, context, request, prompt, number, seed, said))
-        return orders, [keys[id(request)] for request in requests]
+                if text not in sampling_hashes:
+                    sampling_hashes[text] = self.sink.describe_sampling(sampling)
+                kwargs[id(instance)] = explicit
+                keys[id(instance)] = TrialKey(
+                    self.model_key, prompt_keys[prompt], sampling_hashes[text]
+                )
+            requests.append(
+                TrialRequest(
+                    index,
+                    context,
+                    instance,
+                    prompt,
+                    number,
+                    self._seed_of_trial(number, prompt),
+                    kwargs[id(instance)],
+                    keys[id(instance)],
+                )
+            )
+        return requests
 
-    def _origin(self, key: TrialKey, trial: int) -> Origin | None:
-        keeper = self.keeper
-        return Origin(keeper, key, trial) if isinstance(keeper, StoreKeeper) else None
+    def _seed_of_trial(self, trial: int, prompt: str) -> int:
+        if self.seed_scheme == "hash":
+            return trial_seed(self.seed0, trial, prompt)
+        return self.seed0 + trial
 
-    def _stored(self, orders: Sequence[Order], keys: Sequence[TrialKey]) -> dict[_Trial, Trial]:
-        """Return the wanted trials that the keeper has."""
-        wanted: dict[TrialKey, dict[int, int]] = {}
-        for order, key in zip(orders, keys, strict=True):
-            wanted.setdefault(key, {})[order.trial] = order.seed
-        found: dict[_Trial, Trial] = {}
-        others = 0
-        for key, trials in self.keeper.trials_of(wanted).items():
+    def _stored(self, requests: Sequence[TrialRequest]) -> dict[_TrialId, Trial]:
+        """Return the requested trials that the sink has."""
+        seeds: dict[TrialKey, dict[int, int]] = {}
+        for request in requests:
+            seeds.setdefault(request.key, {})[request.trial] = request.seed
+        stored: dict[_TrialId, Trial] = {}
+        other_seeds = 0
+        for key, trials in self.sink.trials_of(seeds).items():
             for number, trial in trials.items():
-                if number in wanted[key]:
-                    found[key, number] = trial
-                    others += self._seeded and trial.seed != wanted[key][number]
-        if others:
+                if number in seeds[key]:
+                    stored[key, number] = trial
+                    other_seeds += self._seeded and trial.seed != seeds[key][number]
+        if other_seeds:
             log.warning(
                 "%d of the stored trials were drawn with other seeds than this run would use "
                 "(another seed= or seed_scheme=); the stored ones are kept",
-                others,
+                other_seeds,
             )
-        return found
+        return stored
 
     def _generate(
         self,
-        missing: Mapping[_Trial, Order],
-        trials: dict[_Trial, Trial],
+        missing: Mapping[_TrialId, TrialRequest],
+        trials: dict[_TrialId, Trial],
         disable_tqdm: bool,
     ) -> None:
-        """Generate the missing trials, lowest numbers first, and keep each as it ends."""
-        key_of = {order.place: key for (key, _), order in missing.items()}
-        orders = sorted(missing.values(), key=lambda order: (order.trial, order.place))
-        known = self.keeper.prompt_signals(self.model_key, {k.prompt for k, _ in missing})
-        measure = frozenset(o.prompt for o in orders if key_of[o.place].prompt not in known)
-        versions = self.versions()  # type: ignore[attr-defined]
+        """Generate the missing trials, lowest numbers first, and add each as it ends."""
+        requests = sorted(missing.values(), key=lambda request: (request.trial, request.index))
+        measured = self.sink.prompt_signals(self.model_key, {key.prompt for key, _ in missing})
+        measure = frozenset(r.prompt for r in requests if r.key.prompt not in measured)
+        versions = dict(self.versions())
         show = not disable_tqdm and not getattr(self, "rank", 0)
         with (
-            tqdm(total=len(orders), desc="Sampling trials", disable=not show) as bar,
-            closing(self._sampled(orders, measure)) as sampled,
+            tqdm(total=len(requests), desc="Sampling trials", disable=not show) as bar,
+            closing(self._sampled(requests, measure)) as sampled,
         ):
-            for order, got in sampled:
-                key = key_of[order.place]
-                trial = record(key, order, got, versions, self._seeded)
-                trials[key, order.trial] = self.keeper.keep(trial)
-                if got.prompt_signals is not None:
-                    self.keeper.keep_prompt_signals(self.model_key, key.prompt, got.prompt_signals)
+            for _, trial in sampled:
+                signals = dict(trial.signals or {})
+                of_prompt = {n: signals.pop(n) for n in PROMPT_SIGNALS if n in signals}
+                trial = replace(trial, signals=signals, versions=versions)
+                trials[trial.key, trial.trial] = self.sink.add(trial)
+                if of_prompt:
+                    self.sink.add_prompt_signals(self.model_key, trial.key.prompt, of_prompt)
                 bar.update()
-        lost = len(orders) - sum((key, number) in trials for key, number in missing)
+        lost = sum(trial_id not in trials for trial_id in missing)
         if lost:
             raise RuntimeError(f"{self.backend_name} returned {lost} trials too few")
 
     def _sampled(
-        self, orders: Sequence[Order], measure: frozenset[str]
-    ) -> Generator[tuple[Order, Sampled], None, None]:
-        yield from self.sample(orders, measure)  # type: ignore[attr-defined]
+        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+    ) -> Generator[tuple[TrialRequest, Trial], None, None]:
+        yield from self.sample(requests, measure)
 
     # -- what the harness writes into its results -------------------------------------------
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return the backend's facts, if its weights were needed, and where trials came from."""
+        """Return the backend's own info, if its weights were loaded, and the origin of trials."""
         info = {}
         inherited = getattr(super(), "get_model_info", None)
         if inherited is not None and getattr(self, "weights_loaded", True):
             info = inherited()
         recorded = {
             "backend": self.backend_name,
-            "store": self.keeper.name,
+            "store": self.sink.name,
             "model_key": self.model_key,
             "seed": self.seed0,
             "seed_scheme": self.seed_scheme if self._seeded else None,
-            "first_trial": self.slice.first,
-            "generated": self._counts["generated"],
-            "from_store": self._counts["from the store"],
+            "first_trial": self.trial_range.first,
+            "generated": self._generated,
+            "from_store": self._from_store,
         }
         return {**info, "trials": recorded}
 
 
-#: Arguments that change how fast a backend runs and not what it says.
-_ONLY_SPEED = frozenset({"batch_size", "max_batch_size", "device", "num_concurrent", "timeout"})
-
-
-def _from_zero(numbers: set[int]) -> int:
+def _consecutive(numbers: set[int]) -> int:
+    """Return how many of 0, 1, 2, … are in a set before the first that is not."""
     count = 0
     while count in numbers:
         count += 1
     return count
-
-
-def prompt_text(context: object) -> str:
-    """Return a prompt's text: a chat backend's is a named tuple around the JSON of its messages."""
-    return context if isinstance(context, str) else str(getattr(context, "prompt", context))
-
-
-def record(
-    key: TrialKey, order: Order, got: Sampled, versions: Mapping[str, str], seeded: bool
-) -> Trial:
-    """Return what is kept of a trial."""
-    return Trial(
-        key=key,
-        trial=order.trial,
-        text=got.text,
-        seed=order.seed if seeded else None,
-        signals=dict(got.signals),
-        prompt_tokens=got.prompt_tokens,
-        completion_tokens=got.completion_tokens,
-        finish_reason=got.finish_reason,
-        stop_reason=got.stop_reason,
-        queued_s=got.queued_s,
-        generated_s=got.generated_s,
-        concurrency=got.concurrency,
-        versions=dict(versions),
-    )
-
-
-def logged_signals(trial: Trial, prompt: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return everything that was measured of a trial, as the samples log shows it."""
-    return {
-        "trial": trial.trial,
-        "seed": trial.seed,
-        "prompt_tokens": trial.prompt_tokens,
-        "completion_tokens": trial.completion_tokens,
-        "finish_reason": trial.finish_reason,
-        "stop_reason": trial.stop_reason,
-        "queued_s": trial.queued_s,
-        "generated_s": trial.generated_s,
-        "concurrency": trial.concurrency,
-        **(trial.signals or {}),
-        **(prompt or {}),
-    }

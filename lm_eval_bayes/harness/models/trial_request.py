@@ -1,130 +1,112 @@
-"""What a sampling backend is asked for: one trial of one question."""
+"""A trial that a backend is asked for, and how the harness's requests become such trials."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.store.trial import Trial, TrialKey
+
+_RANGE = re.compile(r"(\d{1,9}):(\d{1,9})")
+
+#: Signals of the prompt, which a backend measures with one trial of each prompt. The store
+#: keeps them with the prompt, not with that trial.
+PROMPT_SIGNALS = ("prompt_bpt",)
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class TrialRequest:
     """One trial that is to be generated.
 
     Attributes
     ----------
-    place : int
-        Where its text goes in what the harness gets back.
+    index : int
+        Position among the harness's requests.
     context : object
         The prompt as the harness hands it to the backend: a string, or a named tuple around
         the JSON of a chat's messages.
-    request : Instance
+    instance : Instance
         The harness's request.
     prompt : str
         The prompt's text.
     trial : int
-        The trial's number among those of its prompt, from 0.
+        The trial's number among those of its key, from 0.
     seed : int
         The seed of this trial.
     kwargs : mapping
         Generation settings, all explicit: temperature, top_p, top_k (0: all), min_p, until,
-        max_gen_toks, do_sample; and whatever else the task gave.
+        max_gen_toks, do_sample, and further ones of the task.
+    key : TrialKey
+        Model, prompt and sampling, under which the trial is stored.
     """
 
-    place: int
+    index: int
     context: Any
-    request: Any
+    instance: Any
     prompt: str
     trial: int
     seed: int
     kwargs: Mapping[str, Any]
+    key: TrialKey
 
+    def result(self, text: str, **measured: Any) -> Trial:
+        """Return the trial that answers this request.
 
-@dataclass(frozen=True, eq=False)
-class Sampled:
-    """What a backend gave for one order, before anything is cut off.
-
-    Attributes
-    ----------
-    text : str
-        The raw text.
-    signals : mapping
-        What was measured: ``completion_bpt`` (negative mean log-probability of the sampled
-        tokens under the untempered model, in bits per token), ``think_closed`` (whether the
-        think block was closed; only with a think token), ``prompt_truncated``.
-    prompt_tokens, completion_tokens : int or None
-        Token counts, the completion's with its end-of-sequence token.
-    finish_reason : str or None
-        "stop", "length", or the backend's own word.
-    stop_reason : str, int or None
-        The stop string or token that ended it; None for the end of the sequence.
-    queued_s, generated_s : float or None
-        Seconds from submission to start, and from start to end.
-    concurrency : int or None
-        Requests under way when it ended, itself included.
-    prompt_signals : mapping or None
-        ``prompt_bpt``, where this trial was chosen to measure its prompt.
-    """
-
-    text: str
-    signals: Mapping[str, Any] = field(default_factory=dict)
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    finish_reason: str | None = None
-    stop_reason: str | int | None = None
-    queued_s: float | None = None
-    generated_s: float | None = None
-    concurrency: int | None = None
-    prompt_signals: Mapping[str, Any] | None = None
-
-
-_SLICE = re.compile(r"(\d{1,9}):(\d{1,9})")
+        Parameters
+        ----------
+        text : str
+            The raw text.
+        **measured
+            Further fields of :class:`~lm_eval_bayes.store.trial.Trial`; the seed is the
+            request's own unless given.
+        """
+        return Trial(self.key, self.trial, text, **{"seed": self.seed, **measured})
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The trials that a run makes: numbers first, first + 1, … up to, not including, last.
+class TrialRange:
+    """The numbers of the trials of a run: first, first + 1, …, last - 1.
 
     Attributes
     ----------
     first : int
         The first trial's number.
     last : int or None
-        One more than the last trial's; None for as many as the task asks.
+        One more than the last trial's number; None for as many trials as the task has.
     """
 
     first: int = 0
     last: int | None = None
 
     @classmethod
-    def parse(cls, text: object) -> Slice:
-        """Read "a:b", as a job of an array gets it.
+    def parse(cls, text: object) -> TrialRange:
+        """Parse "a:b", the model argument `trials`.
 
         Raises
         ------
         ModelConfigError
-            If it is something else.
+            If it has another form.
 
         Examples
         --------
-        >>> Slice.parse("8:16")
-        Slice(first=8, last=16)
+        >>> TrialRange.parse("8:16")
+        TrialRange(first=8, last=16)
         """
         if text is None:
             return cls()
-        found = _SLICE.fullmatch(text) if isinstance(text, str) else None
-        if found is None or int(found[1]) >= int(found[2]):
+        match = _RANGE.fullmatch(text) if isinstance(text, str) else None
+        if match is None or int(match[1]) >= int(match[2]):
             raise ModelConfigError(
                 f"`trials` must be a:b with whole numbers a < b, such as trials=8:16; got {text!r}"
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def check(self, n: int, task: object) -> None:
-        """Refuse a task whose N is not the slice's length.
+        """Check that a task's N is the length of the range.
 
         Raises
         ------
@@ -134,22 +116,22 @@ class Slice:
         if self.last is not None and n != self.last - self.first:
             length = self.last - self.first
             raise ModelConfigError(
-                f"`trials={self.first}:{self.last}` is {length} trials a question, but task {task} "
-                f"asks for N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
+                f"`trials={self.first}:{self.last}` is {length} trials per question, but task "
+                f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
             )
 
 
-def trial_numbers(requests: Sequence[Any], first: int = 0) -> list[int]:
-    """Number the clones of every request.
+def trial_numbers(instances: Sequence[Any], first: int = 0) -> list[int]:
+    """Number the clones of every request of the harness.
 
-    The harness lists one request object as often as it has `repeats`, and with several ranks
-    some more often, to keep the ranks even: such a further clone has the number of the clone
-    that it repeats.
+    The harness lists one request object `repeats` times. With several ranks it may list some
+    requests more often, so that all ranks have equally many; such a further clone gets the
+    number of the clone that it repeats.
 
     Parameters
     ----------
-    requests : sequence of Instance
-        As the harness hands them over.
+    instances : sequence of Instance
+        The harness's requests.
     first : int
         The number of a request's first clone.
 
@@ -165,9 +147,14 @@ def trial_numbers(requests: Sequence[Any], first: int = 0) -> list[int]:
     >>> trial_numbers([a, a, b, b, b, b])
     [0, 1, 0, 1, 0, 1]
     """
-    seen: Counter[int] = Counter()
+    clones: Counter[int] = Counter()
     numbers = []
-    for request in requests:
-        numbers.append(first + seen[id(request)] % max(int(request.repeats or 1), 1))
-        seen[id(request)] += 1
+    for instance in instances:
+        numbers.append(first + clones[id(instance)] % max(int(instance.repeats or 1), 1))
+        clones[id(instance)] += 1
     return numbers
+
+
+def prompt_text(context: object) -> str:
+    """Return a prompt's text: a chat backend's is a named tuple around the JSON of its messages."""
+    return context if isinstance(context, str) else str(getattr(context, "prompt", context))

@@ -1,10 +1,10 @@
-"""Where trials are kept: in a store, or for one run in memory."""
+"""Sinks of trials: a store, or nothing beyond the run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import ModelConfigError
@@ -16,14 +16,15 @@ from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
 
-Trials = dict[TrialKey, dict[int, Trial]]
+#: Trials by key and number.
+Trials: TypeAlias = dict[TrialKey, dict[int, Trial]]
 
 
-class Keeper(Protocol):
-    """What recording needs of a place to keep trials."""
+class TrialSink(Protocol):
+    """Where a recording model looks trials up and adds new ones."""
 
     name: str | None
-    """The store's path, if there is one."""
+    """The store's path; None without a store."""
 
     def describe_model(self, fingerprint: Mapping[str, object]) -> str:
         """Return the hash of a model's fingerprint."""
@@ -35,20 +36,20 @@ class Keeper(Protocol):
         """Return the hashes of prompts."""
 
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return the kept trials of some keys."""
+        """Return the stored trials of some keys."""
 
-    def keep(self, trial: Trial) -> Trial:
-        """Keep a trial; return it, or the one that was there first."""
+    def add(self, trial: Trial) -> Trial:
+        """Add a trial; return it, or the stored one of the same key and number."""
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return what was measured of prompts."""
+        """Return the signals of prompts."""
 
-    def keep_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Keep what was measured of a prompt."""
+    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
+        """Add the signals of a prompt."""
 
 
-class MemoryKeeper:
-    """Keeps nothing beyond the call that made it, except the signals of prompts."""
+class MemorySink:
+    """A sink without a store: every call samples anew; signals of prompts last for the run."""
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -67,30 +68,30 @@ class MemoryKeeper:
         return [prompt_hash(text) for text in texts]
 
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return nothing: every run samples anew."""
+        """Return no trials."""
         return {}
 
-    def keep(self, trial: Trial) -> Trial:
+    def add(self, trial: Trial) -> Trial:
         """Return the trial."""
         return trial
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return what this run measured of prompts."""
+        """Return the signals of prompts that this run has measured."""
         return {p: self._signals[model, p] for p in prompts if (model, p) in self._signals}
 
-    def keep_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Keep what was measured of a prompt."""
+    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
+        """Add the signals of a prompt for this run."""
         self._signals.setdefault((model, prompt), dict(signals))
 
 
-class StoreKeeper:
-    """Keeps trials in a store of its own, and reads those of the other ranks as well.
+class StoreSink:
+    """A sink with one store for each rank, which also reads the stores of the other ranks.
 
     Parameters
     ----------
     store : TrialStore
-        The rank's own, open for writing.
-    others : sequence of Path
+        This rank's store, open for writing.
+    others : list of Path
         The stores of other ranks, read when trials are looked up.
     """
 
@@ -101,12 +102,12 @@ class StoreKeeper:
 
     @staticmethod
     def check_path(path: object) -> None:
-        """Make a store's folder, or refuse, before anything is loaded, one that cannot be.
+        """Create the folder of a store, before a model is loaded.
 
         Raises
         ------
         ModelConfigError
-            If it is no path.
+            If `path` is not a path, or its folder cannot be created.
         """
         if not isinstance(path, str) or not path.strip():
             raise ModelConfigError(f"`store` must be the path of a file; got {path!r}")
@@ -121,86 +122,86 @@ class StoreKeeper:
     @classmethod
     def open(
         cls, path: str, rank: int, synchronous: Any, fingerprint: Mapping[str, object]
-    ) -> StoreKeeper:
+    ) -> StoreSink:
         """Open the store of a rank.
 
-        Rank 0 writes the file that was named, rank r > 0 one beside it with ``.rank<r>`` in
-        its name. Where the file system is local each also reads what the others have stored.
+        Rank 0 writes `path`, rank r > 0 a file beside it with ``.rank<r>`` in its name. On a
+        local file system each rank also reads the stores of the others.
 
         Raises
         ------
         StoreError
-            If a file is no store, is damaged or cannot be written, or holds trials of other
+            If a file is not a store, is damaged or cannot be written, or holds trials of other
             weights under the model's name.
         """
-        named = Path(path).expanduser()
-        mine = rank_path(named, rank)
-        store = TrialStore.open(mine, synchronous=synchronous)
+        base = Path(path).expanduser()
+        own_path = rank_path(base, rank)
+        store = TrialStore.open(own_path, synchronous=synchronous)
         try:
             store.check_model(fingerprint)
-            shared = network_file_system(mine) is None
-            others = [p for p in rank_paths(named) if p != store.path] if shared else []
+            shared = network_file_system(own_path) is None
+            others = [p for p in rank_paths(base) if p != store.path] if shared else []
             for other in others:
-                with TrialStore.open(other, mode="read") as theirs:
-                    theirs.check_model(fingerprint)
+                with TrialStore.open(other, mode="read") as other_store:
+                    other_store.check_model(fingerprint)
         except BaseException:
             store.close()
             raise
         return cls(store, others)
 
     def describe_model(self, fingerprint: Mapping[str, object]) -> str:
-        """Keep a model's fingerprint and return its hash."""
+        """Store a model's fingerprint and return its hash."""
         return self.store.describe_model(fingerprint)
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
-        """Keep generation settings and return their hash."""
+        """Store generation settings and return their hash."""
         return self.store.describe_sampling(kwargs)
 
     def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Keep prompts and return their hashes."""
+        """Store prompts and return their hashes."""
         return self.store.describe_prompts(texts)
 
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return the stored trials of some keys: this rank's, then the other ranks'."""
+        """Return the stored trials of some keys; this rank's come before other ranks'."""
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
-        found = self.store.trials_of(wanted, last)
+        stored = self.store.trials_of(wanted, last)
         for path in self.others:
             with TrialStore.open(path, mode="read") as store:
                 for key, trials in store.trials_of(wanted, last).items():
-                    found[key] = {**trials, **found[key]}
-        return found
+                    stored[key] = {**trials, **stored[key]}
+        return stored
 
-    def keep(self, trial: Trial) -> Trial:
+    def add(self, trial: Trial) -> Trial:
         """Store a trial; return it, or the one that another process stored first."""
         if self.store.add([trial], conflicts="keep-first"):
             return trial
         return self.store.trials(trial.key, trial.trial, trial.trial + 1)[trial.trial]
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return what was measured of prompts, by any rank."""
+        """Return the signals of prompts, measured by any rank."""
         prompts = list(prompts)
-        found = self.store.prompt_signals(model, prompts)
+        signals = self.store.prompt_signals(model, prompts)
         for path in self.others:
             with TrialStore.open(path, mode="read") as store:
-                found = {**store.prompt_signals(model, prompts), **found}
-        return found
+                signals = {**store.prompt_signals(model, prompts), **signals}
+        return signals
 
-    def keep_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Store what was measured of a prompt."""
+    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
+        """Store the signals of a prompt."""
         self.store.add_prompt_signals(model, prompt, signals)
 
-    def keep_outcomes(self, graded: GradedTask) -> None:
-        """Store what trials were graded as, if that can be done: no run shall end over it."""
+    def add_outcomes(self, graded: GradedTask) -> None:
+        """Store the outcomes of trials; an error is logged once and does not end the run."""
         if self._outcomes_fail:
             return
         try:
             self.store.add_outcomes([graded])
         except Exception as error:
-            # Said once, and not tried again: a locked store would hold up every question.
+            # Not tried again: a locked store would delay every question.
             self._outcomes_fail = True
             log.warning(
-                "what the trials were graded as is not stored (%s: %s); the results of this run "
-                "are complete all the same, and running it again will store it",
+                "the outcomes of the trials are not stored (%s: %s); the results of this run "
+                "are complete, and running it again will store them",
                 type(error).__name__,
                 error,
             )
@@ -218,13 +219,13 @@ def rank_path(path: Path, rank: int) -> Path:
 
 
 def rank_paths(path: Path) -> list[Path]:
-    """Return the stores of all ranks that there are, absolute."""
-    beside = sorted(
+    """Return the absolute paths of the existing stores of all ranks."""
+    rank_files = sorted(
         other
         for other in path.parent.glob("*")
         if other.stem.startswith(f"{path.stem}.rank")
         and other.stem[len(path.stem) + 5 :].isdigit()
         and other.suffix == path.suffix
     )
-    candidates = [path, *beside]
+    candidates = [path, *rank_files]
     return [p for p in (c.resolve() for c in candidates) if p.is_file() and is_store(p)]

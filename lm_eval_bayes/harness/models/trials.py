@@ -26,7 +26,7 @@ SAMPLING = {
     "openai-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
     "openai-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
 }
-_PLAIN = (f"{_HERE}.generic_backend", "PlainSampling")
+_PLAIN = (f"{_HERE}.generic_backend", "GenericSampling")
 
 #: Other names that the harness knows these backends by.
 _ALIASES = {"hf-auto": "hf", "huggingface": "hf"}

@@ -9,9 +9,11 @@ from typing import Any
 from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.completion import Origin, origin_of
+from lm_eval_bayes.harness.models.completion import stored_trial
+from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.task.pipelines import Responses
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
@@ -46,21 +48,19 @@ def keep_outcomes(
     """
     if not isinstance(responses, Responses) or len(responses.raw) != len(graded):
         return
-    origins = [origin_of(response) for response in responses.raw]
-    first = next((origin for origin in origins if origin is not None), None)
-    if first is None:
+    stored = [stored_trial(response) for response in responses.raw]
+    sink = next((entry[0] for entry in stored if entry is not None), None)
+    if sink is None:
         return
     try:
         instance = responses.instance
         doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
-        question = GradedQuestion(doc_id, doc_hash(instance.doc), _trials(origins, graded))
+        question = GradedQuestion(doc_id, doc_hash(instance.doc), _trials(stored, graded))
     except Exception as error:
         # A document that JSON cannot hold, or the like: the rows do not need it.
         log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
         return
-    first.keeper.keep_outcomes(
-        GradedTask(task, version, responses.pipeline, categories, (question,))
-    )
+    sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
 
 
 def doc_hash(doc: Any) -> str:
@@ -69,10 +69,14 @@ def doc_hash(doc: Any) -> str:
     return str(hash_string(text))
 
 
-def _trials(origins: Sequence[Origin | None], graded: Sequence[Grading]) -> tuple[GradedTrial, ...]:
+def _trials(
+    stored: Sequence[tuple[StoreSink, Trial] | None], graded: Sequence[Grading]
+) -> tuple[GradedTrial, ...]:
     trials: dict[tuple[Any, int], GradedTrial] = {}
-    for origin, (outcome, answer, error) in zip(origins, graded, strict=True):
-        if origin is not None:
-            place = (origin.key, origin.trial)
-            trials[place] = GradedTrial(origin.key, origin.trial, outcome, answer, error)
+    for entry, (outcome, answer, error) in zip(stored, graded, strict=True):
+        if entry is not None:
+            trial = entry[1]
+            trials[trial.key, trial.trial] = GradedTrial(
+                trial.key, trial.trial, outcome, answer, error
+            )
     return tuple(trials.values())

@@ -13,7 +13,7 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.completion import Completion, signals_of
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.recording import RecordingMixin
-from lm_eval_bayes.harness.models.trial_request import Sampled, Slice, trial_numbers
+from lm_eval_bayes.harness.models.trial_request import TrialRange, trial_numbers
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
@@ -48,15 +48,12 @@ class ToySampling:
             if i == self.die_after:
                 raise KeyboardInterrupt
             u = np.random.default_rng(order.seed).random()
-            prompt = None
+            signals = {"completion_bpt": u}
             if order.prompt in measure and order.prompt not in measured:
                 measured.add(order.prompt)
-                prompt = {"prompt_bpt": float(len(order.prompt))}
+                signals["prompt_bpt"] = float(len(order.prompt))
             text = f" {u:.6f} STOP and more"
-            yield (
-                order,
-                Sampled(text, {"completion_bpt": u}, finish_reason="stop", prompt_signals=prompt),
-            )
+            yield order, order.result(text, signals=signals, finish_reason="stop")
 
     def finished_text(self, raw, kwargs, signals):
         return raw.split(kwargs["until"][0])[0].strip()
@@ -87,7 +84,7 @@ def ask(lm, prompts, n, **more):
 
 
 def closed(lm):
-    lm.keeper.store.close()
+    lm.sink.store.close()
     return lm
 
 
@@ -140,10 +137,10 @@ def test_signals_come_with_every_response(store):
 def test_the_store_holds_the_raw_text(store):
     lm = Toy(store=store)
     ask(lm, ["a"], 1)
-    info = lm.keeper.store.info()
+    info = lm.sink.store.info()
     assert info.trials == 1
-    key = lm._orders(requests_for(["a"], 1))[1][0]
-    assert lm.keeper.store.trials(key)[0].text.endswith("STOP and more")
+    key = lm._trial_requests(requests_for(["a"], 1))[0].key
+    assert lm.sink.store.trials(key)[0].text.endswith("STOP and more")
 
 
 def test_stop_strings_that_the_engine_never_gets_can_change_without_sampling_again(store):
@@ -227,14 +224,14 @@ def test_jobs_of_an_array_make_the_trials_of_one_run(tmp_path):
 
 
 def test_a_slice_must_be_as_long_as_n(store):
-    with pytest.raises(ModelConfigError, match=r"trials=8:16` is 8 trials.*asks for N = 4"):
+    with pytest.raises(ModelConfigError, match=r"trials=8:16` is 8 trials.*has N = 4"):
         ask(Toy(store=store, trials="8:16"), ["a"], 4)
 
 
 @pytest.mark.parametrize("text", ["8", "8-16", "16:8", "3:3", 8, "-1:2", "a:b"])
 def test_a_slice_is_two_numbers(text):
     with pytest.raises(ModelConfigError, match=r"`trials` must be a:b"):
-        Slice.parse(text)
+        TrialRange.parse(text)
 
 
 def test_every_rank_writes_its_own_file_and_reads_all(tmp_path, store):
@@ -393,7 +390,7 @@ def test_a_server_that_is_down_can_still_be_scored(store, caplog):
 
     with caplog.at_level("WARNING"):
         lm = Down(store=store)
-    assert "going on with what the store has" in caplog.text
+    assert "continuing with the stored trials" in caplog.text
     assert ask(lm, ["a"], 2) == first
     with pytest.raises(ModelConfigError, match="does not answer"):
         Down(store=store, pretrained="other")

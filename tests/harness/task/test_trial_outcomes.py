@@ -14,14 +14,14 @@ from _support import toy
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import hash_string
 
-from lm_eval_bayes.harness.models.completion import Completion, Origin, origin_of, signals_of
+from lm_eval_bayes.harness.models.completion import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import trial_outcomes as outcomes
 from lm_eval_bayes.harness.task.pipelines import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.trial_outcomes import keep_outcomes
 from lm_eval_bayes.store.errors import StoreFullError
-from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 KEY = TrialKey(model="m", prompt="p", sampling="s")
@@ -129,12 +129,12 @@ def test_a_model_without_a_store_stores_nothing():
     assert toy.evaluate(toy.ScriptedLM(toy.SCRIPT), task)["results"]["toy"]
 
 
-class FakeKeeper:
+class FakeSink:
     def __init__(self):
-        self.kept = []
+        self.added = []
 
-    def keep_outcomes(self, graded):
-        self.kept.append(graded)
+    def add_outcomes(self, graded):
+        self.added.append(graded)
 
 
 class FakeInstance:
@@ -147,32 +147,32 @@ def keep(raw, graded, doc=None):
     keep_outcomes(responses, graded, task="t", version="1", categories=2, chosen=None)
 
 
-def test_responses_without_an_origin_are_left_out():
-    keeper = FakeKeeper()
-    raw = [Completion("a", {}, Origin(keeper, KEY, 3)), "b", Completion("c", {})]
+def test_responses_without_a_stored_trial_are_left_out():
+    sink = FakeSink()
+    raw = [Completion("a", {}, Trial(KEY, 3, "a"), sink), "b", Completion("c", {})]
     keep(raw, [(1, "a", None), (0, None, "x"), (1, "c", None)])
-    ((question,),) = [task.questions for task in keeper.kept]
+    ((question,),) = [task.questions for task in sink.added]
     assert [(t.trial, t.outcome) for t in question.trials] == [(3, 1)]
     text = json.dumps({"q": "é"}, indent=2, ensure_ascii=False)
     assert question.doc_hash == hash_string(text)
 
 
 def test_a_filter_that_leaves_other_numbers_of_responses_is_not_guessed_at():
-    keeper = FakeKeeper()
-    keep([Completion("a", {}, Origin(keeper, KEY, 0))] * 2, [(1, "a", None)])
-    assert keeper.kept == []
+    sink = FakeSink()
+    keep([Completion("a", {}, Trial(KEY, 0, "a"), sink)] * 2, [(1, "a", None)])
+    assert sink.added == []
 
 
 def test_a_document_that_cannot_be_hashed_is_said(caplog):
-    keeper = FakeKeeper()
+    sink = FakeSink()
     with caplog.at_level(logging.WARNING):
-        keep([Completion("a", {}, Origin(keeper, KEY, 0))], [(1, "a", None)], {"q": "\ud800"})
-    assert keeper.kept == []
+        keep([Completion("a", {}, Trial(KEY, 0, "a"), sink)], [(1, "a", None)], {"q": "\ud800"})
+    assert sink.added == []
     assert "a question's outcomes cannot be stored" in caplog.text
 
 
-def test_an_origin_goes_where_the_text_goes_and_into_no_pickle():
-    whole = Completion("  a b\nc  ", {"seed": 7}, Origin(FakeKeeper(), KEY, 3))
+def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
+    whole = Completion("  a b\nc  ", {"prompt_bpt": 0.5}, Trial(KEY, 3, "raw", seed=7), FakeSink())
     parts = [
         whole.strip(),
         whole[2:],
@@ -184,20 +184,22 @@ def test_an_origin_goes_where_the_text_goes_and_into_no_pickle():
         copy.deepcopy([whole])[0],
     ]
     for part in parts:
-        assert origin_of(part) is origin_of(whole)
-        assert signals_of(part) == {"seed": 7}
-    assert copy.deepcopy(whole).signals is not whole.signals
+        assert stored_trial(part) == (whole.sink, whole.trial)
+        assert signals_of(part) == signals_of(whole)
+    assert (whole.trial.key, whole.trial.trial) == (KEY, 3)
+    signals = signals_of(whole)
+    assert (signals["trial"], signals["seed"], signals["prompt_bpt"]) == (3, 7, 0.5)
     back = pickle.loads(pickle.dumps(whole))
-    assert (back, signals_of(back), origin_of(back)) == (whole, {"seed": 7}, None)
-    assert origin_of("plain") is None
+    assert (back, signals_of(back), stored_trial(back)) == (whole, signals, None)
+    assert stored_trial("plain") is None
 
 
-def test_a_lone_surrogate_does_not_cost_the_origin():
+def test_a_lone_surrogate_does_not_cost_the_trial():
     from lm_eval_bayes.harness.task.requests import _loggable
 
-    odd = Completion("a\ud800", {"seed": 7}, Origin(FakeKeeper(), KEY, 3))
+    odd = Completion("a\ud800", {}, Trial(KEY, 3, "a\ud800"), FakeSink())
     assert _loggable(odd) == "a?"
-    assert origin_of(_loggable(odd)) is origin_of(odd)
+    assert stored_trial(_loggable(odd)) == stored_trial(odd)
     assert _loggable("a\ud800") == "a?"
 
 

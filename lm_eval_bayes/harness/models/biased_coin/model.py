@@ -1,8 +1,8 @@
-r"""The LLM mimic: a harness model whose true score is known.
+r"""A simulated model for the harness whose true score is known.
 
 [Hariri 2026] checks its estimators on simulated models, "biased coins" with a success
-probability for every question. This is the same mimic as a model of the harness, so that
-the whole way from the prompt to the printed interval can be held against the truth::
+probability for every question. This is such a simulation as a model of the harness, so that
+everything from the prompt to the printed interval can be compared with the truth::
 
     lm_eval --model biased_coin --model_args beta=2:3,seed=7 --tasks demo_arithmetic_bayes
 
@@ -26,10 +26,10 @@ from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
-    BetaLaw,
-    FixedLaw,
+    BetaProbabilities,
+    FixedProbability,
     Question,
-    SuccessLaw,
+    SuccessProbabilities,
     probability_of,
     read_file,
     refusal,
@@ -38,12 +38,13 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
 from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.recorded import tell
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-#: What the harness hands to every model; it means nothing to a coin.
-_NOT_OURS = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_code"})
+#: Arguments that the harness passes to every model; they are ignored.
+_IGNORED = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_code"})
 
 #: Longer than any final answer: the field holds a whole solution.
 _LONGEST_ANSWER = 200
@@ -66,7 +67,7 @@ _STEPS = (
 
 @register_model("biased_coin")
 class BiasedCoinLM(LM):
-    r"""A model that answers right with a known probability.
+    r"""A model that answers correctly with a known probability.
 
     Parameters
     ----------
@@ -74,20 +75,20 @@ class BiasedCoinLM(LM):
         One success probability in [0, 1] for every question.
     beta : str, optional
         ``a:b`` with a, b > 0: every question draws its own from Beta(a, b). The draw
-        depends on seed, task and prompt alone, not on order, ``--limit`` or rank.
+        depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
     file : str, optional
-        A .jsonl, .csv or .txt file of probabilities, in the forms that
-        `lm_eval_bayes.harness.models.biased_coin.probabilities.read_file` describes. Exactly one of
+        A .jsonl, .csv or .txt file of probabilities, in one of the forms of
+        `lm_eval_bayes.harness.models.biased_coin.probabilities.read_file`. Exactly one of
         p, beta and file must be given.
     seed : int, default 1234
         Seeds everything. Trial i of a question draws from a digest of seed, task,
         prompt and i.
     boxed : float, default 1.0
         The share of responses, in [0, 1], that state the answer in ``\boxed{}``; the
-        others state it in prose. Our tasks' graders read both; a stricter one that does not
-        sees a lower score than the recorded true one.
+        others state it in prose. This package's graders read both; a grader that reads only
+        the former gives a lower score than the recorded true one.
     answer_field : str, default "answer"
-        The field of the questions that holds the right final answer, as a number or text.
+        The field of the questions that holds the correct final answer, as a number or text.
     **others
         `batch_size`, `device` and the like, which the harness passes to every model.
 
@@ -98,8 +99,8 @@ class BiasedCoinLM(LM):
 
     Notes
     -----
-    Sampling settings (temperature, stop strings, length) are not looked at: a coin
-    always writes its whole, one-line answer.
+    Sampling settings (temperature, stop strings, length) have no effect: the response is
+    always one complete line.
 
     Examples
     --------
@@ -127,7 +128,7 @@ class BiasedCoinLM(LM):
     ) -> None:
         super().__init__()
         tell(self)
-        unknown = sorted(set(others) - _NOT_OURS)
+        unknown = sorted(set(others) - _IGNORED)
         if unknown:
             raise ModelConfigError(
                 f"biased_coin has no argument `{unknown[0]}`; "
@@ -144,13 +145,13 @@ class BiasedCoinLM(LM):
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
                 f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
             )
-        self.law: SuccessLaw
+        self.probabilities: SuccessProbabilities
         if p is not None:
-            self.law = FixedLaw(probability_of(p, "p"))
+            self.probabilities = FixedProbability(probability_of(p, "p"))
         elif beta is not None:
-            self.law = BetaLaw.parse(beta, seed)
+            self.probabilities = BetaProbabilities.parse(beta, seed)
         else:
-            self.law = read_file(file)
+            self.probabilities = read_file(file)
         self.seed = seed
         self.boxed = probability_of(boxed, "boxed")
         self.answer_field = answer_field
@@ -164,7 +165,7 @@ class BiasedCoinLM(LM):
         requests : sequence of Instance
             The harness's requests; a question's trials are equal requests.
         disable_tqdm : bool
-            Not used: there is nothing to wait for.
+            Not used.
 
         Raises
         ------
@@ -175,21 +176,20 @@ class BiasedCoinLM(LM):
         prepared = self.prepared(requests)
         self.record_truth(prepared)
 
-        # Trials are counted by prompt, so that a question which stands twice in a
-        # task is not answered twice with the same draws.
+        # Trials are counted by prompt, so that a question which occurs twice in a
+        # task does not get the same draws twice.
         trials: Counter[tuple[str, str]] = Counter()
         responses: list[str] = []
         for question in questions:
-            asked = question.task, question.prompt
-            text = self.respond(asked, trials[asked], *prepared[question])
+            text = self.respond(question, trials[question.id], *prepared[question])
             responses.append(Completion(text, measured(question.prompt, text)))
-            trials[asked] += 1
+            trials[question.id] += 1
         return responses
 
     def prepared(
         self, requests: Sequence[Instance]
     ) -> dict[Question, tuple[str, tuple[str, ...], float]]:
-        """Return each question's right answer, its wrong ones and its success probability.
+        """Return each question's correct answer, wrong answers and success probability.
 
         Raises
         ------
@@ -203,20 +203,20 @@ class BiasedCoinLM(LM):
                 gold = self._gold(question, request.doc)
                 key = ("mistakes", self.seed, question.task, question.prompt)
                 mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
-                prepared[question] = gold, mistakes, self.law.probability(question)
+                prepared[question] = gold, mistakes, self.probabilities.probability(question)
         return prepared
 
     def respond(
-        self, asked: tuple[str, str], trial: int, gold: str, mistakes: tuple[str, ...], p: float
+        self, question: Question, trial: int, gold: str, mistakes: tuple[str, ...], p: float
     ) -> str:
-        """Write one trial of a question, of which `asked` is task and prompt."""
-        coin, mistake, box, words = uniforms("trial", self.seed, *asked, trial)
+        """Write the response to one trial of a question."""
+        coin, mistake, box, words = uniforms("trial", self.seed, *question.id, trial)
         answer = gold if coin < p else pick(mistakes, mistake)
         which = int(words * len(_OPENINGS) * len(_STEPS))
         opening, step = _OPENINGS[which % len(_OPENINGS)], _STEPS[which // len(_OPENINGS)]
         if box < self.boxed:
             return f"{opening} {step} Therefore the final answer is $\\boxed{{{answer}}}$."
-        # the wording that math graders look for where there is no box
+        # The wording that math graders look for without a box.
         return f"{opening} {step} Therefore, the final answer is ${answer}$. I hope it is correct."
 
     def _gold(self, question: Question, doc: dict[str, Any]) -> str:
@@ -240,17 +240,17 @@ class BiasedCoinLM(LM):
         return text
 
     def record_truth(self, prepared: dict[Question, tuple[str, tuple[str, ...], float]]) -> None:
-        """Note the success probability of every question asked, of all ranks, and tell it."""
-        mine: dict[str, dict[str, float]] = {}
+        """Record the success probability of every question, of all ranks, and log the score."""
+        own: dict[str, dict[str, float]] = {}
         for question, (_, _, p) in prepared.items():
-            mine.setdefault(question.task, {})[str(question.doc_id)] = p
-        ranks = self.gather_object(mine, dst=0) if self.world_size > 1 else [mine]
+            own.setdefault(question.task, {})[str(question.doc_id)] = p
+        ranks = self.gather_object(own, dst=0) if self.world_size > 1 else [own]
         self._true_p = {}
         for part in ranks or []:
             for task, truths in part.items():
                 self._true_p.setdefault(task, {}).update(truths)
         for task, score in self._true_scores().items():
-            log.info("%s: the true score, which the interval should hold, is %.4f", task, score)
+            log.info("%s: the true score, which the interval should contain, is %.4f", task, score)
 
     def _true_scores(self) -> dict[str, float]:
         return {task: math.fsum(p.values()) / len(p) for task, p in self._true_p.items()}
@@ -262,14 +262,14 @@ class BiasedCoinLM(LM):
         -------
         dict
             One key, ``biased_coin``: ``seed``, ``boxed``, ``law``, and per task
-            ``true_score`` (the mean success probability of the questions asked),
+            ``true_score`` (the mean success probability of the questions),
             ``questions`` (how many) and ``true_p`` (question's position -> probability).
         """
         return {
             "biased_coin": {
                 "seed": self.seed,
                 "boxed": self.boxed,
-                "law": self.law.to_dict(),
+                "law": self.probabilities.to_dict(),
                 "true_score": self._true_scores(),
                 "questions": {task: len(p) for task, p in self._true_p.items()},
                 "true_p": {task: dict(p) for task, p in self._true_p.items()},
@@ -279,7 +279,7 @@ class BiasedCoinLM(LM):
     def apply_chat_template(
         self, chat_history: list[dict[str, Any]], add_generation_prompt: bool = True
     ) -> str:
-        """Return the messages' text as it is: a coin has no chat format."""
+        """Return the messages' text unchanged: the model has no chat format."""
         return "\n\n".join(str(message["content"]) for message in chat_history)
 
     @property
@@ -288,18 +288,18 @@ class BiasedCoinLM(LM):
         return "biased_coin"
 
     def loglikelihood(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> Any:
-        """Refuse: a coin has no likelihoods."""
+        """Raise: the model has no likelihoods."""
         raise _only_generates(requests)
 
     def loglikelihood_rolling(
         self, requests: Sequence[Instance], disable_tqdm: bool = False
     ) -> Any:
-        """Refuse: a coin has no likelihoods."""
+        """Raise: the model has no likelihoods."""
         raise _only_generates(requests)
 
 
 def measured(prompt: str, text: str) -> dict[str, Any]:
-    """Return what a coin knows of a trial. Its tokens are its words; it has no probabilities."""
+    """Return the measurements of a trial. Words count as tokens; there are no log-probabilities."""
     return {
         "prompt_tokens": len(prompt.split()),
         "completion_tokens": len(text.split()),
@@ -308,7 +308,7 @@ def measured(prompt: str, text: str) -> dict[str, Any]:
 
 
 def question_of(request: Instance) -> Question:
-    """Return which question a request asks."""
+    """Return the question of a request."""
     return Question(str(request.task_name), request.doc_id, str(request.args[0]))
 
 
@@ -321,43 +321,40 @@ def _only_generates(requests: Sequence[Instance]) -> ModelConfigError:
 
 
 class CoinSampling:
-    """What `--model trials` needs of the biased coin. Its tokens are its words."""
+    """The sampling mixin of `--model trials` for the biased coin."""
 
     takes_seed = True
 
     def notice(self, requests: Sequence[Any]) -> None:
-        """Note the true score of all questions, also of those whose trials are stored."""
+        """Record the true score of all questions, also of those whose trials are stored."""
         coin: Any = self
         coin.record_truth(coin.prepared(requests))
 
     def sample(
-        self, orders: Sequence[Order], measure: frozenset[str]
-    ) -> Iterator[tuple[Order, Sampled]]:
-        """Yield the trials in the order in which they are asked for."""
+        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        """Yield the trials in the order of the requests."""
         coin: Any = self
-        prepared = coin.prepared([order.request for order in orders])
-        for order in orders:
-            question = question_of(order.request)
-            text = coin.respond((question.task, question.prompt), order.trial, *prepared[question])
-            yield (
-                order,
-                Sampled(text, **measured(order.prompt, text)),
-            )
+        prepared = coin.prepared([request.instance for request in requests])
+        for request in requests:
+            question = question_of(request.instance)
+            text = coin.respond(question, request.trial, *prepared[question])
+            yield request, request.result(text, signals={}, **measured(request.prompt, text))
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
-        """Return the text as it is: a coin heeds no stop string."""
+        """Return the text unchanged: stop strings are ignored."""
         return raw
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return nothing: a coin heeds no stop string."""
+        """Return no stop strings: they are ignored."""
         return []
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what the answers depend on."""
+        """Return the settings that the responses depend on."""
         coin: Any = self
         return {
             "backend": "biased_coin",
-            "law": coin.law.to_dict(),
+            "law": coin.probabilities.to_dict(),
             "seed": coin.seed,
             "boxed": coin.boxed,
             "answer_field": coin.answer_field,

@@ -1,4 +1,4 @@
-"""Where the mimic's success probabilities come from: one number, a Beta law or a file."""
+"""Success probabilities of the simulated model: one number, a Beta distribution or a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROMPT_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def refusal(argument: str, rule: str, got: object) -> ModelConfigError:
-    """Build the standard sentence for a model argument that breaks a rule."""
+    """Return the error for a model argument that breaks a rule."""
     return ModelConfigError(str(InvalidInputError.of(argument, rule, got)))
 
 
@@ -45,11 +45,16 @@ def uniforms(*key: object) -> tuple[float, float, float, float]:
 
 @dataclass(frozen=True)
 class Question:
-    """What tells one question from another: its task, position and prompt."""
+    """A question, identified by its task, position and prompt."""
 
     task: str
     doc_id: int | None
     prompt: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Task and prompt, which the draws depend on."""
+        return self.task, self.prompt
 
     @property
     def prompt_hash(self) -> str:
@@ -57,20 +62,20 @@ class Question:
         return hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class SuccessLaw(Protocol):
-    """Gives every question its success probability."""
+class SuccessProbabilities(Protocol):
+    """The success probability of every question."""
 
     def probability(self, question: Question) -> float:
         """Return the question's success probability, in [0, 1]."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the law in plain JSON types."""
+        """Return the parameters as plain JSON types."""
         ...
 
 
 @dataclass(frozen=True)
-class FixedLaw:
+class FixedProbability:
     """The same probability for every question."""
 
     p: float
@@ -80,21 +85,21 @@ class FixedLaw:
         return self.p
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the law."""
+        """Return the parameters."""
         return {"kind": "p", "p": self.p}
 
 
 @dataclass(frozen=True)
-class BetaLaw:
-    """A probability per question, drawn from Beta(a, b) by the quantile of a digest."""
+class BetaProbabilities:
+    """A probability per question, drawn from Beta(a, b) by inversion of a digest."""
 
     a: float
     b: float
     seed: int
 
     @classmethod
-    def parse(cls, value: object, seed: int) -> BetaLaw:
-        """Read ``a:b``, for example ``0.2:2``."""
+    def parse(cls, value: object, seed: int) -> BetaProbabilities:
+        """Parse ``a:b``, for example ``0.2:2``."""
         rule = 'be "a:b", two numbers above 0, for example beta=0.2:2 (quoted in a YAML file)'
         parts: list[Any] = []
         if isinstance(value, str):
@@ -114,19 +119,19 @@ class BetaLaw:
         return float(betaincinv(self.a, self.b, u))
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the law."""
+        """Return the parameters."""
         return {"kind": "beta", "a": self.a, "b": self.b}
 
 
 @dataclass(frozen=True)
-class FileLaw:
+class FileProbabilities:
     """Probabilities read from a file; see `read_file` for its three forms."""
 
     path: str
     table: dict[tuple[str | None, int | str], float] = field(repr=False)
 
     def probability(self, question: Question) -> float:
-        """Look the question up, by prompt hash before position and by task before any task."""
+        """Look the question up: by prompt hash, then by position; with its task, then without."""
         keys = [
             (task, id_)
             for task in (question.task, None)
@@ -141,24 +146,24 @@ class FileLaw:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the law."""
+        """Return the parameters."""
         return {"kind": "file", "file": self.path, "rows": len(self.table)}
 
 
-def read_file(value: object) -> FileLaw:
+def read_file(value: object) -> FileProbabilities:
     """Read success probabilities from a file.
 
-    Three forms, told apart by the file's suffix:
+    Three forms, distinguished by the suffix:
 
-    - ``.jsonl``: one object a line, ``{"id": 0, "p": 0.25}``;
-    - ``.csv``: a header with ``id`` and ``p``, then one row a question;
-    - ``.txt``: one p a line, in the order of the questions.
+    - ``.jsonl``: one object per line, ``{"id": 0, "p": 0.25}``;
+    - ``.csv``: a header with ``id`` and ``p``, then one row per question;
+    - ``.txt``: one p per line, in the order of the questions.
 
     An ``id`` is the question's position in the task's split, counted from 0 (``doc_id``
     in the harness's samples_*.jsonl), or the 64 hexadecimal digits of its ``prompt_hash``
     (a field of the same file). The position counts the *selected* questions where
     ``--samples`` selects some; the hash always means the same question. A third field,
-    ``task``, holds a row to one task; without it a row speaks for every task of the run.
+    ``task``, restricts a row to one task; without it a row applies to every task of the run.
 
     Raises
     ------
@@ -186,11 +191,11 @@ def read_file(value: object) -> FileLaw:
             )
         key = (_task(where, row.get("task")), _id(where, row["id"]))
         if key in table:
-            raise ModelConfigError(f"{where}: the id {row['id']} stands in an earlier line too")
+            raise ModelConfigError(f"{where}: the id {row['id']} is in an earlier line too")
         table[key] = probability_of(row["p"], f"{where}: p")
     if not table:
-        raise ModelConfigError(f"`file` {value} holds no probability")
-    return FileLaw(str(value), table)
+        raise ModelConfigError(f"`file` {value} contains no probability")
+    return FileProbabilities(str(value), table)
 
 
 _Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -245,7 +250,7 @@ def _task(where: str, value: object) -> str | None:
 
 
 def as_number(value: object) -> float | None:
-    """Return a number, or None where the value is none (a bool is none)."""
+    """Return the value as a number, or None if it is not one; a bool is not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

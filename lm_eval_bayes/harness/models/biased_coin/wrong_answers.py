@@ -1,12 +1,12 @@
-r"""Wrong answers that look like right ones: what a mimic writes when its coin says "wrong"."""
+"""Plausible wrong answers, for the trials that the simulated model answers wrongly."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-#: How many different wrong answers a question has, and the share of each among
-#: its wrong responses. Unequal, so that one mistake can win a majority vote.
+#: The share of each of a question's wrong answers among its wrong responses. They are
+#: unequal, so that one wrong answer can win a majority vote.
 SHARES = (8 / 15, 4 / 15, 2 / 15, 1 / 15)
 
 _INTEGER = re.compile(r"[+-]?(\d{1,100}|\d{1,3}(,\d{3})+)")
@@ -23,17 +23,17 @@ _STEPS = (1, -1, 2, -2, 10, -10, 5, -5)
 def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     r"""Write four different answers, none of which equals the gold one.
 
-    Whole numbers and decimals move by a little, choice letters become other letters.
+    Whole numbers and decimals change by a little, choice letters become other letters.
     Any other expression E becomes E + 1, E - 1 and so on (in a list or tuple, its last
-    part does), which differs from E whatever E is, as long as it is finite; where
-    an infinity is in sight, plain numbers stand in.
+    part does), which differs from E if E is finite; for an expression
+    with an infinity the wrong answers are plain numbers.
 
     Parameters
     ----------
     gold : str
         The right answer, a number or a LaTeX expression, without ``\boxed``.
     turn : int, default 0
-        Rotates the order, so that the favourite mistake differs between questions.
+        Rotates the request, so that the most frequent wrong answer differs between.
 
     Returns
     -------

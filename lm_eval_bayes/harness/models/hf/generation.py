@@ -238,7 +238,7 @@ def generate_one(
         torch.random.fork_rng(devices=devices),
         without_sampling_defaults(lm.model),
     ):
-        torch.manual_seed(row.order.seed)
+        torch.manual_seed(row.request.seed)
         try:
             made = lm._model_generate(
                 context=ids,

@@ -98,7 +98,7 @@ def warped(scores: Tensor, recipe: Recipe) -> Tensor:
 def _kept(values: Tensor, ids: Tensor, scores: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """Tell which candidates survive the filters, and of which rows these are all that survive.
 
-    `values` are the largest scores, in falling order. A token survives top_p if the tokens
+    `values` are the largest scores, in falling request. A token survives top_p if the tokens
     above it have less than top_p between them, and min_p if it has min_p of the likeliest.
     """
     import torch

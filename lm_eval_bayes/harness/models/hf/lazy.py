@@ -16,7 +16,7 @@ log = get_logger(__name__)
 _AT_ONCE = ("parallelize", "tp_plan", "peft", "delta", "gguf_file", "autogptq", "gptqmodel")
 
 
-class WeightsToCome:
+class WeightsPlaceholder:
     """Stands for a model while the harness's class is being made: it knows its configuration.
 
     Parameters
@@ -35,7 +35,7 @@ class WeightsToCome:
         self.moved_to: Any = None
         self._class = model_class
 
-    def to(self, device: Any) -> WeightsToCome:
+    def to(self, device: Any) -> WeightsPlaceholder:
         """Remember where the weights are to go."""
         self.moved_to = device
         return self
@@ -91,12 +91,12 @@ class LazyWeights:
         if commit and not os.path.isdir(kwargs["pretrained"]):
             # A branch of the hub may move before the weights are read; the configuration's stays.
             kwargs["revision"] = commit
-        lm._model = WeightsToCome(lm.config, lm.AUTO_MODEL_CLASS, kwargs)
+        lm._model = WeightsPlaceholder(lm.config, lm.AUTO_MODEL_CLASS, kwargs)
 
     @property
     def weights_loaded(self) -> bool:
         """Whether the weights have been read."""
-        return not isinstance(getattr(self, "_model", None), WeightsToCome)
+        return not isinstance(getattr(self, "_model", None), WeightsPlaceholder)
 
     @property
     def model(self) -> Any:
@@ -118,7 +118,7 @@ class LazyWeights:
         lm: Any = self
         if self.weights_loaded:
             return
-        to_come: WeightsToCome = lm._model
+        to_come: WeightsPlaceholder = lm._model
         log.info("reading the weights of %s", to_come.arguments.get("pretrained"))
         super()._create_model(**to_come.arguments)  # type: ignore[misc]
         if isinstance(lm._model, torch.nn.Module):

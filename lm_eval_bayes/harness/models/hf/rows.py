@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
 from lm_eval_bayes.harness.models.hf.settings import Settings
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 
 class StopFinder:
@@ -80,7 +81,7 @@ class Row:
 
     Parameters
     ----------
-    order : Order
+    order : TrialRequest
         What is asked.
     prompt : list of int
         The prompt's tokens, as the model gets them.
@@ -96,14 +97,14 @@ class Row:
 
     def __init__(
         self,
-        order: Order,
+        request: TrialRequest,
         prompt: list[int],
         cut: bool,
         limit: int,
         ends: Mapping[int, int | None],
         finder: StopFinder,
     ) -> None:
-        self.order, self.prompt, self.cut = order, prompt, cut
+        self.request, self.prompt, self.cut = request, prompt, cut
         self._limit, self._ends, self._finder = limit, ends, finder
         self.start_over()
 
@@ -115,7 +116,7 @@ class Row:
         self.stop_reason: str | int | None = None
         self.started = self.ended = 0.0
         self.concurrency: int | None = None
-        self._keys = Keys(self.order.seed)
+        self._keys = Keys(self.request.seed)
         self._checked = 0
 
     def next_key(self) -> int:
@@ -166,8 +167,8 @@ class Row:
             del self.logprobs[count:]
 
 
-def sampled(row: Row, lm: Any, asked: float, prompt_bpt: float | None) -> Sampled:
-    """Return what a finished row is kept as.
+def trial_of(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:
+    """Return the trial of a finished row, with its measurements.
 
     Parameters
     ----------
@@ -175,10 +176,10 @@ def sampled(row: Row, lm: Any, asked: float, prompt_bpt: float | None) -> Sample
         A trial that has ended.
     lm : HFLM
         For its tokenizer and its think token.
-    asked : float
-        When it was asked for, by `time.perf_counter`.
+    requested : float
+        When it was requested, by `time.perf_counter`.
     prompt_bpt : float or None
-        The bits of the prompt, where this trial brings them.
+        The bits of the prompt, if they were measured with this trial.
     """
     text = str(lm.tok_decode(row.tokens))
     signals: dict[str, Any] = {"prompt_truncated": row.cut}
@@ -192,17 +193,18 @@ def sampled(row: Row, lm: Any, asked: float, prompt_bpt: float | None) -> Sample
             signals["answer_at"] = at
     elif think:
         signals["think_closed"] = think in lm.tok_decode(row.tokens, skip_special_tokens=False)
-    return Sampled(
+    if prompt_bpt is not None:
+        signals["prompt_bpt"] = prompt_bpt
+    return row.request.result(
         text,
-        signals,
+        signals=signals,
         prompt_tokens=len(row.prompt),
         completion_tokens=len(row.tokens),
         finish_reason=row.finish_reason,
         stop_reason=row.stop_reason,
-        queued_s=row.started - asked,
+        queued_s=row.started - requested,
         generated_s=row.ended - row.started,
         concurrency=row.concurrency,
-        prompt_signals=None if prompt_bpt is None else {"prompt_bpt": prompt_bpt},
     )
 
 
@@ -264,8 +266,8 @@ class Queue:
 
     def add(self, row: Row, kind: str, settings: Settings, kwargs: Mapping[str, Any]) -> None:
         """Append a trial; those of one `kind` may share a batch."""
-        if row.order.trial != self._last_trial:
-            self._rounds, self._last_trial = self._rounds + 1, row.order.trial
+        if row.request.trial != self._last_trial:
+            self._rounds, self._last_trial = self._rounds + 1, row.request.trial
         self._kinds.setdefault(kind, (settings, kwargs))
         waiting = _Waiting(self._rounds, -len(row.prompt), self._added, row)
         heapq.heappush(self._heaps.setdefault(kind, []), waiting)
@@ -276,8 +278,8 @@ class Queue:
         waiting = sorted(one for heap in self._heaps.values() for one in heap)
         first: dict[str, int] = {}
         for row in (one.row for one in waiting if not one.row.cut):
-            if row.order.prompt in prompts:
-                first.setdefault(row.order.prompt, row.order.place)
+            if row.request.prompt in prompts:
+                first.setdefault(row.request.prompt, row.request.index)
         return dict.fromkeys(first.values())
 
     def next_settings(self) -> tuple[Settings, Mapping[str, Any]]:

@@ -17,14 +17,15 @@ from lm_eval_bayes.harness.models.hf.generation import (
     prompt_bits,
 )
 from lm_eval_bayes.harness.models.hf.lazy import LazyWeights
-from lm_eval_bayes.harness.models.hf.rows import Queue, Row, StopFinder, sampled
+from lm_eval_bayes.harness.models.hf.rows import Queue, Row, StopFinder, trial_of
 from lm_eval_bayes.harness.models.hf.settings import (
     Settings,
     end_tokens,
     generation_config_of,
     not_applied,
 )
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
@@ -73,7 +74,7 @@ class HarnessText:
         return self._until({}) if self._think is not None else self._until(kwargs)
 
     def stop_finder(self, kwargs: Mapping[str, Any]) -> StopFinder:
-        """Return what looks for the stop strings of an order."""
+        """Return what looks for the stop strings of an request."""
         lm: Any = self
         stops = self.stops_sent(kwargs)
         # Without a task's own stops only the end's text is looked for, which hardly ever comes.
@@ -160,14 +161,14 @@ class HFSampling(HarnessText, LazyWeights):
     # -- what recording asks ---------------------------------------------------------------
 
     def sample(
-        self, orders: Sequence[Order], measure: frozenset[str]
-    ) -> Iterator[tuple[Order, Sampled]]:
+        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as it has ended.
 
         Parameters
         ----------
-        orders : sequence of Order
-            What is wanted. Batches are filled in this order, except that those of one trial
+        requests : sequence of TrialRequest
+            What is wanted. Batches are filled in this request, except that those of one trial
             number go longest prompt first, and that one batch has one set of settings.
         measure : frozenset of str
             Prompts whose own bits are wanted; the first trial of each brings them, unless the
@@ -179,10 +180,10 @@ class HFSampling(HarnessText, LazyWeights):
             If a generation setting is out of range, or leaves no room for the prompt.
         """
         asked = time.perf_counter()
-        queue = self._queued(orders)
+        queue = self._queued(requests)
         if not queue:
             return
-        self._warn_of_generation_config(orders[0].kwargs)
+        self._warn_of_generation_config(requests[0].kwargs)
         self.load_weights()
         bits = queue.first_of(measure)
         while queue:
@@ -191,8 +192,8 @@ class HFSampling(HarnessText, LazyWeights):
             if loop is None:
                 (row,) = queue.take(1)
                 found = self._one_by_one(row, settings, kwargs)
-                brings = found if row.order.place in bits else None
-                yield row.order, sampled(row, self, asked, brings)
+                brings = found if row.request.index in bits else None
+                yield row.request, trial_of(row, self, asked, brings)
                 continue
             rows = queue.take(self._batch_size(len(queue)))
             try:
@@ -214,16 +215,16 @@ class HFSampling(HarnessText, LazyWeights):
 
     # -- rows ------------------------------------------------------------------------------
 
-    def _queued(self, orders: Sequence[Order]) -> Queue:
+    def _queued(self, requests: Sequence[TrialRequest]) -> Queue:
         lm: Any = self
         prompts: dict[str, tuple[list[int], bool]] = {}
         kinds: dict[str, tuple[Settings, StopFinder]] = {}
         queue = Queue()
-        for order in orders:
-            kind = canonical_json({k: plain(v) for k, v in order.kwargs.items() if k != "seed"})
+        for request in requests:
+            kind = canonical_json({k: plain(v) for k, v in request.kwargs.items() if k != "seed"})
             if kind not in kinds:
-                settings = Settings.of(order.kwargs, int(lm.max_gen_toks))
-                kinds[kind] = settings, self.stop_finder(order.kwargs)
+                settings = Settings.of(request.kwargs, int(lm.max_gen_toks))
+                kinds[kind] = settings, self.stop_finder(request.kwargs)
             settings, finder = kinds[kind]
             room = int(lm.max_length)
             if lm.backend != "seq2seq":
@@ -233,15 +234,15 @@ class HFSampling(HarnessText, LazyWeights):
                     f"`max_gen_toks` must leave room for the prompt in the model's max_length of "
                     f"{lm.max_length} tokens; got {settings.max_new_tokens}"
                 )
-            if order.prompt not in prompts:
-                prompts[order.prompt] = self.prompt_tokens(order.prompt)
-            tokens, cut = prompts[order.prompt]
+            if request.prompt not in prompts:
+                prompts[request.prompt] = self.prompt_tokens(request.prompt)
+            tokens, cut = prompts[request.prompt]
             if len(tokens) > room:
                 tokens, cut = tokens[-room:], True
             if cut:
                 self._warn_of_cut(len(tokens))
-            row = Row(order, tokens, cut, settings.max_new_tokens, self._ends, finder)
-            queue.add(row, kind, settings, order.kwargs)
+            row = Row(request, tokens, cut, settings.max_new_tokens, self._ends, finder)
+            queue.add(row, kind, settings, request.kwargs)
         return queue
 
     # -- running ---------------------------------------------------------------------------
@@ -265,12 +266,12 @@ class HFSampling(HarnessText, LazyWeights):
         settings: Settings,
         bits: dict[int, float | None],
         asked: float,
-    ) -> Iterator[tuple[Order, Sampled]]:
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
         for row in rows:
-            if row.order.place in bits and bits[row.order.place] is None:
-                bits[row.order.place] = loop.prompt_bits(row.prompt)
+            if row.request.index in bits and bits[row.request.index] is None:
+                bits[row.request.index] = loop.prompt_bits(row.prompt)
         for row in loop.run(rows, settings.recipe):
-            yield row.order, sampled(row, self, asked, bits.get(row.order.place))
+            yield row.request, trial_of(row, self, asked, bits.get(row.request.index))
 
     def _one_by_one(self, row: Row, settings: Settings, kwargs: Mapping[str, Any]) -> float | None:
         """Generate one trial; return its prompt's bits."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.models.trial_request import Order
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 _MOST_NAMED = 5
 _MOST_QUOTED = 300
@@ -34,22 +34,22 @@ class TrialsFailedError(ServerError):
 
     Attributes
     ----------
-    failed : tuple of (Order, str)
+    failed : tuple of (TrialRequest, str)
         The trials that were asked for in vain, and why.
     """
 
-    def __init__(self, message: str, failed: tuple[tuple[Order, str], ...] = ()) -> None:
+    def __init__(self, message: str, failed: tuple[tuple[TrialRequest, str], ...] = ()) -> None:
         super().__init__(message)
         self.failed = failed
 
     @classmethod
     def of(
-        cls, failed: Sequence[tuple[Order, str]], answered: int, asked: int, where: str
+        cls, failed: Sequence[tuple[TrialRequest, str]], answered: int, asked: int, where: str
     ) -> TrialsFailedError:
         """Build the sentence that names the trials which failed."""
         named = [
-            f"trial {order.trial} of {_shown(order.prompt)}: {why}"
-            for order, why in failed[:_MOST_NAMED]
+            f"trial {request.trial} of {_shown(request.prompt)}: {why}"
+            for request, why in failed[:_MOST_NAMED]
         ]
         if len(failed) > _MOST_NAMED:
             named.append(f"and {len(failed) - _MOST_NAMED} more")
@@ -216,74 +216,46 @@ def _shown(prompt: str) -> str:
     return repr(flat if len(flat) <= 50 else "…" + flat[-49:])
 
 
-#: Words for an answer that the server gave up half-way; it is no trial.
-_GIVEN_UP = frozenset({"abort", "aborted", "error", "cancelled"})
+#: Finish reasons of answers that the server did not complete.
+_ABORTED = frozenset({"abort", "aborted", "error", "cancelled"})
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """One completion.
-
-    Attributes
-    ----------
-    text : str
-        As it came; empty if there was none.
-    finish_reason : str or None
-        The server's word.
-    stop_reason : str, int or None
-        The stop string or token that ended it, where the server tells it.
-    prompt_tokens, completion_tokens : int or None
-        As the server counts them.
-    queued_s, generated_s : float or None
-        Seconds in the server's queue, and from there to the last token, where it tells them.
-    signals : mapping
-        ``completion_bpt``; ``eos_counted`` (whether the end-of-sequence token is one of
-        completion_tokens, where it can be told); ``content_missing``, ``reasoning_content`` and
-        ``refusal`` of a chat; ``system_fingerprint``; ``served_model``.
-    """
-
-    text: str
-    finish_reason: str | None
-    stop_reason: str | int | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    queued_s: float | None = None
-    generated_s: float | None = None
-    signals: Mapping[str, Any] = field(default_factory=dict)
-
-
-def read_answer(body: Any, chat: bool, model: str | None = None) -> Answer:
+def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None = None) -> Trial:
     """Read the JSON of one answer.
 
     Parameters
     ----------
+    request : TrialRequest
+        The trial that was requested.
     body : object
-        What the server sent.
+        The answer of the server.
     chat : bool
-        Whether it was asked for a chat's completion.
+        Whether a chat completion was requested.
     model : str, optional
-        The model's name as it was asked for.
+        The model's name in the request.
+
+    Returns
+    -------
+    Trial
+        Its `queued_s` and `generated_s` are those of the server, if it sends them. Its signals
+        are ``completion_bpt``; ``eos_counted`` (whether completion_tokens contains the
+        end-of-sequence token, where that is known); ``content_missing``, ``reasoning_content``
+        and ``refusal`` of a chat; ``system_fingerprint``; ``served_model``.
 
     Raises
     ------
     ExchangeFailed
-        If there is not exactly one completion in it, or the server gave it up.
-
-    Examples
-    --------
-    >>> answer = read_answer({"choices": [{"text": "42", "finish_reason": "stop"}]}, chat=False)
-    >>> answer.text, answer.finish_reason
-    ('42', 'stop')
+        If the answer does not contain exactly one finished completion.
     """
     choice = _only_choice(body)
     finish_reason = choice.get("finish_reason") or None
-    if finish_reason in _GIVEN_UP:
-        raise ExchangeFailed(f"the server gave the answer up ({finish_reason})", retry=True)
+    if finish_reason in _ABORTED:
+        raise ExchangeFailed(f"the server aborted the answer ({finish_reason})", retry=True)
     signals: dict[str, Any] = {}
     if chat:
         message = choice.get("message")
         if not isinstance(message, Mapping):
-            raise ExchangeFailed("the answer holds no message", retry=True)
+            raise ExchangeFailed("the answer contains no message", retry=True)
         content = _joined(message.get("content"))
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         if isinstance(reasoning, str):
@@ -302,7 +274,7 @@ def read_answer(body: Any, chat: bool, model: str | None = None) -> Answer:
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     completion_tokens = _count(usage.get("completion_tokens"))
-    # Only a server that tells stop_reason says that it was the end-of-sequence token.
+    # Only a server that sends stop_reason says that it was the end-of-sequence token.
     by_eos = finish_reason == "stop" and choice.get("stop_reason", "") is None
     if by_eos and tokens and completion_tokens is not None and not chat:
         listed = not (tokens[-1] and text.endswith(tokens[-1]))
@@ -315,8 +287,8 @@ def read_answer(body: Any, chat: bool, model: str | None = None) -> Answer:
             signals[name] = value
     queued_s, generated_s = _times(body.get("metrics"))
     stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
-    return Answer(
-        text=text,
+    return request.result(
+        text,
         finish_reason=None if finish_reason is None else str(finish_reason),
         stop_reason=stop_reason if isinstance(stop_reason, (str, int)) else None,
         prompt_tokens=_count(usage.get("prompt_tokens")),

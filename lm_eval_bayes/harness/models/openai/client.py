@@ -37,7 +37,7 @@ _SIGNS_OF_LIFE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 @dataclass(frozen=True)
-class Line:
+class Endpoint:
     """Where a server is and how to speak to it.
 
     Attributes
@@ -133,7 +133,7 @@ class Exchange(Generic[_Value]):
 class Connection:
     """A session of aiohttp that tries again where that may help."""
 
-    def __init__(self, line: Line, at_once: int) -> None:
+    def __init__(self, line: Endpoint, at_once: int) -> None:
         self._line = line
         self._at_once = at_once
         self._under_way = 0
@@ -292,7 +292,7 @@ def concurrently(
     """Do jobs, `at_once` of them at a time, and yield each result as it comes.
 
     A job that ends makes room for the next one at once, without a barrier; jobs are begun
-    in their order. The loop runs in a thread, so it goes on while the caller works on a
+    in their request. The loop runs in a thread, so it goes on while the caller works on a
     result, and a caller that has a loop of its own (a notebook) is not disturbed.
 
     Parameters

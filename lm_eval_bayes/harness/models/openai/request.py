@@ -11,7 +11,7 @@ from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.models.openai.answers import ExchangeFailed
-from lm_eval_bayes.harness.models.trial_request import Order
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
 
 log = get_logger(__name__)
 
@@ -106,20 +106,20 @@ class Payloads:
             payload.pop("stop", None)  # OpenAI refuses an empty list
         return dict(payload)
 
-    def of(self, order: Order, message: Any) -> dict[str, Any]:
+    def of(self, request: TrialRequest, message: Any) -> dict[str, Any]:
         """Build the request of a trial.
 
         Parameters
         ----------
-        order : Order
+        order : TrialRequest
             The trial.
         message : object
             Its prompt as the harness batches it: the context, or its tokens.
         """
-        kwargs = dict(order.kwargs)
+        kwargs = dict(request.kwargs)
         filters = {name: _value(kwargs.pop(name, None), off) for name, off in _OFF.items()}
         messages = self._model.create_message([message], generate=True)
-        payload = self.body(messages, kwargs, order.seed)
+        payload = self.body(messages, kwargs, request.seed)
         for name, value in filters.items():
             if not (self.may_leave_out(name, value) and (self.official or name in self.left_out)):
                 payload[name] = value
@@ -127,15 +127,15 @@ class Payloads:
             payload["logprobs"] = self._logprobs[0]
         return payload
 
-    def of_prompt(self, order: Order, message: Any) -> dict[str, Any]:
+    def of_prompt(self, request: TrialRequest, message: Any) -> dict[str, Any]:
         """Build the request that measures a prompt: the harness's own for log-likelihoods."""
         if not self.chat:
             messages = self._model.create_message([message])
-            return dict(self._model._create_payload(messages, generate=False, seed=order.seed))
+            return dict(self._model._create_payload(messages, generate=False, seed=request.seed))
         kwargs = {"max_gen_toks": 1, "temperature": 0.0}
         messages = self._model.create_message([message], generate=True)
         # vLLM's own field; no other server is asked.
-        return {**self.body(messages, kwargs, order.seed), "prompt_logprobs": 0}
+        return {**self.body(messages, kwargs, request.seed), "prompt_logprobs": 0}
 
     def may_leave_out(self, name: str, value: object) -> bool:
         """Return whether a filter of tokens lets all tokens pass."""
@@ -203,7 +203,7 @@ class Payloads:
         eos = self._model.eos_string
         return eos if isinstance(eos, str) and eos else None
 
-    def check(self, order: Order) -> None:
+    def check(self, request: TrialRequest) -> None:
         """Refuse settings that cannot be passed on as they are.
 
         Raises
@@ -211,7 +211,7 @@ class Payloads:
         TaskConfigError
             Naming the setting, the rule and what came.
         """
-        kwargs = order.kwargs
+        kwargs = request.kwargs
         for name in _SET_HERE:
             if name in kwargs and not (name == "n" and kwargs[name] == 1):
                 raise TaskConfigError(
@@ -233,7 +233,7 @@ class Payloads:
                         f"got {kwargs[name]!r}"
                     )
         message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
-        sent = self.body(message, kwargs, order.seed).get("temperature")
+        sent = self.body(message, kwargs, request.seed).get("temperature")
         if sent != temperature:
             raise TaskConfigError(
                 f"`temperature` must be {sent} with {self.backend} and this model, since the "
@@ -274,8 +274,8 @@ def check_batch_size(batch_size: int) -> None:
         )
 
 
-def check_settings(payloads: Payloads, orders: Sequence[Order], said: set[str]) -> None:
-    """Refuse what the backend cannot pass on as it is, once for all orders.
+def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], said: set[str]) -> None:
+    """Refuse what the backend cannot pass on as it is, once for all requests.
 
     Raises
     ------
@@ -283,12 +283,12 @@ def check_settings(payloads: Payloads, orders: Sequence[Order], said: set[str]) 
         Naming the setting, or what the prompts should have been.
     """
     seen: set[str] = set()
-    for order in orders:
-        if len(getattr(order.request, "args", ())) > 2:
+    for request in requests:
+        if len(getattr(request.instance, "args", ())) > 2:
             raise TaskConfigError(
                 "the prompts must be text for trials over an API; got requests with images or sound"
             )
-        chat = not isinstance(order.context, str)
+        chat = not isinstance(request.context, str)
         if payloads.chat and not chat:
             raise TaskConfigError(
                 f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
@@ -298,12 +298,12 @@ def check_settings(payloads: Payloads, orders: Sequence[Order], said: set[str]) 
                 f"{payloads.backend} cannot send a chat's messages; use local-chat-completions, "
                 "or name a Hugging Face tokenizer, whose chat template makes a text of them"
             )
-        settings = repr(sorted(order.kwargs.items(), key=str))
+        settings = repr(sorted(request.kwargs.items(), key=str))
         if settings in seen:
             continue
         seen.add(settings)
-        payloads.check(order)
-        kept = payloads.stops_kept(order.kwargs)
+        payloads.check(request)
+        kept = payloads.stops_kept(request.kwargs)
         if kept and "stops" not in said:
             said.add("stops")
             log.warning(
@@ -313,14 +313,14 @@ def check_settings(payloads: Payloads, orders: Sequence[Order], said: set[str]) 
             )
 
 
-def prompts_to_send(model: Any, orders: Sequence[Order], chat: bool) -> dict[str, Any]:
+def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) -> dict[str, Any]:
     """Return by prompt what is sent of it: its tokens where the harness sends tokens.
 
     Parameters
     ----------
     model : object
         The harness's backend.
-    orders : sequence of Order
+    requests : sequence of TrialRequest
         The trials.
     chat : bool
         Whether messages are sent, which the server tokenizes.
@@ -330,7 +330,7 @@ def prompts_to_send(model: Any, orders: Sequence[Order], chat: bool) -> dict[str
     TaskConfigError
         If a prompt is empty.
     """
-    contexts = {order.prompt: order.context for order in orders}
+    contexts = {request.prompt: request.context for request in requests}
     if "" in contexts:
         raise TaskConfigError("`prompt` must hold text to be sent to a server; got an empty one")
     if chat or not getattr(model, "tokenized_requests", False):
@@ -339,12 +339,14 @@ def prompts_to_send(model: Any, orders: Sequence[Order], chat: bool) -> dict[str
     return dict(zip(contexts, encoded, strict=True))
 
 
-def check_room(orders: Sequence[Order], messages: Mapping[str, Any], room: int | None) -> None:
+def check_room(
+    requests: Sequence[TrialRequest], messages: Mapping[str, Any], room: int | None
+) -> None:
     """Refuse prompts that, with their completions, have more tokens than the model reads.
 
     Parameters
     ----------
-    orders : sequence of Order
+    requests : sequence of TrialRequest
         The trials.
     messages : mapping
         By prompt what is sent; text, which only the server can count, is taken for nothing.
@@ -359,8 +361,8 @@ def check_room(orders: Sequence[Order], messages: Mapping[str, Any], room: int |
     if room is None:
         return
     prompt, wanted = 0, 0
-    for order in orders:
-        tokens, length = token_count(messages[order.prompt]) or 0, max_gen_toks(order)
+    for request in requests:
+        tokens, length = token_count(messages[request.prompt]) or 0, max_gen_toks(request)
         if tokens + length > prompt + wanted:
             prompt, wanted = tokens, length
     if prompt + wanted > room:
@@ -383,9 +385,9 @@ def token_count(message: Any) -> int | None:
     return len(message) if isinstance(message, list) else None
 
 
-def max_gen_toks(order: Order) -> int:
+def max_gen_toks(request: TrialRequest) -> int:
     """Return how many tokens a trial may have."""
-    return int(order.kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS))
+    return int(request.kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS))
 
 
 def timeout_s(max_gen_toks: int, given: object) -> float:

@@ -15,20 +15,20 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai import server as openai_server
 from lm_eval_bayes.harness.models.openai.answers import (
-    Answer,
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
-    read_answer,
     read_prompt_bits,
+    read_trial,
 )
-from lm_eval_bayes.harness.models.openai.client import Connection, Exchange, Line, concurrently
+from lm_eval_bayes.harness.models.openai.client import Connection, Endpoint, Exchange, concurrently
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
     backend_of,
@@ -40,12 +40,13 @@ from lm_eval_bayes.harness.models.openai.request import (
     timeout_s,
     token_count,
 )
-from lm_eval_bayes.harness.models.trial_request import Order, Sampled
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-#: What becomes of an order: a trial, or why there is none.
-Outcome: TypeAlias = tuple[Order, Sampled | ExchangeFailed]
+#: What becomes of an request: a trial, or why there is none.
+Outcome: TypeAlias = tuple[TrialRequest, Trial | ExchangeFailed]
 
 #: So many failures in a row, with no answer between them, and nothing more is asked.
 _FEWEST_IN_A_ROW = 8
@@ -61,7 +62,7 @@ class Asking:
     ----------
     payloads : Payloads
         Builds the requests.
-    line : Line
+    line : Endpoint
         Where they go.
     messages : mapping
         By prompt: what is sent of it, the context or its tokens.
@@ -78,7 +79,7 @@ class Asking:
     def __init__(
         self,
         payloads: Payloads,
-        line: Line,
+        line: Endpoint,
         messages: Mapping[str, Any],
         measure: frozenset[str],
         at_once: int,
@@ -95,60 +96,62 @@ class Asking:
         self._given_up = False
         self._said = said
 
-    def until_given_up(self, orders: Sequence[Order]) -> Iterator[Order]:
-        """Yield the orders while there is a point in asking."""
-        for order in orders:
+    def until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
+        """Yield the requests while there is a point in asking."""
+        for request in requests:
             if self._given_up:
                 return
-            yield order
+            yield request
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Callable[[Order], Awaitable[Outcome]]]:
+    async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
         """Open the connection and give the function that asks for one trial."""
         async with Connection(self._line, self._at_once) as connection:
 
-            async def ask(order: Order) -> Outcome:
-                return await self._ask(connection, order)
+            async def ask(request: TrialRequest) -> Outcome:
+                return await self._ask(connection, request)
 
             yield ask
 
-    async def _ask(self, connection: Connection, order: Order) -> Outcome:
-        measured = await self._measured(connection, order)
+    async def _ask(self, connection: Connection, request: TrialRequest) -> Outcome:
+        measured = await self._measured(connection, request)
         sent: dict[str, Any] = {}
 
         def payload() -> dict[str, Any]:
             sent.clear()
-            sent.update(self._payloads.of(order, self._messages[order.prompt]))
+            sent.update(self._payloads.of(request, self._messages[request.prompt]))
             return sent
 
         try:
             exchange = await connection.ask(
                 payload,
-                lambda body: read_answer(body, self._payloads.chat, sent.get("model")),
+                lambda body: read_trial(request, body, self._payloads.chat, sent.get("model")),
                 lambda failure: self._payloads.relent(sent, failure),
             )
         except ExchangeFailed as failure:
             if measured is not None:
-                self._to_measure.add(order.prompt)
+                self._to_measure.add(request.prompt)
             self._note(failure)
-            return order, failure
+            return request, failure
         self._in_a_row = 0
-        return order, self._sampled(order, exchange, measured)
+        return request, self._completed(request, exchange, measured)
 
     def _note(self, failure: ExchangeFailed) -> None:
         self._in_a_row += 1
         if failure.hopeless or self._in_a_row >= max(_FEWEST_IN_A_ROW, self._at_once):
             self._given_up = True
 
-    async def _measured(self, connection: Connection, order: Order) -> dict[str, float] | None:
+    async def _measured(
+        self, connection: Connection, request: TrialRequest
+    ) -> dict[str, float] | None:
         """Return the bits of the order's prompt, if this is the first to ask for them."""
-        wanted = order.prompt in self._to_measure and not self._given_up
+        wanted = request.prompt in self._to_measure and not self._given_up
         if not wanted or not self._payloads.measures:
             return None
-        self._to_measure.discard(order.prompt)
+        self._to_measure.discard(request.prompt)
         try:
             exchange = await connection.ask(
-                lambda: self._payloads.of_prompt(order, self._messages[order.prompt]),
+                lambda: self._payloads.of_prompt(request, self._messages[request.prompt]),
                 lambda body: read_prompt_bits(body, self._payloads.chat),
                 lambda failure: False,
                 attempts=_ATTEMPTS_TO_MEASURE,
@@ -166,11 +169,11 @@ class Asking:
             return None
         return {"prompt_bpt": bits}
 
-    def _sampled(
-        self, order: Order, exchange: Exchange[Answer], measured: Mapping[str, float] | None
-    ) -> Sampled:
+    def _completed(
+        self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float] | None
+    ) -> Trial:
         answer = exchange.value
-        signals = dict(answer.signals)
+        signals = dict(answer.signals or {})
         if self._payloads.measures and "completion_bpt" not in signals and answer.text:
             self._say("bits", "completion_bpt is not recorded: the server sent %s", "none")
         if "content_missing" in signals:
@@ -184,7 +187,7 @@ class Asking:
             signals["think_closed"] = self._think_end_token in answer.text
         elif "reasoning_content" in signals:
             signals["think_closed"] = bool(answer.text)
-        tokens = token_count(self._messages[order.prompt])
+        tokens = token_count(self._messages[request.prompt])
         if tokens is not None and answer.prompt_tokens is not None:
             signals["prompt_truncated"] = answer.prompt_tokens < tokens
             if signals["prompt_truncated"]:
@@ -193,24 +196,19 @@ class Asking:
                     "the server read fewer tokens of a prompt than were sent (%s): it cuts prompts",
                     f"{answer.prompt_tokens} of {tokens}",
                 )
-        wanted, used = max_gen_toks(order), answer.completion_tokens
+        wanted, used = max_gen_toks(request), answer.completion_tokens
         if answer.finish_reason == "length" and used is not None and used < wanted:
             self._say(
                 "length",
                 "the server ended an answer for its length after %s: its own limit is shorter",
                 f"{used} tokens of max_gen_toks={wanted}",
             )
-        return Sampled(
-            text=answer.text,
-            signals=signals,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-            finish_reason=answer.finish_reason,
-            stop_reason=answer.stop_reason,
+        return replace(
+            answer,
+            signals={**signals, **(measured or {})},
             queued_s=exchange.waited_s + (answer.queued_s or 0.0),
             generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,
             concurrency=exchange.under_way,
-            prompt_signals=measured,
         )
 
     def _say(self, topic: str, message: str, what: object) -> None:
@@ -260,20 +258,20 @@ class OpenAISampling:
         return () if self._can_measure_prompts() else ("prompt_bpt",)
 
     def sample(
-        self, orders: Sequence[Order], measure: frozenset[str] = frozenset()
-    ) -> Iterator[tuple[Order, Sampled]]:
+        self, requests: Sequence[TrialRequest], measure: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Ask for trials and yield each as it comes.
 
         Parameters
         ----------
-        orders : sequence of Order
+        requests : sequence of TrialRequest
             Begun in this order; as one ends, the next begins.
         measure : frozenset of str
             Prompts whose ``prompt_bpt`` is wanted, with one trial of each.
 
         Yields
         ------
-        tuple of (Order, Sampled)
+        tuple of (TrialRequest, Trial)
             In the order of ending. Closing the generator cancels what is under way.
 
         Raises
@@ -283,17 +281,17 @@ class OpenAISampling:
         TrialsFailedError
             After all that came was yielded, if trials failed in spite of all attempts.
         """
-        orders = list(orders)
-        if not orders:
+        requests = list(requests)
+        if not requests:
             return iter(())
         payloads = self._payloads
         openai_server.place_of(self._harness.base_url)
         check_batch_size(getattr(self._harness, "_batch_size", 1))
-        check_settings(payloads, orders, self._said)
-        messages = prompts_to_send(self, orders, payloads.chat)
-        check_room(orders, messages, self._room())
-        longest = max(map(max_gen_toks, orders))
-        line = Line(
+        check_settings(payloads, requests, self._said)
+        messages = prompts_to_send(self, requests, payloads.chat)
+        check_room(requests, messages, self._room())
+        longest = max(map(max_gen_toks, requests))
+        line = Endpoint(
             url=str(self._harness.base_url),
             headers=self._harness.header,
             verify=bool(self._harness.verify_certificate),
@@ -301,13 +299,13 @@ class OpenAISampling:
             timeout_s=timeout_s(longest, self._given.get("timeout")),
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
         )
-        at_once = min(self._concurrency(), len(orders))
+        at_once = min(self._concurrency(), len(requests))
         if measure and not self._can_measure_prompts():
             measure = frozenset()
         asking = Asking(
             payloads, line, messages, measure, at_once, self._think_end_token, self._said
         )
-        return self._answers(asking, orders, at_once)
+        return self._answers(asking, requests, at_once)
 
     def finished_text(
         self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any] | None = None
@@ -423,20 +421,20 @@ class OpenAISampling:
         return max(wanted, 1)
 
     def _answers(
-        self, asking: Asking, orders: Sequence[Order], at_once: int
-    ) -> Iterator[tuple[Order, Sampled]]:
-        failed: list[tuple[Order, str]] = []
+        self, asking: Asking, requests: Sequence[TrialRequest], at_once: int
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        failed: list[tuple[TrialRequest, str]] = []
         answered = 0
-        outcomes = concurrently(asking.until_given_up(orders), asking.opened, at_once)
+        outcomes = concurrently(asking.until_given_up(requests), asking.opened, at_once)
         try:
-            for order, outcome in outcomes:
+            for request, outcome in outcomes:
                 if isinstance(outcome, ExchangeFailed):
-                    failed.append((order, str(outcome)))
+                    failed.append((request, str(outcome)))
                 else:
                     answered += 1
-                    yield order, outcome
+                    yield request, outcome
         finally:
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
             where = self._endpoint or openai_server.place_of(self._harness.base_url)
-            raise TrialsFailedError.of(failed, answered, len(orders), where)
+            raise TrialsFailedError.of(failed, answered, len(requests), where)

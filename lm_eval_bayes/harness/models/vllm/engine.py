@@ -1,4 +1,8 @@
-"""Many requests through vLLM's engine, as many at a time as it runs, each out when it is done."""
+"""vLLM's engine: built when it is first needed, fed with requests, and shut down.
+
+The harness builds `LLM` when a model is created. Here it gets a placeholder that knows the
+model's configuration, so that a run whose trials are all stored loads no weights.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
@@ -22,56 +27,68 @@ from lm_eval_bayes.harness.models.vllm.processes import (
     end,
     end_leftovers,
 )
-from lm_eval_bayes.harness.models.vllm.signal_handling import dying_with_us, ending_on_signals
+from lm_eval_bayes.harness.models.vllm.signal_handling import (
+    bound_to_this_process,
+    shut_down_on_signals,
+)
 
 log = get_logger(__name__)
 
-#: How vLLM says that a request ended without having been sampled to its end.
+#: Finish reasons of requests that were not sampled to their end.
 _FAILED = frozenset({"abort", "error"})
 
-_numbers = itertools.count()
+_request_numbers = itertools.count()
 
 
 class EngineFailedError(LmEvalBayesError, RuntimeError):
-    """The inference engine stopped before it was done."""
+    """The inference engine stopped before all requests were finished."""
+
+
+# -- requests ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
-    """One request to the engine.
+class EngineRequest:
+    """A trial as a request to the engine.
 
     Attributes
     ----------
-    label : object
-        What it is for; handed back with the output.
+    trial_request : TrialRequest
+        The trial.
     tokens : sequence of int
         The prompt.
     params : SamplingParams
-        vLLM's settings, with the request's own seed.
+        vLLM's settings, with the trial's seed.
+    truncated : bool
+        Whether the prompt was truncated.
+    measures_prompt : bool
+        Whether the log-probabilities of the prompt are requested too.
     """
 
-    label: Any
+    trial_request: TrialRequest
     tokens: Sequence[int]
     params: Any
+    truncated: bool = False
+    measures_prompt: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
-    """What came out of one request.
+class EngineOutput:
+    """The output of a finished request.
 
     Attributes
     ----------
-    label : object
-        As it was given.
+    request : EngineRequest
+        The request.
     output : RequestOutput
-        vLLM's.
+        vLLM's output.
     submitted, ended : float or None
-        When it was handed over and when it was known to be done, by the monotonic clock.
+        When it was submitted and when its end was noticed, by the monotonic clock.
     concurrency : int or None
-        Requests that were running at its end, this one included.
+        Number of running requests at its end, this one included.
     """
 
-    label: Any
+    request: EngineRequest
     output: Any
     submitted: float | None = None
     ended: float | None = None
@@ -79,9 +96,13 @@ class Finished:
 
 
 def sampling_params(
-    settings: Mapping[str, Any], stops: list[str], max_tokens: int, seed: int, measure: bool
+    settings: Mapping[str, Any],
+    stops: list[str],
+    max_tokens: int,
+    seed: int,
+    measure_prompt: bool = False,
 ) -> Any:
-    """Make vLLM's settings of one request.
+    """Return vLLM's settings of one request.
 
     Parameters
     ----------
@@ -90,17 +111,17 @@ def sampling_params(
     stops : list of str
         The stop strings that the engine gets.
     max_tokens : int
-        The longest completion.
+        The maximal length of the completion.
     seed : int
-        The request's own.
-    measure : bool
-        Whether the prompt's log-probabilities are wanted too. The prompt is then computed
-        afresh, past the cache of prefixes, which knows no log-probabilities.
+        The trial's seed.
+    measure_prompt : bool
+        Whether the log-probabilities of the prompt are requested too. The prompt is then
+        computed without the prefix cache, which holds no log-probabilities.
 
     Raises
     ------
     TaskConfigError
-        If vLLM knows no such setting, or refuses its value.
+        If vLLM has no such setting, or refuses its value.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -110,7 +131,7 @@ def sampling_params(
             f"`n` must be left out of the generation settings; got {settings['n']!r} (every "
             "trial is a request of its own, and as fast)"
         )
-    ours: dict[str, Any] = {
+    fixed: dict[str, Any] = {
         "seed": seed,
         "stop": stops,
         "max_tokens": max_tokens,
@@ -118,103 +139,103 @@ def sampling_params(
         "output_kind": RequestOutputKind.FINAL_ONLY,
     }
     if settings.get("top_k") == 0:
-        ours["top_k"] = -1  # all tokens, in the word that every release of vLLM knows
+        fixed["top_k"] = -1  # "all tokens" in every release of vLLM
     if hasattr(SamplingParams, "flat_logprobs"):
-        ours["flat_logprobs"] = True
-    if measure:
-        ours["prompt_logprobs"] = 0
+        fixed["flat_logprobs"] = True
+    if measure_prompt:
+        fixed["prompt_logprobs"] = 0
         if hasattr(SamplingParams, "skip_reading_prefix_cache"):
-            ours["skip_reading_prefix_cache"] = True
+            fixed["skip_reading_prefix_cache"] = True
     try:
-        return SamplingParams(**{**settings, **ours})
+        return SamplingParams(**{**settings, **fixed})
     except (TypeError, ValueError) as error:
         raise TaskConfigError(f"vLLM refuses the generation settings: {error}") from error
 
 
 def run(
-    engine: Any, requests: Iterable[Request], seats: int, lora_request: Any = None
-) -> Iterator[Finished]:
-    """Yield each request as soon as it is done, and start the next one in its place.
+    engine: Any, requests: Iterable[EngineRequest], max_running: int, lora_request: Any = None
+) -> Iterator[EngineOutput]:
+    """Yield each request's output as soon as it is finished, and start the next one.
 
-    Nothing waits for the slowest of a batch. What is done in one step of the engine is
-    yielded after its places are taken again, so the engine works while the caller stores.
-    Closing the iterator early takes back what is still under way.
+    There are no batches that wait for their slowest request. The outputs of one step of the
+    engine are yielded after new requests have been submitted, so the engine works while the
+    caller stores them. Closing the iterator early aborts the running requests.
 
     Parameters
     ----------
     engine : LLMEngine
-        vLLM's.
-    requests : iterable of Request
-        Started in this order.
-    seats : int
-        How many the engine runs at once, at least 1. An eighth more is handed over, so that the
-        engine finds the next one waiting: it goes on stepping while we look at what is done,
-        and a place that falls free would stay empty for a step (of 64 requests of 40 tokens
-        in 16 places, 2% more steps in all; with two waiting, none).
+        vLLM's engine.
+    requests : iterable of EngineRequest
+        Submitted in this order.
+    max_running : int
+        Number of requests that the engine runs concurrently, at least 1. An eighth more is
+        submitted, so that the engine has a waiting request when one ends: it steps on while
+        outputs are handled, and would run one request less for a step (of 64 requests of 40
+        tokens with 16 running, 2% more steps; with two waiting, none).
     lora_request : LoRARequest or None
         The adapter.
 
     Raises
     ------
     EngineFailedError
-        If the engine dies or gives a request up.
+        If the engine dies or aborts a request.
     """
     waiting = iter(requests)
-    under_way: dict[str, tuple[Request, float]] = {}
+    submitted: dict[str, tuple[EngineRequest, float]] = {}
     as_prompt = _prompt_maker(engine)
-    in_flight = seats + max(1, seats // 8)
+    max_submitted = max_running + max(1, max_running // 8)
 
-    def top_up() -> None:
-        for request in itertools.islice(waiting, max(0, in_flight - len(under_way))):
-            name = f"trial-{next(_numbers)}"
-            under_way[name] = request, time.monotonic()
+    def submit() -> None:
+        for request in itertools.islice(waiting, max(0, max_submitted - len(submitted))):
+            name = f"trial-{next(_request_numbers)}"
+            submitted[name] = request, time.monotonic()
             prompt = as_prompt(list(request.tokens))
             engine.add_request(name, prompt, request.params, lora_request=lora_request)
 
     try:
-        top_up()
-        while under_way:
+        submit()
+        while submitted:
             outputs = [output for output in engine.step() if output.finished]
-            now, busy = time.monotonic(), min(len(under_way), seats)
-            done = []
+            now, running = time.monotonic(), min(len(submitted), max_running)
+            finished = []
             for output in outputs:
-                found = under_way.pop(output.request_id, None)
-                if found is not None:
-                    done.append(Finished(found[0].label, output, found[1], now, busy))
-            top_up()
-            for each in done:
-                _check(each.output)
-                yield each
+                entry = submitted.pop(output.request_id, None)
+                if entry is not None:
+                    finished.append(EngineOutput(entry[0], output, entry[1], now, running))
+            submit()
+            for result in finished:
+                _check(result.output)
+                yield result
     except Exception as error:
         if type(error).__name__ not in ("EngineDeadError", "EngineGenerateError"):
             raise
         raise EngineFailedError(
-            f"vLLM's engine died ({error}); the messages above say why. What was finished is "
-            "kept: start again to go on from there"
+            f"vLLM's engine died ({error}); the messages above say why. Finished trials are "
+            "kept: start again to continue"
         ) from error
     finally:
-        if under_way:
-            _take_back(engine, list(under_way))
+        if submitted:
+            _abort(engine, list(submitted))
 
 
-def _take_back(engine: Any, names: list[str]) -> None:
+def _abort(engine: Any, names: list[str]) -> None:
     try:
         engine.abort_request(names)
-    except Exception:  # the engine is down, which may be why we are here
-        log.debug("requests could not be taken back", exc_info=True)
+    except Exception:  # the engine may be dead, which may be why this is called
+        log.debug("requests could not be aborted", exc_info=True)
 
 
 def _check(output: Any) -> None:
     reason = output.outputs[0].finish_reason
     if reason in _FAILED:
         raise EngineFailedError(
-            f"vLLM's engine gave a request up ({reason}); what was finished is kept: start "
-            "again to go on from there"
+            f"vLLM's engine aborted a request ({reason}); finished trials are kept: start again "
+            "to continue"
         )
 
 
-def _prompt_maker(engine: Any) -> Any:
-    """Return what makes a prompt of tokens, in the form that this release prefers."""
+def _prompt_maker(engine: Any) -> Callable[[list[int]], Any]:
+    """Return the function that makes a prompt of tokens, as this release of vLLM prefers it."""
     config = getattr(engine, "model_config", None)
     if not getattr(config, "is_encoder_decoder", False):
         try:
@@ -228,25 +249,34 @@ def _prompt_maker(engine: Any) -> Any:
     return lambda tokens: TokensPrompt(prompt_token_ids=tokens)
 
 
-class EngineHouse:
-    """Builds an engine, knows its processes, and takes both down.
+# -- building and shutting down ------------------------------------------------------------------
+
+
+class LazyEngine:
+    """An engine that is built at its first use and shut down with its processes.
 
     Parameters
     ----------
     build : callable
-        Makes the engine, vLLM's `LLM`.
+        Returns the engine, vLLM's `LLM`.
     processes_file : Path or None
-        Beside what file the engine's processes are noted; None notes nothing.
+        The name of the files that record the engine's processes, see
+        :class:`~lm_eval_bayes.harness.models.vllm.processes.ProcessFile`; None records nothing.
+
+    Attributes
+    ----------
+    llm : LLM or None
+        The engine, once it is built.
     """
 
     def __init__(self, build: Callable[[], Any], processes_file: Path | None) -> None:
         self._build = build
-        self._beside = processes_file
+        self._file_base = processes_file
         self._file = None if processes_file is None else ProcessFile(processes_file)
-        self._before: set[Process] = set()
-        self._mine: list[Process] = []
+        self._earlier: set[Process] = set()
+        self._processes: list[Process] = []
         self._owner = os.getpid()
-        self._building = self._hurry = False
+        self._building = self._shutting_down = False
         self.llm: Any = None
         atexit.register(_shut_down_at_exit, weakref.ref(self))
 
@@ -259,40 +289,40 @@ class EngineHouse:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Take for the engine's processes those that start meanwhile."""
-        if self._beside is not None:
-            end_leftovers(self._beside)
-        self._before = set(descendants(os.getpid()))
+        """Take the processes that start inside the block for the engine's."""
+        if self._file_base is not None:
+            end_leftovers(self._file_base)
+        self._earlier = set(descendants(os.getpid()))
         self._building = True
         try:
-            with ending_on_signals(self.shut_down), dying_with_us():
+            with shut_down_on_signals(self.shut_down), bound_to_this_process():
                 yield
         finally:
             self._building = False
-        self._mine = self._newcomers()
+        self._processes = self._started()
         if self._file is not None:
-            self._file.write(self._mine)
+            self._file.write(self._processes)
 
     def processes(self) -> list[Process]:
-        """Return the engine's running processes: those that came while it was built."""
+        """Return the engine's running processes: those that started while it was built."""
         if self._building:
-            return self._newcomers()
-        # Whatever else this process has started since, such as graders, is not the engine's.
-        mine = [p for p in self._mine if p.alive]
-        return list({q: None for p in mine for q in (p, *descendants(p.pid))})
+            return self._started()
+        # Processes that this one has started since, such as graders, are not the engine's.
+        alive = [p for p in self._processes if p.alive]
+        return list({q: None for p in alive for q in (p, *descendants(p.pid))})
 
-    def _newcomers(self) -> list[Process]:
-        return [p for p in descendants(self._owner) if p not in self._before]
+    def _started(self) -> list[Process]:
+        return [p for p in descendants(self._owner) if p not in self._earlier]
 
     def shut_down(self) -> None:
-        """Take the engine down and end its processes; a second call meanwhile does so at once."""
+        """Shut the engine down and end its processes; a second call meanwhile kills them."""
         if self._owner != os.getpid() or (self.llm is None and not self._building):
             return
         processes = self.processes()
-        if self._hurry:
+        if self._shutting_down:
             end(processes, patience_s=0.0)
             return
-        self._hurry = True
+        self._shutting_down = True
         try:
             engine = getattr(self.llm, "llm_engine", None)
             core_shut_down = getattr(getattr(engine, "engine_core", None), "shutdown", None)
@@ -302,55 +332,56 @@ class EngineHouse:
             log.debug("vLLM's own shutdown failed", exc_info=True)
         finally:
             left = end({*processes, *self.processes()})
-            self.llm, self._mine = None, left
+            self.llm, self._processes = None, left
             if self._file is not None and not left:
                 self._file.remove()
-            self._hurry = False
+            self._shutting_down = False
 
 
-def _shut_down_at_exit(house: weakref.ref[EngineHouse]) -> None:
-    there = house()
-    if there is not None:
-        there.shut_down()
+def _shut_down_at_exit(reference: weakref.ref[LazyEngine]) -> None:
+    engine = reference()
+    if engine is not None:
+        engine.shut_down()
 
 
-class _EngineToBe:
-    """Stands for an engine: knows the model's configuration, and has the rest built."""
+class _EnginePlaceholder:
+    """Stands in for `LLMEngine`: has the model's configuration and builds the engine for more."""
 
-    def __init__(self, house: EngineHouse, model_config: Any) -> None:
-        self._house = house
+    def __init__(self, engine: LazyEngine, model_config: Any) -> None:
+        self._engine = engine
         self.model_config = model_config
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._house.built().llm_engine, name)
+        return getattr(self._engine.built().llm_engine, name)
 
 
 class LazyLLM:
-    """Stands for vLLM's `LLM` in the harness's class: builds it at the first real use.
+    """Stands in for vLLM's `LLM` in the harness's class and builds it at the first use.
 
     Parameters
     ----------
-    house : EngineHouse
+    lazy_engine : LazyEngine
         Builds the engine.
     model_config : object
-        vLLM's configuration of the model, made without its weights.
+        vLLM's configuration of the model, created without its weights.
     """
 
-    def __init__(self, house: EngineHouse, model_config: Any) -> None:
-        self.house = house
-        self._to_be = _EngineToBe(house, model_config)
+    def __init__(self, lazy_engine: LazyEngine, model_config: Any) -> None:
+        self.lazy_engine = lazy_engine
+        self._placeholder = _EnginePlaceholder(lazy_engine, model_config)
 
     @property
     def llm_engine(self) -> Any:
-        """The engine if it is built; else what stands for it and knows `model_config`."""
-        return self._to_be if self.house.llm is None else self.house.llm.llm_engine
+        """The engine if it is built, else a placeholder that has `model_config`."""
+        llm = self.lazy_engine.llm
+        return self._placeholder if llm is None else llm.llm_engine
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.house.built(), name)
+        return getattr(self.lazy_engine.built(), name)
 
 
 def model_config_of(model_args: Mapping[str, Any]) -> Any:
@@ -359,7 +390,7 @@ def model_config_of(model_args: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     model_args : mapping
-        What the harness passes to `LLM`.
+        The arguments that the harness passes to `LLM`.
     """
     from vllm.engine.arg_utils import EngineArgs
 
@@ -368,58 +399,58 @@ def model_config_of(model_args: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
-    """Have the harness's `VLLM.__init__` make a `LazyLLM` while it runs.
+    """Let the harness's `VLLM.__init__` create a `LazyLLM` inside the block.
 
-    The harness calls `LLM` by a name of its module; that name is another one meanwhile. Where
-    there is no such name, or no configuration without weights, the engine is built at once,
-    and one line says so. The same with several ranks, whose processes start together.
+    The harness finds `LLM` by a name of its module, which is replaced inside the block. The
+    engine is built at once, with a line in the log, if there is no such name or no
+    configuration without weights; and with several ranks, whose processes start together.
 
     Parameters
     ----------
     model : object
-        The instance that is being made.
+        The instance whose `__init__` runs.
     processes_file : Path or None
-        See `EngineHouse`.
+        See `LazyEngine`.
     """
-    names = _names_of_llm(type(model))
+    names = _module_names_with_llm(type(model))
     if names is None:
-        log.info("this release of lm_eval makes its vLLM engine elsewhere: it is built at once")
-        house = EngineHouse(_no_second_one, processes_file)
-        with house.building():
+        log.info("this release of lm_eval creates its vLLM engine elsewhere: it is built at once")
+        lazy_engine = LazyEngine(_no_second_engine, processes_file)
+        with lazy_engine.building():
             yield
-        house.llm = getattr(model, "model", None)
-        if house.llm is not None:
-            model.model = LazyLLM(house, house.llm.llm_engine.model_config)
+        lazy_engine.llm = getattr(model, "model", None)
+        if lazy_engine.llm is not None:
+            model.model = LazyLLM(lazy_engine, lazy_engine.llm.llm_engine.model_config)
         return
     original = names["LLM"]
 
-    def make(**arguments: Any) -> LazyLLM:
-        house = EngineHouse(lambda: original(**arguments), processes_file)
+    def create(**arguments: Any) -> LazyLLM:
+        lazy_engine = LazyEngine(lambda: original(**arguments), processes_file)
         try:
             config = model_config_of(arguments)
         except Exception as error:
             log.info("vLLM's engine is built at once: no configuration without it (%s)", error)
-            config = house.built().llm_engine.model_config
+            config = lazy_engine.built().llm_engine.model_config
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            house.built()
-        return LazyLLM(house, config)
+            lazy_engine.built()
+        return LazyLLM(lazy_engine, config)
 
-    names["LLM"] = make
+    names["LLM"] = create
     try:
         yield
     finally:
         names["LLM"] = original
 
 
-def _no_second_one() -> Any:
+def _no_second_engine() -> Any:
     raise EngineFailedError("vLLM's engine was shut down, and only a new run can build another")
 
 
-def _names_of_llm(kind: type) -> dict[str, Any] | None:
-    """Return the module names in which the class that makes the engine finds `LLM`."""
+def _module_names_with_llm(kind: type) -> dict[str, Any] | None:
+    """Return the globals in which the class that creates the engine finds `LLM`."""
     for base in kind.__mro__:
-        code = base.__dict__.get("__init__")
-        names: dict[str, Any] = getattr(code, "__globals__", {})
-        if "LLM" in names and "LLM" in getattr(getattr(code, "__code__", None), "co_names", ()):
+        init = base.__dict__.get("__init__")
+        names: dict[str, Any] = getattr(init, "__globals__", {})
+        if "LLM" in names and "LLM" in getattr(getattr(init, "__code__", None), "co_names", ()):
             return names
     return None

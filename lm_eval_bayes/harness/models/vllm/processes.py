@@ -1,12 +1,11 @@
-"""The processes of an inference engine: known again by id and start time, ended when orphaned.
+"""Processes of an inference engine: identified by id and start time, ended when orphaned.
 
-An engine runs in processes of its own. When the run that started them is killed they may live
-on and hold the accelerator's memory, and the run that is to resume finds none left. So a run
-notes its engine's processes in a small file beside its store, and the next one ends those
-that were left behind. A process id is used again sooner or later; together with the start
-time, the boot and the namespace it is not.
+An engine runs in processes of its own. When the run that started them is killed, they may stay
+alive and hold the accelerator's memory, which the resumed run needs. So a run records its
+engine's processes in a small file beside its store, and the next run ends those that are left.
+Process ids are reused; an id together with the start time, the boot and the namespace is not.
 
-Linux only: elsewhere nothing is noted and nothing is ended.
+Linux only: elsewhere nothing is recorded and nothing is ended.
 """
 
 from __future__ import annotations
@@ -20,132 +19,119 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from lm_eval_bayes._util.files import write_atomic
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 
-#: Helpers of Python's own, which end by themselves when the last process that uses them has.
-_NOT_THE_ENGINE = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+#: Helpers of Python's multiprocessing, which end with the last process that uses them.
+_NOT_THE_ENGINE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 @dataclass(frozen=True)
-class Process:
-    """A process that cannot be mistaken for another one.
+class Process(Record):
+    """A process, identified by its id and its start time.
 
     Attributes
     ----------
     pid : int
         Its id.
-    started : int
-        When it started, in clock ticks since the computer did.
+    started : float
+        When it started, in seconds since the boot, to the clock's tick of 10 ms.
     name : str
-        What it calls itself, for messages.
+        Its name, for messages.
     """
 
     pid: int
-    started: int
+    started: float
     name: str = field(default="", compare=False)
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
-        now = process(self.pid)
-        return now is not None and now.started == self.started
+        """Whether this very process is running; a zombie is not."""
+        return process(self.pid) == self
 
     def send(self, signum: int) -> bool:
         """Send a signal to this process and to no other; return whether it was sent."""
-        if not hasattr(os, "pidfd_open"):
-            if self.alive:
-                os.kill(self.pid, signum)
-                return True
-            return False
         try:
-            # The handle is taken first and the start time read after it: from then on the
-            # signal reaches the process that was looked at, or none.
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return False
-        try:
-            if not self.alive:
+            handle = psutil.Process(self.pid)
+            if _record(handle) != self:
                 return False
-            signal.pidfd_send_signal(handle, signum)
-            return True
-        except ProcessLookupError:
+            handle.send_signal(signum)  # which checks again that the id was not reused
+        except psutil.NoSuchProcess:
             return False
-        finally:
-            os.close(handle)
+        return True
 
 
 def process(pid: int) -> Process | None:
     """Return a running process; None if there is none, or only a zombie."""
-    fields = _stat(pid)
-    return None if fields is None or fields[2] == "Z" else Process(pid, int(fields[21]), fields[1])
-
-
-def _stat(pid: int) -> list[str] | None:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
+        return _record(psutil.Process(pid))
+    except psutil.NoSuchProcess:
         return None
-    # The name stands in parentheses and may itself hold some, and spaces.
-    head, _, rest = text.rpartition(")")
-    number, _, name = head.partition("(")
-    return [number.strip(), name, *rest.split()]
+
+
+def _record(handle: psutil.Process) -> Process | None:
+    with handle.oneshot():
+        if handle.status() == psutil.STATUS_ZOMBIE:
+            return None
+        # The difference does not change with the system's clock, as create_time alone does.
+        since_boot = handle.create_time() - psutil.boot_time()
+        return Process(handle.pid, round(since_boot, 2), handle.name())
 
 
 def descendants(pid: int) -> list[Process]:
     """Return the running children of a process, their children, and so on."""
-    children: dict[int, list[Process]] = {}
-    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
-        fields = _stat(int(entry)) if entry.isdigit() else None
-        if fields is not None and fields[2] != "Z":
-            child = Process(int(entry), int(fields[21]), fields[1])
-            children.setdefault(int(fields[3]), []).append(child)
-    found: list[Process] = []
+    running: list[Process] = []
     parents = [pid]
     while parents:
-        for child in children.get(parents.pop(), []):
-            if not any(name in _command(child.pid) for name in _NOT_THE_ENGINE):
-                found.append(child)
-                parents.append(child.pid)
-    return found
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(parents.pop()).children():
+                with suppress(psutil.NoSuchProcess):
+                    record = _record(child)
+                    if record is not None and not _is_helper(child):
+                        running.append(record)
+                        parents.append(record.pid)
+    return running
 
 
-def _command(pid: int) -> bytes:
+def _is_helper(handle: psutil.Process) -> bool:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+        command = " ".join(handle.cmdline())
+    except psutil.AccessDenied:
+        return False
+    return any(name in command for name in _NOT_THE_ENGINE)
 
 
 def end(processes: Iterable[Process], patience_s: float = 5.0) -> list[Process]:
-    """End processes: ask, wait, then insist.
+    """End processes by SIGTERM and, those that are left, by SIGKILL.
 
     Parameters
     ----------
     processes : iterable of Process
-        Those that have ended already are passed over.
+        The processes; those that have ended already are skipped.
     patience_s : float
-        Seconds to wait for the polite way; 0 to insist at once.
+        Seconds between the two signals; 0 for SIGKILL at once.
 
     Returns
     -------
     list of Process
-        Those that live on, because they belong to somebody else or hang in the kernel.
+        Those still alive, because they belong to another user or hang in the kernel.
     """
     left = [p for p in processes if p.alive]
     for signum, seconds in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
         if not left or (signum == signal.SIGTERM and patience_s <= 0):
             continue
-        for each in left:
-            with suppress(PermissionError):
-                each.send(signum)
+        for running in left:
+            with suppress(psutil.AccessDenied):
+                running.send(signum)
         deadline = time.monotonic() + seconds
         while left and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -154,53 +140,58 @@ def end(processes: Iterable[Process], patience_s: float = 5.0) -> list[Process]:
 
 
 class ProcessFile:
-    """The note that one run keeps of its engine's processes.
+    """The file in which a run records its engine's processes.
 
     Parameters
     ----------
-    beside : Path
-        What such notes are called, as ``aime.sqlite.processes.json``. Each run adds a word of
-        its own to the name, because several may use one store.
+    base : Path
+        The common name of such files, as ``aime.sqlite.processes.json``. Each run adds a hash to
+        the name, because several runs may use one store.
     """
 
-    def __init__(self, beside: Path) -> None:
-        self.beside = beside
+    def __init__(self, base: Path) -> None:
         self.owner = process(os.getpid())
-        who = self.owner and (self.owner.pid, self.owner.started)
-        mine = hashlib.blake2b(repr((_here(), who)).encode(), digest_size=4).hexdigest()
-        self.path = beside.with_name(f"{beside.stem}.{mine}{beside.suffix}")
+        self._scope = _scope()
+        owner = self.owner and (self.owner.pid, self.owner.started)
+        identity = repr((platform.node(), self._scope, owner)).encode()
+        suffix = hashlib.blake2b(identity, digest_size=4).hexdigest()
+        self.path = base.with_name(f"{base.stem}.{suffix}{base.suffix}")
 
     def write(self, processes: Collection[Process]) -> None:
-        """Note the processes, replacing what was noted; without any, remove the note."""
-        if self.owner is None or not processes:
+        """Record the processes in place of earlier ones; without any, remove the file."""
+        if self.owner is None or self._scope is None or not processes:
             self.remove()
             return
-        note = {**_here(), "owner": asdict(self.owner), "processes": [asdict(p) for p in processes]}
+        content = {
+            "host": platform.node(),
+            **self._scope,
+            "owner": self.owner.to_dict(),
+            "processes": [p.to_dict() for p in processes],
+        }
         try:
-            write_atomic(self.path, json.dumps(note).encode("ascii"), parents=False)
+            write_atomic(self.path, json.dumps(content).encode())
         except OSError as error:
-            log.debug("the engine's processes could not be noted: %s", error)
+            log.debug("the engine's processes could not be recorded: %s", error)
 
     def remove(self) -> None:
-        """Remove the note, if there is one and this process wrote it."""
+        """Remove the file, if it exists and this process wrote it."""
         if self.owner is not None and self.owner.pid == os.getpid():
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
 
-def end_leftovers(beside: Path, patience_s: float = 3.0) -> list[Process]:
-    """End the engine processes of runs that were killed, and remove their notes.
+def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
+    """End the engine processes of runs that were killed, and remove the files that record them.
 
-    Only a process whose id, start time, boot and namespace are those of a note is ended, with
-    its own children, and only if the run that wrote the note is gone, so that the process is
-    nobody's child any more.
+    A process is ended, with its children, only if its id, start time, boot and namespace are
+    the recorded ones and the run that recorded it is gone.
 
     Parameters
     ----------
-    beside : Path
-        What such notes are called, see `ProcessFile`.
+    base : Path
+        The common name of the files, see `ProcessFile`.
     patience_s : float
-        Seconds to wait before insisting.
+        See :func:`end`.
 
     Returns
     -------
@@ -208,17 +199,17 @@ def end_leftovers(beside: Path, patience_s: float = 3.0) -> list[Process]:
         Those that were ended.
     """
     ended: list[Process] = []
-    pattern = f"{glob.escape(beside.stem)}.*{glob.escape(beside.suffix)}"
-    for path in sorted(beside.parent.glob(pattern)):
-        note = _read(path)
-        if note is None or (orphans := _orphans(note)) is None:
+    pattern = f"{glob.escape(base.stem)}.*{glob.escape(base.suffix)}"
+    for path in sorted(base.parent.glob(pattern)):
+        content = _read(path)
+        if content is None or (orphans := _orphans(content)) is None:
             continue
         left = end(orphans, patience_s)
         ended += [p for p in orphans if p not in left]
         if left:
             log.warning(
-                "processes %s of an engine that a killed run left behind cannot be ended; they "
-                "may hold the accelerator's memory",
+                "processes %s of the engine of a killed run cannot be ended; they may hold the "
+                "accelerator's memory",
                 ", ".join(str(p.pid) for p in left),
             )
         else:
@@ -233,35 +224,35 @@ def end_leftovers(beside: Path, patience_s: float = 3.0) -> list[Process]:
     return ended
 
 
-def _orphans(note: dict[str, Any]) -> list[Process] | None:
-    """Return the processes of a note that may be ended; None if the note is none of ours."""
-    here = _here()
-    if note["host"] != here["host"]:
+def _orphans(content: dict[str, Any]) -> list[Process] | None:
+    """Return the recorded processes that may be ended; None if the file must stay."""
+    scope = _scope()
+    if scope is None or content["host"] != platform.node():
         return None
-    if note["boot"] != here["boot"]:
-        return []  # the computer was started again: nothing of it is left
-    if note["namespace"] != here["namespace"] or Process(**note["owner"]).alive:
+    if content["boot"] != scope["boot"]:
+        return []  # the computer was restarted, so none of them is left
+    if content["namespace"] != scope["namespace"] or Process(**content["owner"]).alive:
         return None
-    left = [p for p in (Process(**each) for each in note["processes"]) if p.alive]
-    family = {q.pid: q for p in left for q in [p, *descendants(p.pid)]}
-    return list(family.values())
+    left = [p for p in (Process(**record) for record in content["processes"]) if p.alive]
+    with_children = {q.pid: q for p in left for q in [p, *descendants(p.pid)]}
+    return list(with_children.values())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-        Process(**note["owner"])
-        [Process(**each) for each in note["processes"]]
-        return {"host": str(note["host"]), **note} if note["boot"] and note["namespace"] else None
+        content = json.loads(path.read_text(encoding="utf-8"))
+        Process(**content["owner"])
+        [Process(**record) for record in content["processes"]]
+        complete = content["boot"] and content["namespace"]
+        return {"host": str(content["host"]), **content} if complete else None
     except (OSError, ValueError, TypeError, LookupError):
-        return None  # somebody else's file
+        return None  # not one of these files
 
 
-def _here() -> dict[str, str]:
-    """Return what process ids are relative to."""
+def _scope() -> dict[str, str] | None:
+    """Return the boot and the namespace of this computer's process ids; None if not on Linux."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = os.readlink("/proc/self/ns/pid")
+        return {"boot": boot, "namespace": os.readlink("/proc/self/ns/pid")}
     except OSError:
-        boot = namespace = "unknown"
-    return {"host": platform.node(), "boot": boot, "namespace": namespace}
+        return None

@@ -1,4 +1,4 @@
-"""No engine outlives its run: its processes die with their parent, and signals shut it down."""
+"""Signal handling: an engine's processes die with their parent, and signals shut it down."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 
-#: Where vLLM's processes start to run, and what replaces each while an engine is built.
+#: The functions that vLLM's processes run, by module, class and name; replaced during a build.
 _CORE = ("vllm.v1.engine.core", "EngineCoreProc", "run_engine_core")
 _WORKER = ("vllm.v1.executor.multiproc_executor", "WorkerProc", "worker_main")
 
-#: What was there before, in a process that was forked after it had been replaced.
+#: The replaced functions, also for processes that were forked after the replacement.
 _originals: dict[tuple[str, str, str], Callable[..., Any]] = {}
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process as soon as the thread that started it is gone."""
+    """Have the kernel kill this process when the thread that started it ends."""
     parent = multiprocessing.parent_process()
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +33,7 @@ def die_with_parent() -> None:
     except (OSError, AttributeError):
         return
     if parent is not None and os.getppid() != parent.pid:
-        os._exit(1)  # it went before the kernel was asked
+        os._exit(1)  # it ended before prctl was called
 
 
 def run_core(*args: Any, **kwargs: Any) -> Any:
@@ -50,17 +50,17 @@ def run_worker(*args: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def dying_with_us() -> Iterator[bool]:
-    """Have the processes of an engine that is built meanwhile die with this one.
+def bound_to_this_process() -> Iterator[bool]:
+    """Let the processes of an engine that is built inside the block die with this process.
 
     Yields
     ------
     bool
-        Whether they will. The kernel watches the thread that starts a process, so it is asked
-        only in the main one, on Linux, where vLLM has the parts that this package knows.
+        Whether they will: in the main thread, since the kernel watches the thread that starts a
+        process, on Linux, with a vLLM that has the replaced functions.
     """
-    usual = threading.current_thread() is threading.main_thread()
-    bound = sys.platform == "linux" and usual and _replace(_CORE, run_core)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    bound = sys.platform == "linux" and in_main_thread and _replace(_CORE, run_core)
     try:
         yield bound
     finally:
@@ -68,50 +68,50 @@ def dying_with_us() -> Iterator[bool]:
             _restore(_CORE)
 
 
-def _owner(place: tuple[str, str, str]) -> Any:
-    return getattr(importlib.import_module(place[0]), place[1])
+def _owner(target: tuple[str, str, str]) -> Any:
+    return getattr(importlib.import_module(target[0]), target[1])
 
 
-def _replace(place: tuple[str, str, str], ours: Callable[..., Any]) -> bool:
+def _replace(target: tuple[str, str, str], replacement: Callable[..., Any]) -> bool:
     try:
-        owner = _owner(place)
-        there = owner.__dict__[place[2]]
+        owner = _owner(target)
+        current = owner.__dict__[target[2]]
     except (ImportError, AttributeError, KeyError):
         return False
-    if not isinstance(there, staticmethod):
+    if not isinstance(current, staticmethod):
         return False
-    if there.__func__ is not ours:
-        _originals[place] = there.__func__
-        setattr(owner, place[2], staticmethod(ours))
+    if current.__func__ is not replacement:
+        _originals[target] = current.__func__
+        setattr(owner, target[2], staticmethod(replacement))
     return True
 
 
-def _restore(place: tuple[str, str, str]) -> None:
-    setattr(_owner(place), place[2], staticmethod(_originals.pop(place)))
+def _restore(target: tuple[str, str, str]) -> None:
+    setattr(_owner(target), target[2], staticmethod(_originals.pop(target)))
 
 
-def _original(place: tuple[str, str, str]) -> Callable[..., Any]:
+def _original(target: tuple[str, str, str]) -> Callable[..., Any]:
     # A spawned process imports vLLM afresh, and there nothing was replaced.
-    found: Callable[..., Any] = _originals.get(place) or getattr(_owner(place), place[2])
-    return found
+    function: Callable[..., Any] = _originals.get(target) or getattr(_owner(target), target[2])
+    return function
 
 
 @contextmanager
-def ending_on_signals(shut_down: Callable[[], None]) -> Iterator[None]:
-    """Shut an engine down when SIGINT or SIGTERM comes, then do what would have been done.
+def shut_down_on_signals(shut_down: Callable[[], None]) -> Iterator[None]:
+    """Shut an engine down on SIGINT or SIGTERM, then handle the signal as before.
 
-    A signal that is ignored, as SIGINT is in a background job, stays ignored. A handler that
-    was there before is called after the engine is down; where there was none, the signal ends
-    the process as it always did. Both are put back at the end. A process that is forked
-    meanwhile leaves the engine alone.
+    An ignored signal, as SIGINT is in a background job, stays ignored. An earlier handler is
+    called after the shutdown; without one, the signal ends the process. The earlier handlers
+    are restored at the end. A process that is forked inside the block does not shut the engine
+    down.
 
     Parameters
     ----------
     shut_down : callable
-        Called once more if a second signal comes while it is running: it should hurry then.
+        Called again if a second signal arrives while it runs; it should then end at once.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python takes signals in the main thread alone
+        yield  # Python handles signals in the main thread only
         return
     owner = os.getpid()
     earlier: dict[int, Any] = {}
@@ -131,7 +131,7 @@ def ending_on_signals(shut_down: Callable[[], None]) -> Iterator[None]:
             return
         handler(signum, frame)
         if os.getpid() == owner:
-            # Without its engine the run would wait for ever.
+            # Without its engine the run would wait forever.
             raise KeyboardInterrupt(f"stopped by {signal.Signals(signum).name}")
 
     for signum in (signal.SIGINT, signal.SIGTERM):

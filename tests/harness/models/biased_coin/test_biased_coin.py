@@ -82,7 +82,11 @@ def test_the_harness_builds_it_from_a_string_and_from_a_mapping() -> None:
     extra = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
     by_string = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
     by_mapping = BiasedCoinLM.create_from_arg_obj({"beta": "0.2:2", "seed": 9, "boxed": 0.5}, extra)
-    assert by_string.law.to_dict() == by_mapping.law.to_dict() == {"kind": "beta", "a": 0.2, "b": 2}
+    assert (
+        by_string.probabilities.to_dict()
+        == by_mapping.probabilities.to_dict()
+        == {"kind": "beta", "a": 0.2, "b": 2}
+    )
     assert (by_string.seed, by_string.boxed) == (9, 0.5)
 
 
@@ -136,7 +140,7 @@ def test_a_question_that_stands_twice_gets_its_own_draws() -> None:
 
 
 def test_beta_law_draws_from_the_beta_distribution() -> None:
-    law = BiasedCoinLM(beta="0.2:2").law
+    law = BiasedCoinLM(beta="0.2:2").probabilities
     drawn = [law.probability(Question("quiz", i, f"question {i}")) for i in range(2000)]
     assert stats.kstest(drawn, stats.beta(0.2, 2).cdf).pvalue > 0.001
     assert all(0.0 <= p <= 1.0 for p in drawn)

@@ -32,6 +32,7 @@ from _support.tiny_hf import (
     shape,
     word_tokenizer,
 )
+from _support.trial_requests import trial_request
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
@@ -39,7 +40,6 @@ from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.hf import generation as hf_loop
 from lm_eval_bayes.harness.models.hf.generation import TokenLoop
-from lm_eval_bayes.harness.models.trial_request import Order
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -79,7 +79,7 @@ def test_a_trial_is_the_same_alone_in_a_batch_and_shuffled(words, kwargs):
     shuffled = random.Random(1).sample(orders, len(orders))
     for other in (
         run(lm, shuffled),
-        {o.place: run(lm, [o])[o.place] for o in orders},
+        {o.index: run(lm, [o])[o.index] for o in orders},
         run(made(words, batch_size=7), orders),
     ):
         assert {k: v.text for k, v in other.items()} == {k: v.text for k, v in together.items()}
@@ -171,13 +171,13 @@ def test_bits_equal_an_independent_forward_pass(lm, monkeypatch):
 def test_prompt_bits_come_once_with_a_prompts_first_trial(lm, monkeypatch, at_once):
     monkeypatch.setattr(hf_loop, "_MEASURED_AT_ONCE", at_once)
     got = run(lm, orders_for(PROMPTS, 3, SAMPLED), PROMPTS[1:])
-    with_bits = {place for place, trial in got.items() if trial.prompt_signals is not None}
+    with_bits = {place for place, trial in got.items() if "prompt_bpt" in trial.signals}
     # the second prompt has one token, which nothing predicts
     assert with_bits == {2, 3}
     for place in with_bits:
         ids = lm.tok_encode(PROMPTS[place])
         wanted = reference_bits(lm, ids[:1], ids[1:])
-        assert got[place].prompt_signals["prompt_bpt"] == pytest.approx(wanted, abs=2e-5)
+        assert got[place].signals["prompt_bpt"] == pytest.approx(wanted, abs=2e-5)
 
 
 def test_times_and_concurrency(lm):
@@ -388,9 +388,9 @@ def test_a_prompt_that_does_not_fit_is_cut_on_the_left_and_says_so(words, caplog
         got = run(lm, orders_for(prompts, 1, kwargs), prompts)
     assert [got[i].signals["prompt_truncated"] for i in range(2)] == [True, False]
     assert got[0].prompt_tokens == 2
-    assert got[0].prompt_signals is None
+    assert "prompt_bpt" not in got[0].signals
     assert "a prompt was cut to its last 2 tokens" in caplog.text
-    cut = Order(0, "w6 w7", None, "w6 w7", 0, trial_seed(1234, 0, prompts[0]), kwargs)
+    cut = trial_request(0, "w6 w7", "w6 w7", 0, trial_seed(1234, 0, prompts[0]), kwargs)
     assert run(made(words), [cut])[0].text == got[0].text
 
 
@@ -416,7 +416,7 @@ def test_batches_go_by_rounds_longest_first_with_one_set_of_settings(words, monk
     run_of = TokenLoop.run
 
     def spy(self, rows, recipe):
-        batches.append([(row.order.trial, len(row.prompt)) for row in rows])
+        batches.append([(row.request.trial, len(row.prompt)) for row in rows])
         return run_of(self, rows, recipe)
 
     monkeypatch.setattr(TokenLoop, "run", spy)
@@ -469,7 +469,7 @@ def test_closing_early_leaves_nothing_running(lm):
     trials.close()
     assert torch.is_grad_enabled()
     again = run(lm, orders_for(PROMPTS, 4, SAMPLED))
-    assert order.place in again
+    assert order.index in again
 
 
 def test_between_two_trials_the_callers_torch_is_as_it_was(lm):
@@ -492,7 +492,7 @@ def test_memory_that_runs_out_halves_the_batch_and_changes_no_trial(words, monke
     with caplog.at_level(logging.WARNING):
         got = run(lm, orders_for(PROMPTS, 4, SAMPLED), PROMPTS)
     assert {k: v.text for k, v in got.items()} == {k: v.text for k, v in wanted.items()}
-    assert sum(v.prompt_signals is not None for v in got.values()) == 3
+    assert sum("prompt_bpt" in v.signals for v in got.values()) == 3
     assert "16 go on in batches of 8" in caplog.text
     monkeypatch.setattr(
         TokenLoop, "_prefilled", lambda *_: (_ for _ in ()).throw(torch.cuda.OutOfMemoryError())
@@ -557,7 +557,7 @@ def test_other_causal_models(tmp_path, monkeypatch, name):
         assert trial.signals["completion_bpt"] == pytest.approx(wanted, abs=2e-5)
     prompt = lm.tok_encode(PROMPTS[2])
     wanted = reference_bits(lm, prompt[:1], prompt[1:])
-    assert got[2].prompt_signals["prompt_bpt"] == pytest.approx(wanted, abs=2e-5)
+    assert got[2].signals["prompt_bpt"] == pytest.approx(wanted, abs=2e-5)
     greedy = run(lm, orders_for(PROMPTS, 1, GREEDY))
     requests = [Instance("generate_until", {}, (p, {**GREEDY}), 0) for p in PROMPTS]
     texts = HFLM.generate_until(lm, requests, disable_tqdm=True)
@@ -583,7 +583,7 @@ def test_further_settings_go_through_transformers_own_generate(lm, monkeypatch, 
         )
         # the penalty is so large that no token comes twice
         assert len(set(tokens[place])) == len(tokens[place])
-    assert sum(v.prompt_signals is not None for v in got.values()) == 3
+    assert sum("prompt_bpt" in v.signals for v in got.values()) == 3
 
 
 def test_a_neutral_setting_does_not_leave_the_loop(lm, caplog):

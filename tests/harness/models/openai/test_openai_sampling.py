@@ -18,6 +18,7 @@ pytest.importorskip("aiohttp")
 openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 
 from _support.scripted_server import Act, error, serving, vllm_pages
+from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.openai import client as openai_transport
@@ -25,11 +26,10 @@ from lm_eval_bayes.harness.models.openai import server as openai_server
 from lm_eval_bayes.harness.models.openai.answers import (
     ServerError,
     TrialsFailedError,
-    read_answer,
+    read_trial,
 )
 from lm_eval_bayes.harness.models.openai.client import concurrently
 from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
-from lm_eval_bayes.harness.models.trial_request import Order
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -84,7 +84,7 @@ def orders(prompts=3, trials=2, model=None, **changes):
                 context = model.apply_chat_template([{"role": "user", "content": prompt}])
                 prompt = context.prompt
             seed = 100 * number + trial
-            made.append(Order(len(made), context, None, prompt, trial, seed, kwargs))
+            made.append(trial_request(len(made), context, prompt, trial, seed, kwargs))
     return made
 
 
@@ -149,7 +149,7 @@ def test_texts_do_not_depend_on_company():
     shuffled = random.Random(1).sample(asked, len(asked))
     with serving() as server:
         texts = [
-            {o.place: s.text for o, s in completions(server, n).sample(some)}
+            {o.index: s.text for o, s in completions(server, n).sample(some)}
             for n, some in ((1, asked), (16, asked), (16, shuffled))
         ]
     assert texts[0] == texts[1] == texts[2]
@@ -168,11 +168,15 @@ def test_whether_the_end_is_counted(tokens, counted, found):
     logprobs = {"tokens": tokens, "token_logprobs": [-1.0] * len(tokens)}
     choice = {"text": " a b", "finish_reason": "stop", "stop_reason": None, "logprobs": logprobs}
     usage = {"prompt_tokens": 1, "completion_tokens": counted}
-    answer = read_answer({"choices": [choice], "usage": usage}, chat=False)
+    answer = read_trial(
+        trial_request(0, "?", "?", 0, 1, KWARGS), {"choices": [choice], "usage": usage}, chat=False
+    )
     assert answer.signals["eos_counted"] is found
     assert answer.signals["completion_bpt"] == pytest.approx(1.4426950408889634)
     del choice["stop_reason"]  # then nobody says what ended it
-    answer = read_answer({"choices": [choice], "usage": usage}, chat=False)
+    answer = read_trial(
+        trial_request(0, "?", "?", 0, 1, KWARGS), {"choices": [choice], "usage": usage}, chat=False
+    )
     assert "eos_counted" not in answer.signals
 
 
@@ -182,9 +186,9 @@ def test_prompts_are_measured_once():
     with serving() as server:
         model = completions(server)
         got = list(model.sample(asked, frozenset(list(prompts)[:2])))
-    signals = [(o.prompt, s.prompt_signals) for o, s in got if s.prompt_signals]
-    assert sorted(p for p, _ in signals) == sorted(list(prompts)[:2])
-    assert all(s == {"prompt_bpt": pytest.approx(3.0)} for _, s in signals)
+    bits = [(o.prompt, s.signals["prompt_bpt"]) for o, s in got if "prompt_bpt" in s.signals]
+    assert sorted(prompt for prompt, _ in bits) == sorted(list(prompts)[:2])
+    assert [value for _, value in bits] == pytest.approx([3.0, 3.0])
     assert sum(bool(b.get("echo")) for b in server.requests) == 2
     assert model.cannot_record == ()
 
@@ -210,7 +214,7 @@ def test_vllms_chat_measures_prompts():
         model = chat(server)
         asked = orders(1, 1, model)
         ((_, sampled),) = model.sample(asked, frozenset({asked[0].prompt}))
-    assert sampled.prompt_signals == {"prompt_bpt": pytest.approx(2.0)}
+    assert sampled.signals["prompt_bpt"] == pytest.approx(2.0)
     assert server.requests[0]["prompt_logprobs"] == 0
     assert "prompt_logprobs" not in server.requests[1]
 
@@ -221,7 +225,7 @@ def test_only_vllms_chat_is_asked_to_measure_prompts():
         asked = orders(1, 1, model)
         ((_, sampled),) = model.sample(asked, frozenset({asked[0].prompt}))
     assert model.cannot_record == ("prompt_bpt",)
-    assert sampled.prompt_signals is None
+    assert "prompt_bpt" not in sampled.signals
     assert len(server.requests) == 1
 
 
@@ -320,7 +324,7 @@ def test_a_filter_that_is_wanted_may_not_be_left_out():
         (Act(200, {"error": {"message": "upstream", "code": 502}}), "an error inside: upstream"),
         (Act(200, {"choices": []}), "0 choices instead of one"),
         (Act(200, {"object": "nothing"}), "no list of choices"),
-        (Act(edit=lambda a: a["choices"][0].update(finish_reason="abort")), "gave the answer up"),
+        (Act(edit=lambda a: a["choices"][0].update(finish_reason="abort")), "aborted the answer"),
         (Act(delay_s=3.0), "no answer within 1 s"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -342,7 +346,7 @@ def test_trying_again_with_the_same_seed(act, why):
         got = []
         with pytest.raises(TrialsFailedError, match=why) as caught:
             got.extend(iter(sampling.__next__, None))
-    assert {o.place for o, _ in got} == {o.place for o in asked} - {bad.place}
+    assert {o.index for o, _ in got} == {o.index for o in asked} - {bad.index}
     assert [order for order, _ in caught.value.failed] == [bad]
     assert "trial 0 of 'What is 1 + 2?'" in str(caught.value)
     assert "7 answers came" in str(caught.value)
@@ -698,14 +702,14 @@ def test_arguments_that_cannot_be():
 def test_images_are_refused():
     request = Instance("generate_until", {}, ("What is this?", {}, {"visual": []}), 0)
     with serving() as server:
-        order = Order(0, "What is this?", request, "What is this?", 0, 1, KWARGS)
+        order = trial_request(0, "What is this?", "What is this?", 0, 1, KWARGS, request)
         with pytest.raises(TaskConfigError, match="must be text"):
             completions(server).sample([order])
 
 
 def test_empty_prompts_are_refused():
     with serving() as server:
-        order = Order(0, "", None, "", 0, 1, KWARGS)
+        order = trial_request(0, "", "", 0, 1, KWARGS)
         with pytest.raises(TaskConfigError, match="`prompt` must hold text"):
             completions(server).sample([order])
     assert list(completions(server).sample([])) == []

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 import types
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
-from lm_eval_bayes.harness.models.vllm import signal_handling as engine_lifetime
+from lm_eval_bayes.harness.models.vllm import signal_handling
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
@@ -73,7 +73,7 @@ def test_a_process_is_its_id_and_its_start(started):
     child = started(SLEEPER)
     known = process(child.pid)
     assert known.alive
-    another = replace(known, started=known.started - 1)
+    another = replace(known, started=known.started - 0.01)
     assert not another.alive
     assert another.send(signal.SIGKILL) is False
     assert end([another]) == []
@@ -92,15 +92,6 @@ def test_no_process(started):
     assert known.send(signal.SIGTERM) is False
     child.wait()
     assert process(child.pid) is None
-
-
-def test_without_handles_of_processes(started, monkeypatch):
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    child = started(SLEEPER)
-    known = process(child.pid)
-    assert replace(known, started=1).send(signal.SIGKILL) is False
-    assert known.send(signal.SIGTERM) is True
-    assert child.wait(timeout=5) == -signal.SIGTERM
 
 
 def test_ending_asks_and_then_insists(started):
@@ -159,7 +150,7 @@ def edit(path, **changes):
 def test_a_recycled_id_is_left_alone(killed_run):
     beside, path, pid = killed_run
     note = edit(path)
-    note["processes"][0]["started"] -= 1
+    note["processes"][0]["started"] -= 0.01
     path.write_text(json.dumps(note))
     assert end_leftovers(beside) == []
     assert process(pid) is not None
@@ -168,7 +159,7 @@ def test_a_recycled_id_is_left_alone(killed_run):
 
 def test_the_engine_of_a_living_run_is_left_alone(killed_run):
     beside, path, pid = killed_run
-    edit(path, owner=asdict(process(os.getpid())))
+    edit(path, owner=process(os.getpid()).to_dict())
     assert end_leftovers(beside) == []
     assert process(pid) is not None
     assert path.exists()
@@ -268,7 +259,7 @@ def test_a_child_dies_with_its_parent(tmp_path, started, method):
 def vllm_modules(monkeypatch):
     """Put classes where vLLM has those that its processes start in."""
     calls = []
-    for name, kind, method in (engine_lifetime._CORE, engine_lifetime._WORKER):
+    for name, kind, method in (signal_handling._CORE, signal_handling._WORKER):
         owner = type(kind, (), {method: staticmethod(lambda *a, k=kind: calls.append((k, a)))})
         module = types.ModuleType(name)
         setattr(module, kind, owner)
@@ -281,27 +272,27 @@ def vllm_modules(monkeypatch):
 
 
 def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkeypatch):
-    monkeypatch.setattr(engine_lifetime, "die_with_parent", lambda: vllm_modules.append("bound"))
-    core = sys.modules[engine_lifetime._CORE[0]].EngineCoreProc
-    worker = sys.modules[engine_lifetime._WORKER[0]].WorkerProc
+    monkeypatch.setattr(signal_handling, "die_with_parent", lambda: vllm_modules.append("bound"))
+    core = sys.modules[signal_handling._CORE[0]].EngineCoreProc
+    worker = sys.modules[signal_handling._WORKER[0]].WorkerProc
     before = core.run_engine_core
-    with engine_lifetime.dying_with_us() as bound:
+    with signal_handling.bound_to_this_process() as bound:
         assert bound
-        assert core.run_engine_core is engine_lifetime.run_core
+        assert core.run_engine_core is signal_handling.run_core
         core.run_engine_core(1)  # as a forked process would, which inherits what was replaced
         worker.worker_main(2)
     assert core.run_engine_core is before
     assert vllm_modules == ["bound", ("EngineCoreProc", (1,)), "bound", ("WorkerProc", (2,))]
-    engine_lifetime._restore(engine_lifetime._WORKER)
+    signal_handling._restore(signal_handling._WORKER)
     vllm_modules.clear()
-    engine_lifetime.run_core(3)  # as a spawned process would, where nothing was replaced
+    signal_handling.run_core(3)  # as a spawned process would, where nothing was replaced
     assert vllm_modules == ["bound", ("EngineCoreProc", (3,))]
-    engine_lifetime._restore(engine_lifetime._WORKER)
+    signal_handling._restore(signal_handling._WORKER)
 
 
 def test_another_vllm_is_left_as_it_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None)
-    with engine_lifetime.dying_with_us() as bound:
+    with signal_handling.bound_to_this_process() as bound:
         assert not bound
 
 
@@ -310,16 +301,16 @@ TERMINATED = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from lm_eval_bayes.harness.models.vllm.signal_handling import ending_on_signals
-from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
+from lm_eval_bayes.harness.models.vllm.signal_handling import shut_down_on_signals
+from lm_eval_bayes.harness.models.vllm.engine import LazyEngine
 started = []
 def build():
     started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
     print(started[0].pid, flush=True) if sys.argv[2] == "while building" else None
     time.sleep(60 if sys.argv[2] == "while building" else 0)
     return SimpleNamespace()
-house = EngineHouse(build, Path(sys.argv[1]))
-with ending_on_signals(house.shut_down):
+house = LazyEngine(build, Path(sys.argv[1]))
+with shut_down_on_signals(house.shut_down):
     house.built()
     grader = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
     print(started[0].pid, grader.pid, flush=True)
@@ -344,7 +335,7 @@ def test_sigterm_ends_engine_and_run(tmp_path, started, when):
 def test_a_forked_child_leaves_the_engine_alone():
     downs = []
     before = signal.getsignal(signal.SIGTERM)
-    with engine_lifetime.ending_on_signals(lambda: downs.append(1)):
+    with signal_handling.shut_down_on_signals(lambda: downs.append(1)):
         pid = os.fork()
         if pid == 0:
             try:
@@ -359,14 +350,14 @@ def test_a_forked_child_leaves_the_engine_alone():
 
 
 def test_a_second_signal_hurries(monkeypatch):
-    from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.engine import LazyEngine
 
     patience = []
     monkeypatch.setattr(
         "lm_eval_bayes.harness.models.vllm.engine.end",
         lambda processes, patience_s=5.0: patience.append(patience_s) or [],
     )
-    house = EngineHouse(lambda: None, None)
+    house = LazyEngine(lambda: None, None)
     again = types.SimpleNamespace(shutdown=lambda: house.shut_down())
     house.llm = types.SimpleNamespace(llm_engine=types.SimpleNamespace(engine_core=again))
     house.shut_down()
@@ -374,9 +365,9 @@ def test_a_second_signal_hurries(monkeypatch):
 
 
 def test_an_engine_without_processes_ends_nothing(started):
-    from lm_eval_bayes.harness.models.vllm.engine import EngineHouse
+    from lm_eval_bayes.harness.models.vllm.engine import LazyEngine
 
-    house = EngineHouse(lambda: types.SimpleNamespace(), None)
+    house = LazyEngine(lambda: types.SimpleNamespace(), None)
     house.built()
     grader = started(SLEEPER)
     assert house.processes() == []
@@ -385,8 +376,7 @@ def test_an_engine_without_processes_ends_nothing(started):
 
 
 def test_elsewhere_nothing_is_noted(monkeypatch, tmp_path):
-    monkeypatch.setattr(engine_processes, "_stat", lambda pid: None)
+    monkeypatch.setattr(engine_processes, "_scope", lambda: None)
     file = ProcessFile(tmp_path / "s.json")
-    file.write([Process(1, 1)])
-    assert descendants(os.getpid()) == []
+    file.write([Process(1, 1.0)])
     assert list(tmp_path.iterdir()) == []

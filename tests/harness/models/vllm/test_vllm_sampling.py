@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 from _support import fake_vllm
 from _support.fake_vllm import EOS, LLM, EngineArgs, FakeTrials, answer
+from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.models.trial_request import Order
-from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, Finished
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, EngineOutput
 from lm_eval_bayes.harness.models.vllm.sampling import completion_bits, prompt_bits, times
 
 KWARGS = {
@@ -56,7 +56,7 @@ def orders(prompts=("one two three", "four five"), trials=6, **kwargs):
     for trial in range(trials):
         for prompt in prompts:
             seed = 100 * trial + len(prompt)
-            made.append(Order(len(made), prompt, None, prompt, trial, seed, said))
+            made.append(trial_request(len(made), prompt, prompt, trial, seed, said))
     return made
 
 
@@ -65,7 +65,7 @@ def engine_of(lm):
 
 
 def sampled(lm, asked, measure=NOTHING):
-    return {order.place: got for order, got in lm.sample(asked, measure)}
+    return {order.index: got for order, got in lm.sample(asked, measure)}
 
 
 # -- the engine's places ---------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_every_order_is_answered_once_with_its_own_seed(folder):
     asked = orders()
     got = sampled(lm, asked)
     assert {place: s.text for place, s in got.items()} == {
-        o.place: answer(o.seed)[0] for o in asked
+        o.index: answer(o.seed)[0] for o in asked
     }
     seeds = [params.seed for _, params in engine_of(lm).started]
     assert seeds == [order.seed for order in asked]  # started in the order that was asked for
@@ -144,8 +144,8 @@ def test_an_error_of_the_caller_takes_requests_back(folder):
 
 def test_a_dead_engine_is_said(folder):
     lm = make(folder)
-    lm.model.house.built().llm_engine.fail_at = 2
-    with pytest.raises(EngineFailedError, match=r"engine died .* start again to go on"):
+    lm.model.lazy_engine.built().llm_engine.fail_at = 2
+    with pytest.raises(EngineFailedError, match=r"engine died .* start again to continue"):
         sampled(lm, orders())
     assert lm.weights_loaded is False
     assert len(sampled(lm, orders())) == 12  # by another engine
@@ -154,8 +154,8 @@ def test_a_dead_engine_is_said(folder):
 @pytest.mark.parametrize("reason", ["abort", "error"])
 def test_a_request_that_was_given_up_is_no_trial(folder, reason):
     lm = make(folder)
-    lm.model.house.built().llm_engine.finish_reason = reason
-    with pytest.raises(EngineFailedError, match=f"gave a request up .{reason}"):
+    lm.model.lazy_engine.built().llm_engine.finish_reason = reason
+    with pytest.raises(EngineFailedError, match=f"aborted a request .{reason}"):
         sampled(lm, orders())
 
 
@@ -194,8 +194,8 @@ def test_a_prompt_is_measured_once(folder):
     measured = [p for _, p in engine_of(lm).started if getattr(p, "prompt_logprobs", None) == 0]
     assert [p.seed for p in measured] == [asked[0].seed]
     assert measured[0].skip_reading_prefix_cache is True
-    assert got[0].prompt_signals == {"prompt_bpt": pytest.approx(0.5 / math.log(2))}
-    assert all(got[place].prompt_signals is None for place in range(1, 6))
+    assert got[0].signals["prompt_bpt"] == pytest.approx(0.5 / math.log(2))
+    assert all("prompt_bpt" not in got[place].signals for place in range(1, 6))
 
 
 def test_a_thinking_model_gets_the_end_alone(folder):
@@ -231,8 +231,8 @@ def test_a_prompt_is_cut_as_the_harness_cuts_it(folder):
     assert [got[i].signals["prompt_truncated"] for i in range(4)] == [True, False, True, False]
     assert got[0].prompt_tokens == 4
     # The bits of a cut prompt are not the prompt's.
-    assert got[0].prompt_signals is None
-    assert got[1].prompt_signals is not None
+    assert "prompt_bpt" not in got[0].signals
+    assert "prompt_bpt" in got[1].signals
 
 
 @pytest.mark.parametrize(
@@ -293,14 +293,14 @@ def test_prompt_bits_in_both_forms():
 def test_times_come_from_the_engines_clock():
     now = time.monotonic()
     metrics = SimpleNamespace(scheduled_ts=now + 2, last_token_ts=now + 5)
-    output = SimpleNamespace(metrics=metrics)
-    assert times(Finished(None, output, now, now + 5.1, 3)) == pytest.approx((2.0, 3.0))
-    assert times(Finished(None, SimpleNamespace(), now, now + 4, 3)) == (None, pytest.approx(4.0))
+    output, empty = SimpleNamespace(metrics=metrics), SimpleNamespace()
+    assert times(EngineOutput(None, output, now, now + 5.1, 3)) == pytest.approx((2.0, 3.0))
+    assert times(EngineOutput(None, empty, now, now + 4, 3)) == (None, pytest.approx(4.0))
     # another computer's clock says nothing here
     metrics = SimpleNamespace(scheduled_ts=now - 900, last_token_ts=now - 890)
     elsewhere = SimpleNamespace(metrics=metrics)
-    assert times(Finished(None, elsewhere, now, now + 4, 3)) == (None, pytest.approx(4.0))
-    assert times(Finished(None, output)) == (None, None)
+    assert times(EngineOutput(None, elsewhere, now, now + 4, 3)) == (None, pytest.approx(4.0))
+    assert times(EngineOutput(None, output)) == (None, None)
 
 
 def test_tokens_and_reasons(folder):
@@ -308,7 +308,7 @@ def test_tokens_and_reasons(folder):
     got = sampled(make(folder), asked)
     for order in asked:
         _, _, logprobs = answer(order.seed)
-        one = got[order.place]
+        one = got[order.index]
         assert one.completion_tokens == len(logprobs)
         assert one.prompt_tokens == len(order.prompt.split())
         assert one.finish_reason == "stop"
@@ -363,7 +363,7 @@ def test_an_unknown_harness_builds_as_it_likes(folder, caplog):
     assert caplog.text.count("built at once") == 1
     assert lm.weights_loaded is True
     assert len(sampled(lm, orders())) == 12
-    lm.model.house.shut_down()
+    lm.model.lazy_engine.shut_down()
     assert LLM.built[0].llm_engine.down == 1
     with pytest.raises(EngineFailedError, match="only a new run can build another"):
         sampled(lm, orders())
@@ -383,8 +383,8 @@ def test_the_harness_gets_its_own_class_back(folder):
 def test_an_engine_that_was_shut_down_is_built_again(folder):
     lm = make(folder)
     sampled(lm, orders(trials=1))
-    lm.model.house.shut_down()
-    lm.model.house.shut_down()
+    lm.model.lazy_engine.shut_down()
+    lm.model.lazy_engine.shut_down()
     assert LLM.built[0].llm_engine.down == 1
     assert lm.weights_loaded is False
     assert len(sampled(lm, orders())) == 12
@@ -464,11 +464,11 @@ def test_data_parallel_is_one_call(folder, caplog):
     for _ in range(2):
         asked = orders()
         got = sampled(lm, asked, frozenset({"four five"}))
-        assert [got[o.place].text for o in asked] == [answer(o.seed)[0] for o in asked]
+        assert [got[o.index].text for o in asked] == [answer(o.seed)[0] for o in asked]
         assert got[0].queued_s is None
         assert got[0].generated_s is None
         assert got[0].concurrency is None
-        assert got[1].prompt_signals is not None
+        assert "prompt_bpt" in got[1].signals
     assert [len(requests) for requests, _ in lm.calls] == [12, 12]
     assert [p.seed for p in lm.calls[0][1]] == [order.seed for order in asked]
     assert caplog.text.count("vllm serve") == 1
