@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.analysis.questions import check_comparable, question_number
+from lm_eval_bayes.analysis.comparability import check_comparable, question_number
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.anchors.capability import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.analysis.mean_difference import MeanDifference, mean_difference
-from lm_eval_bayes.analysis.questions import (
+from lm_eval_bayes.analysis.comparability import (
     check_counted_alike,
     check_same_questions,
     check_same_scores,

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from lm_eval_bayes.analysis.cost import round_cost
-from lm_eval_bayes.analysis.questions import check_comparable
+from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import TaskRun

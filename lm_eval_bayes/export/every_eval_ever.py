@@ -21,7 +21,7 @@ from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.benchmarks import benchmark_of
-from lm_eval_bayes.export.every_eval_results import ended, results_of
+from lm_eval_bayes.export.every_eval_metrics import ended, results_of
 from lm_eval_bayes.export.file_names import is_reserved, slug
 from lm_eval_bayes.export.settings import (
     as_text,

@@ -19,7 +19,7 @@ from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
-from lm_eval_bayes.export.every_eval_results import evaluation_name, result_id
+from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
 from lm_eval_bayes.runs.readers import logged_rows
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun
 

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.simulation.interval_study import interval_study
-from lm_eval_bayes.analysis.simulation.separation import separation_study
+from lm_eval_bayes.analysis.simulation.separation_study import separation_study
 from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark, matrix_file
 
 

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from lm_eval_bayes.report.page.contents import contents_of
+from lm_eval_bayes.analysis.report_data import contents_of
 from lm_eval_bayes.report.page.render import render
 from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.page.contents import contents_of
+from lm_eval_bayes.analysis.report_data import contents_of
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.render import MARK, render

@@ -147,7 +147,7 @@ def _z(z: float, rule: str, confidence: float) -> str:
 
 
 def _show_questions(one: TaskComparison) -> None:
-    from lm_eval_bayes.analysis.questions import short_id, short_text
+    from lm_eval_bayes.analysis.comparability import short_id, short_text
 
     binary = one.a.binary
     rows = [

@@ -30,7 +30,7 @@ from lm_eval_bayes.cli.ui.reading import (
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.export.eval_results import HubResult
+    from lm_eval_bayes.export.hub_results import HubResult
     from lm_eval_bayes.export.files import Content
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
@@ -124,7 +124,7 @@ def command(
       lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
       lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
     """
-    from lm_eval_bayes.export.eval_results import check_model_id, hub_result, library
+    from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
     from lm_eval_bayes.export.files import check_targets, write_files
 
     check_model_id(model_id)
@@ -179,7 +179,7 @@ def command(
 
 
 def _push(results: Sequence[HubResult], model_id: str, overwrite: bool) -> str:
-    from lm_eval_bayes.export.hub_push import open_pull_request
+    from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
     return open_pull_request(results, model_id, overwrite=overwrite)
 

@@ -35,7 +35,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.rubric_table import RubricTable
-    from lm_eval_bayes.report.page.contents import Contents
+    from lm_eval_bayes.analysis.report_data import Contents
 
 #: What `-o` takes for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -112,7 +112,7 @@ def command(
     tables, notes = _rubrics(runs, task)
 
     from lm_eval_bayes.cli.ui.progress import Progress
-    from lm_eval_bayes.report.page.contents import contents_of
+    from lm_eval_bayes.analysis.report_data import contents_of
     from lm_eval_bayes.report.page.render import render
 
     # a few runs take a second or two, of which nobody needs to be told

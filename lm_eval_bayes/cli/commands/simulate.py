@@ -25,7 +25,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.simulation.interval_study import IntervalStudy
-    from lm_eval_bayes.analysis.simulation.separation import Separation
+    from lm_eval_bayes.analysis.simulation.separation_study import Separation
     from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark
 
 #: Benchmarks drawn for each N, and models, where nothing is asked for.
@@ -288,7 +288,7 @@ def _study(
     seed: int,
 ) -> tuple[Sequence[IntervalStudy], Separation | None]:
     from lm_eval_bayes.analysis.simulation.interval_study import interval_study
-    from lm_eval_bayes.analysis.simulation.separation import separation_study
+    from lm_eval_bayes.analysis.simulation.separation_study import separation_study
     from lm_eval_bayes.cli.ui.progress import Progress
 
     with Progress("benchmarks drawn", replicates * len(lengths)) as progress:

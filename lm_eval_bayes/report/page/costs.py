@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lm_eval_bayes.report.page.contents import Panel
-from lm_eval_bayes.stats.intervals import Interval
+from lm_eval_bayes.analysis.report_data import Panel
+from lm_eval_bayes.stats.results import Interval
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_large, plural
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Panel
+from lm_eval_bayes.analysis.report_data import Panel
 from lm_eval_bayes.report.page.costs import Cost
-from lm_eval_bayes.report.page.prefixes import Curve
+from lm_eval_bayes.analysis.prefix_posteriors import Curve
 from lm_eval_bayes.report.page.svg import (
     ACROSS,
     element,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import ALL_TASKS, Contents
+from lm_eval_bayes.analysis.report_data import ALL_TASKS, Contents
 from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.stats.intervals import Interval
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lm_eval_bayes._util.text import format_duration, format_integer, format_range, plural
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Panel
+from lm_eval_bayes.analysis.report_data import Panel
 from lm_eval_bayes.report.page.text import Text
 from lm_eval_bayes.runs.task_run import TaskRun
 

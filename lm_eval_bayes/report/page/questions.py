@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.analysis.report_data import Contents, Panel
 from lm_eval_bayes.report.page.text import Scale, Text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.validation import FloatArray, IntArray

@@ -23,7 +23,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.report.page import figures, sentences
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.analysis.report_data import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.page.overview import overview_of
 from lm_eval_bayes.report.page.provenance import file_of, making_of

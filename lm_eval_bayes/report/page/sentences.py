@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from lm_eval_bayes._util.text import format_percent, format_range, plural, scope_label
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.analysis.report_data import Contents, Panel
 
 #: A model that is better than all others with this probability is called the best.
 _SURE, _LIKELY = 0.95, 0.8

@@ -11,7 +11,7 @@ import numpy as np
 from lm_eval_bayes._util.text import format_large, format_percent
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.analysis.report_data import Contents, Panel
 from lm_eval_bayes.report.page.costs import Cost
 from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.svg import log_ticks, round_range

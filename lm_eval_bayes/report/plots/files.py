@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.files import check_writable
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.page.contents import Contents, Panel
+from lm_eval_bayes.analysis.report_data import Contents, Panel
 from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.plots import figures as pictures
 from lm_eval_bayes.report.plots.drawing import figure_bytes, write_picture

@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.export.eval_results import HubResult, library
+from lm_eval_bayes.export.hub_results import HubResult, library
 
 #: Where results go unless HF_ENDPOINT says otherwise.
 ENDPOINT = "https://huggingface.co"

@@ -10,10 +10,10 @@ from functools import cached_property, partial
 from typing import Any
 
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, places_of
-from lm_eval_bayes.analysis.questions import counted_differently
+from lm_eval_bayes.analysis.comparability import counted_differently
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
-from lm_eval_bayes.report.page.prefixes import Curve, curve, points_each
+from lm_eval_bayes.analysis.prefix_posteriors import Curve, curve, points_each
 from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
