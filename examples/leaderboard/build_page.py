@@ -28,6 +28,7 @@ from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.tables import markdown_cell, table_text
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: A submission is somebody else's: no more files and bytes than this, and no links.
 MOST_FILES, MOST_BYTES = 50, 200_000_000
@@ -66,8 +67,7 @@ def main() -> int:
         return 1
     board = leaderboard(
         [one.run for one in taken],
-        scope=config.get("scope", "benchmark"),
-        level=config.get("level", 0.95),
+        IntervalSpec(config.get("level", 0.95), config.get("scope", "benchmark")),
         ties=config.get("ties", "adjacent"),
     )
     folder = root / config["page"]

@@ -1,14 +1,14 @@
-"""Where models stand among anchors, from saved runs of one task [Xiao 2025]."""
+"""Models placed among anchor models, from saved runs of a task [Xiao 2025]."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.analysis.comparability import check_comparable, question_number
+from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.anchors.capability import (
@@ -33,29 +33,29 @@ from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
 
-#: From here on the checks of the method's assumptions have failed: the p-value of independent
-#: questions, and the share of comparisons in which a weaker anchor does better.
-_SURELY_DEPENDENT, _OUT_OF_ORDER = 0.01, 0.2
+#: Limits beyond which the method's assumptions are taken to be violated: the p-value of
+#: independent questions, and the share of comparisons in which a weaker anchor does better.
+_MIN_P_VALUE, _MAX_VIOLATIONS = 0.01, 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """One model's place among anchors.
+class Placement:
+    """A model's position among the anchors.
 
     Attributes
     ----------
     model : str
         The model.
     score : float
-        Its mean over the questions that count.
+        Its mean over the selected questions.
     anchors : AnchorMatrix
-        The anchors, on those questions, this model not among them.
+        The anchors on those questions, without this model.
     posterior : CapabilityPosterior
         The posterior over the intervals between them.
     inside : tuple of int
-        First and last of the neighbouring intervals that hold the level.
+        First and last of the neighbouring intervals whose probability is at least the level.
     sweep : PeakSweep or None
-        How sure fewer questions would be.
+        The posterior's peak for smaller numbers of questions.
     """
 
     model: str
@@ -80,54 +80,54 @@ class Placed:
 
 @dataclass(frozen=True, eq=False)
 class AnchorStudy:
-    """Models placed among anchors, and what the method rests on.
+    """Models placed among anchors, and checks of the method's assumptions.
 
     Attributes
     ----------
     task : str
         The task.
     question_ids : tuple of str
-        Of all M questions.
-    kept : QueryFilter or None
-        Which of them count, where a filter was asked for.
+        All M questions.
+    question_filter : QueryFilter or None
+        The selected questions, if a filter was given.
     anchors : AnchorMatrix
-        All anchors on the questions that count, weakest first.
+        All anchors on the selected questions, weakest first.
     ordering : OrderingReport
-        Where a stronger anchor does worse.
+        Questions on which a stronger anchor does worse.
     independence : IndependenceCheck or None
-        Whether questions come out independently, given the model; None for single trials.
+        Test that questions are independent given the model; None for single trials.
     level, interval : float, str
-        Of `inside`.
+        Settings of `inside`.
     scope : str
-        Of the posteriors.
-    placed : tuple of Placed
-        The models that were placed.
+        Scope of the posteriors.
+    placements : tuple of Placement
+        One per placed model.
     """
 
     task: str
     question_ids: tuple[str, ...]
-    kept: QueryFilter | None
+    question_filter: QueryFilter | None
     anchors: AnchorMatrix
     ordering: OrderingReport
     independence: IndependenceCheck | None
     level: float
     interval: RangeMethod
     scope: Scope
-    placed: tuple[Placed, ...]
+    placements: tuple[Placement, ...]
 
     @property
     def doubtful(self) -> bool:
-        """Whether the checks say that the posteriors claim more than is known."""
+        """Whether an assumption is violated, so that the posteriors are overconfident."""
         check = self.independence
-        dependent = check is not None and check.p_value < _SURELY_DEPENDENT
-        return dependent or self.ordering.share > _OUT_OF_ORDER
+        dependent = check is not None and check.p_value < _MIN_P_VALUE
+        return dependent or self.ordering.share > _MAX_VIOLATIONS
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
             "task": self.task,
             "question_ids": list(self.question_ids),
-            "kept": None if self.kept is None else self.kept.to_dict(),
+            "kept": None if self.question_filter is None else self.question_filter.to_dict(),
             "anchors": self.anchors.to_dict(),
             "ordering": self.ordering.to_dict(),
             "independence": None if self.independence is None else self.independence.to_dict(),
@@ -135,7 +135,7 @@ class AnchorStudy:
             "interval": self.interval,
             "scope": self.scope,
             "doubtful": self.doubtful,
-            "placed": [one.to_dict() for one in self.placed],
+            "placed": [placement.to_dict() for placement in self.placements],
         }
 
 
@@ -155,34 +155,34 @@ def anchor_study(
     seed: int = 0,
     argument: str = "RUN",
 ) -> AnchorStudy:
-    """Place models among others that answered the same questions of a task.
+    """Place models among anchor models that answered the same questions of a task.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        One a model.
+        One per model.
     targets : sequence of str
-        The models to place; left out, every model that is not named as an anchor, and where
-        no anchor is named each model among all the others.
+        The models to place; by default every model that is not an anchor, or, without anchors,
+        every model among all the others.
     anchors : sequence of str
-        The models to place them among; left out, all that are not placed.
+        The models to place them among; by default all that are not placed.
     keep : tuple of float, optional
-        Count only the questions that so large a share of the anchors solve, both ends included:
+        Select the questions whose share of anchors that solve them is in this closed range:
         [Xiao 2025] take .01 to .5.
     epsilon, between
         As in `lm_eval_bayes.capability_intervals`.
     pseudo_count : float
         As in `AnchorMatrix.from_outcomes`.
     level, interval : float, {"hdi", "exact"}
-        Of the range of intervals that is told, as in `CapabilityPosterior.interval`.
+        Of the reported range of intervals, as in `CapabilityPosterior.interval`.
     scope : {"benchmark", "population"}
         As in `lm_eval_bayes.capability_intervals`.
     sweep : bool
-        Whether to tell how sure fewer questions would be.
+        Whether to compute posteriors for smaller numbers of questions.
     seed : int
-        Of the permutations, the bootstrap and the sweep.
+        Seed of the permutations, the bootstrap and the sweep.
     argument : str
-        What errors call the runs.
+        Name of the runs in error messages.
 
     Returns
     -------
@@ -191,8 +191,8 @@ def anchor_study(
     Raises
     ------
     InvalidInputError
-        If the models answered different questions, a name is none of theirs, no question is
-        left, or an argument breaks its rule.
+        If the models answered different questions, a name is unknown, no question is selected,
+        or an argument breaks its rule.
 
     Examples
     --------
@@ -202,14 +202,15 @@ def anchor_study(
     ...     for name, row in solved.items()
     ... ]
     >>> study = anchor_study(runs, targets=["new"])
-    >>> study.anchors.names, study.placed[0].posterior.labels[study.placed[0].posterior.peak]
+    >>> posterior = study.placements[0].posterior
+    >>> study.anchors.names, posterior.labels[posterior.peak]
     (('S', 'M', 'L'), 'S to M')
     """
     level, seed = check_level(level), check_seed(seed)
     interval = check_option("interval", interval, RANGE_METHODS)
     scope = check_option("scope", scope, SCOPES)
     check_comparable(runs, argument)
-    outcomes = {run.model: _in_order(run, runs[0]) for run in runs}
+    outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
         for name in names:
             if name not in outcomes:
@@ -218,80 +219,73 @@ def anchor_study(
     if set(targets) & set(anchors):
         both = ", ".join(name for name in anchors if name in targets)
         raise InvalidInputError.of("anchors", "leave out the models to place", both)
-    each_in_turn = not targets and not anchors
-    to_place = list(dict.fromkeys(targets)) or [one for one in outcomes if one not in anchors]
-    among = list(dict.fromkeys(anchors)) or [
-        one for one in outcomes if each_in_turn or one not in to_place
+    leave_one_out = not targets and not anchors
+    to_place = list(dict.fromkeys(targets)) or [name for name in outcomes if name not in anchors]
+    anchor_names = list(dict.fromkeys(anchors)) or [
+        name for name in outcomes if leave_one_out or name not in to_place
     ]
     if not to_place:
-        raise InvalidInputError.of("anchors", "leave a model to place", ", ".join(among))
-    if len(among) < (2 if each_in_turn else 1):
+        raise InvalidInputError.of("anchors", "leave a model to place", ", ".join(anchor_names))
+    if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
         raise InvalidInputError.of(argument, rule, ", ".join(outcomes))
-    everyone = _anchors({name: outcomes[name] for name in among}, pseudo_count)
-    kept = None
+    all_anchors = AnchorMatrix.from_outcomes(
+        {name: outcomes[name] for name in anchor_names}, pseudo_count=pseudo_count
+    )
+    question_filter = None
     if keep is not None:
-        kept = filter_queries(everyone, *keep)
-        if not kept.kept.size:
-            told = f"leave a question; {keep[0]:g} to {keep[1]:g} of the anchors solve"
-            raise InvalidInputError.of("keep", told, f"none of {runs[0].n_questions}")
-        everyone = everyone.take(kept.kept)
-        outcomes = {name: take_queries(one, kept.kept) for name, one in outcomes.items()}
-    placed = []
+        question_filter = filter_queries(all_anchors, *keep)
+        selected = question_filter.kept
+        if not selected.size:
+            rule = f"leave a question; {keep[0]:g} to {keep[1]:g} of the anchors solve"
+            raise InvalidInputError.of("keep", rule, f"none of {runs[0].n_questions}")
+        all_anchors = all_anchors.take(selected)
+        outcomes = {name: take_queries(of_model, selected) for name, of_model in outcomes.items()}
+    placements = []
     for name in to_place:
-        others = {one: outcomes[one] for one in among if one != name}
-        matrix = _anchors(others, pseudo_count)
+        others = {anchor: outcomes[anchor] for anchor in anchor_names if anchor != name}
+        matrix = AnchorMatrix.from_outcomes(others, pseudo_count=pseudo_count)
         posterior = capability_intervals(
             matrix, outcomes[name], epsilon, between=between, scope=scope, seed=seed
         )
-        swept = None
+        peak_sweep = None
         if sweep:
-            swept = sample_size_sweep(
+            peak_sweep = sample_size_sweep(
                 matrix, outcomes[name], epsilon=epsilon, between=between, seed=seed
             )
-        placed.append(
-            Placed(
+        placements.append(
+            Placement(
                 model=name,
                 score=_score(outcomes[name]),
                 anchors=matrix,
                 posterior=posterior,
                 inside=posterior.interval(level, interval),
-                sweep=swept,
+                sweep=peak_sweep,
             )
         )
     return AnchorStudy(
         task=runs[0].task,
         question_ids=runs[0].question_ids,
-        kept=kept,
-        anchors=everyone,
-        ordering=ordering_violations(everyone),
+        question_filter=question_filter,
+        anchors=all_anchors,
+        ordering=ordering_violations(all_anchors),
         independence=_independence(runs, seed),
         level=level,
         interval=interval,
         scope=scope,
-        placed=tuple(placed),
+        placements=tuple(placements),
     )
 
 
-def _in_order(run: TaskRun, first: TaskRun) -> Outcomes:
-    """Return a run's outcomes with the questions in the order of the first run's."""
-    place = question_number(run)
-    return take_queries(run.outcomes, [place[name] for name in first.question_ids])
-
-
-def _anchors(models: Mapping[str, Outcomes], pseudo_count: float) -> AnchorMatrix:
-    return AnchorMatrix.from_outcomes(models, pseudo_count=pseudo_count)
-
-
 def _score(outcomes: Outcomes) -> float:
-    """Return the mean share of right answers over the questions that have a trial."""
+    """Return the mean share of right answers over the questions that have trials."""
     right = outcomes.counts[:, outcomes.weights == outcomes.weights.max()].sum(axis=1)
     total = outcomes.n_trials
     return float((right[total > 0] / total[total > 0]).mean())
 
 
 def _independence(runs: Sequence[TaskRun], seed: int) -> IndependenceCheck | None:
-    """Check the trials that all models have, where they have two and their order is known."""
+    """Test the trials that all models have; None if they are single or of unknown order."""
     if any(run.trials is None for run in runs):
         return None
     n = min(run.n_common for run in runs)

@@ -1,44 +1,47 @@
-"""Whether runs are about the same questions, and how a question is named in a line."""
+"""Whether runs can be compared: the same task, questions, scores, metric and filter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
+from lm_eval_bayes.stats.validation import IntArray
 
-#: Characters of an id, and of a question's text, that are shown.
-_ID, _TEXT = 20, 60
-#: Ids that an error names for each side.
-_NAMED = 3
+#: Characters of a question's id, and of its text, in one line of output.
+_MAX_ID_LENGTH, _MAX_TEXT_LENGTH = 20, 60
+#: Number of ids that an error names for each run.
+_MAX_IDS_IN_ERROR = 3
 
 
 def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
-    """Refuse runs that cannot stand side by side, naming the first questions that differ.
+    """Raise unless the runs can be compared with each other.
 
     Raises
     ------
     InvalidInputError
-        If there is none, they are of several tasks, two models have the same name, different
-        metrics or filters were counted, categories are scored differently, or the models
-        answered different questions.
+        If there is no run, they are of several tasks, two models have the same name, metrics or
+        filters differ, category weights differ, or the models answered different questions; the
+        message names the first questions that differ.
     """
     check_one_task(runs, argument)
     first = runs[0]
     for run in runs[1:]:
-        check_counted_alike(first, run, argument)
-        check_same_scores(first, run, argument)
+        check_same_metric(first, run, argument)
+        check_same_weights(first, run, argument)
         check_same_questions(first, run, argument)
 
 
 def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
-    """Refuse anything but runs of one task by models of different names.
+    """Raise unless the runs are of one task and of models with different names.
 
     Raises
     ------
     InvalidInputError
-        If there is none, they are of several tasks, or two models have the same name.
+        If there is no run, they are of several tasks, or two models have the same name.
     """
     if not runs:
         raise InvalidInputError.of(argument, "be at least one", "none")
@@ -47,85 +50,107 @@ def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
         raise InvalidInputError.of(argument, "be of one task", ", ".join(tasks))
     models = [run.model for run in runs]
     if len(set(models)) < len(models):
-        raise InvalidInputError.of(argument, "have a name each", ", ".join(models))
+        raise InvalidInputError.of(argument, "have different names", ", ".join(models))
 
 
-def counted_differently(a: TaskRun, b: TaskRun) -> Literal["metric", "filter"] | None:
-    """Return in what the counting of two runs differs, None where it does not or is not known."""
+def metric_difference(a: TaskRun, b: TaskRun) -> Literal["metric", "filter"] | None:
+    """Return whether two runs differ in metric or in filter; None if in neither, or unknown."""
     if len({a.metric, b.metric} - {GRADED, REGRADED}) == 2:
         return "metric"
-    graded_again = REGRADED in (a.metric, b.metric)
-    return "filter" if a.filter and b.filter and a.filter != b.filter and not graded_again else None
+    regraded = REGRADED in (a.metric, b.metric)
+    return "filter" if a.filter and b.filter and a.filter != b.filter and not regraded else None
 
 
-def check_counted_alike(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
-    """Refuse two runs of which different things were counted.
+def check_same_metric(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
+    """Raise if the outcomes of two runs are of different metrics or filters.
 
-    That is different metrics that a task logged, such as acc and acc_norm, or answers that
-    different filters found.
+    Different metrics of one task are, for example, acc and acc_norm; different filters extract
+    different answers.
 
     Raises
     ------
     InvalidInputError
-        If they are.
+        If metric or filter differ.
     """
-    what = counted_differently(a, b)
-    if what is None:
+    kind = metric_difference(a, b)
+    if kind is None:
         return
-    one, other = (a.metric, b.metric) if what == "metric" else (a.filter, b.filter)
+    of_a, of_b = (a.metric, b.metric) if kind == "metric" else (a.filter, b.filter)
     rule = (
-        f"be counted by one {what}; of {a.task} by {a.model} it is {one} (--{what} chooses one "
-        "that all have)"
+        f"have the same {kind}; {a.model} has {of_a} on {a.task} (--{kind} selects one that all "
+        "runs have)"
     )
-    raise InvalidInputError.of(argument, rule, f"{other} of {b.model}")
+    raise InvalidInputError.of(argument, rule, f"{of_b} of {b.model}")
 
 
-def check_same_scores(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
-    """Refuse two runs whose categories are scored differently.
+def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
+    """Raise if two runs have different category weights.
 
     Raises
     ------
     InvalidInputError
-        If they are.
+        If they differ.
     """
-    weights, others = a.outcomes.weights.tolist(), b.outcomes.weights.tolist()
-    if weights != others:
-        rule = f"score the trials of {a.task} alike: {a.model} has the scores {weights}"
-        raise InvalidInputError.of(argument, rule, f"{others} for {b.model}")
+    of_a, of_b = a.outcomes.weights.tolist(), b.outcomes.weights.tolist()
+    if of_a != of_b:
+        rule = f"have the same category weights on {a.task}: {a.model} has {of_a}"
+        raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")
 
 
 def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
-    """Refuse two runs that are not about the same questions, naming the first that differ.
+    """Raise if two runs have different questions; the message names the first of them.
 
     Raises
     ------
     InvalidInputError
-        If they are not.
+        If the sets of question ids differ.
     """
-    only = [told for told in (_only_in(a, b), _only_in(b, a)) if told is not None]
-    if only:
+    differences = [_only_in(a, b), _only_in(b, a)]
+    if any(differences):
         rule = f"have answered the same questions of {a.task}"
-        raise InvalidInputError.of(argument, rule, "; ".join(only))
+        raise InvalidInputError.of(argument, rule, "; ".join(filter(None, differences)))
 
 
-def question_number(run: TaskRun) -> dict[str, int]:
-    """Return the place of every question of a run, by its id."""
-    return {name: place for place, name in enumerate(run.question_ids)}
+def _only_in(run: TaskRun, other: TaskRun) -> str | None:
+    """Name the questions of `run` that `other` lacks; None if there are none."""
+    other_ids = set(other.question_ids)
+    missing = [question for question in run.question_ids if question not in other_ids]
+    if not missing:
+        return None
+    n_more = len(missing) - _MAX_IDS_IN_ERROR
+    more = f" and {n_more} more" if n_more > 0 else ""
+    ids = ", ".join(map(short_id, missing[:_MAX_IDS_IN_ERROR]))
+    return f"only {run.model} has {ids}{more}"
 
 
-def short_id(name: str) -> str:
-    """Return an id that fits into a line: ids may differ at either end, so the middle goes.
+def question_rows(run: TaskRun) -> dict[str, int]:
+    """Return the row of every question in a run's outcomes, by question id."""
+    return {question: row for row, question in enumerate(run.question_ids)}
+
+
+def aligned_rows(run: TaskRun, reference: TaskRun) -> IntArray:
+    """Return the rows of a run's outcomes in the order of another run's questions, shape (M,)."""
+    if run.question_ids == reference.question_ids:
+        return np.arange(run.n_questions, dtype=np.int64)
+    rows = question_rows(run)
+    return np.array([rows[question] for question in reference.question_ids], dtype=np.int64)
+
+
+def short_id(question_id: str) -> str:
+    """Return an id that fits into a line, without its middle if it is long.
 
     Examples
     --------
     >>> short_id("q7"), short_id("0123456789abcdef0123456789abcdef")
     ('q7', '0123456789a…89abcdef')
     """
-    return name if len(name) <= _ID else f"{name[:11]}…{name[12 - _ID :]}"
+    if len(question_id) <= _MAX_ID_LENGTH:
+        return question_id
+    return f"{question_id[:11]}…{question_id[12 - _MAX_ID_LENGTH :]}"
 
 
 def short_text(text: str) -> str:
-    """Return a question's text on one line, cut where it is long.
+    """Return a question's text on one line, truncated if it is long.
 
     Examples
     --------
@@ -134,15 +159,5 @@ def short_text(text: str) -> str:
     >>> len(short_text("word " * 1000))
     60
     """
-    line = " ".join(text[: 8 * _TEXT].split())
-    return line if len(line) <= _TEXT else line[: _TEXT - 1] + "…"
-
-
-def _only_in(one: TaskRun, other: TaskRun) -> str | None:
-    """Name the questions that one run has and the other lacks; None where there is none."""
-    theirs = set(other.question_ids)
-    only = [name for name in one.question_ids if name not in theirs]
-    if not only:
-        return None
-    more = f" and {len(only) - _NAMED} more" if len(only) > _NAMED else ""
-    return f"only {one.model} has {', '.join(map(short_id, only[:_NAMED]))}{more}"
+    line = " ".join(text[: 8 * _MAX_TEXT_LENGTH].split())
+    return line if len(line) <= _MAX_TEXT_LENGTH else line[: _MAX_TEXT_LENGTH - 1] + "…"

@@ -1,45 +1,61 @@
-"""Two models side by side: which is better, how surely, and on which questions."""
+"""Two models compared on the same questions: task by task, and on the mean over tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import special
 
-from lm_eval_bayes.analysis.mean_difference import MeanDifference, mean_difference
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparability import (
-    check_counted_alike,
+    check_same_metric,
     check_same_questions,
-    check_same_scores,
-    question_number,
+    check_same_weights,
+    question_rows,
 )
-from lm_eval_bayes.analysis.wording import verdict_in_words
+from lm_eval_bayes.analysis.summary import posterior_to_dict
+from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.consistency import check_together
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.alignment import Align
-from lm_eval_bayes.stats.comparison.compare import Comparison, compare
+from lm_eval_bayes.stats.comparison.compare import (
+    Comparison,
+    Verdict,
+    compare,
+    share_error,
+    z_threshold,
+)
+from lm_eval_bayes.stats.comparison.difference import p_above
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
-from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.distributions.base import SampleDistribution
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.results import Posterior, credible_interval
+from lm_eval_bayes.stats.validation import FloatArray
+
+#: Posterior draws of a mean difference without a computed distribution.
+_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
-class QuestionDifference:
-    """One question's part in a difference.
+class QuestionDifference(Record):
+    """A question's contribution to the difference of two models.
 
     Attributes
     ----------
     question_id, text : str
-        The question; its text is somebody else's words, "" where it is not known.
+        The question; the text is untrusted, and "" if it is unknown.
     a, b : tuple of int
-        How many trials ended in every category.
+        Trials in every category.
     difference, sd : float
         Posterior mean and sd of A's score minus B's on this question.
     share : float
-        What it adds to the difference of the benchmark's scores: `difference` / M.
+        Contribution to the difference of the benchmark's scores: `difference` / M.
     """
 
     question_id: str
@@ -50,22 +66,10 @@ class QuestionDifference:
     sd: float
     share: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "question_id": self.question_id,
-            "text": self.text,
-            "a": list(self.a),
-            "b": list(self.b),
-            "difference": self.difference,
-            "sd": self.sd,
-            "share": self.share,
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class TaskComparison:
-    """Two models on one task.
+    """Two models on a task.
 
     Attributes
     ----------
@@ -74,15 +78,15 @@ class TaskComparison:
     a, b : TaskRun
         The runs.
     comparison : Comparison
-        What the trials say of A − B.
+        Posterior of A − B.
     questions : tuple of QuestionDifference
-        Those that drive the difference most, the largest first.
+        The questions with the largest differences, largest first.
     paired : SingleTrialComparison or None
-        The paired model of [Bowyer 2025, §3.4], for one trial a question in scope "population".
+        The paired model of [Bowyer 2025, §3.4], for one trial per question in scope "population".
     curves : PassCurveComparison or None
-        The whole Pass@k curves, where they were asked for.
+        The Pass@k curves, if requested.
     differs : tuple of str
-        What else is not the same in the two runs, one sentence each.
+        Warnings: what else differs between the two runs.
     """
 
     task: str
@@ -96,24 +100,74 @@ class TaskComparison:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words."""
+        """The verdict as a sentence."""
         c = self.comparison
-        return verdict_in_words(c.p_a_greater, c.confidence, c.rope, c.p_rope)
+        return verdict_sentence(c.p_a_greater, c.confidence, c.rope, c.p_rope)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        plain = self.comparison.to_dict()
+        content = self.comparison.to_dict()
         for side, run in (("a", self.a), ("b", self.b)):
-            del plain[side]["per_question"]
-            plain[side]["n_range"] = list(run.outcomes.trials_range)
+            del content[side]["per_question"]
+            content[side]["n_range"] = list(run.outcomes.trials_range)
         return {
             "task": self.task,
-            **plain,
+            **content,
             "verdict": self.verdict,
-            "questions": [one.to_dict() for one in self.questions],
+            "questions": [question.to_dict() for question in self.questions],
             "paired": None if self.paired is None else self.paired.to_dict(),
             "pass_at_k": None if self.curves is None else self.curves.to_dict(),
             "differs": list(self.differs),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class MeanDifference:
+    """The equally weighted mean of A − B over tasks.
+
+    Attributes
+    ----------
+    tasks : tuple of str
+        The tasks.
+    posterior : Posterior
+        Posterior of the mean difference.
+    interval : Interval
+        Its credible interval.
+    z, rho, p_a_greater, mc_error, rope, p_rope, confidence, rule_z
+        As in `lm_eval_bayes.Comparison`.
+    """
+
+    tasks: tuple[str, ...]
+    posterior: Posterior
+    interval: Interval
+    z: float
+    rho: float
+    p_a_greater: float
+    mc_error: float | None
+    rope: tuple[float, float] | None
+    p_rope: float | None
+    confidence: float
+    rule_z: Verdict
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as a sentence."""
+        return verdict_sentence(self.p_a_greater, self.confidence, self.rope, self.p_rope)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; an infinite z becomes None."""
+        return {
+            "tasks": list(self.tasks),
+            **posterior_to_dict(self.posterior, self.interval),
+            "z": self.z if np.isfinite(self.z) else None,
+            "rho": self.rho,
+            "p_a_greater": self.p_a_greater,
+            "mc_error": self.mc_error,
+            "rope": None if self.rope is None else list(self.rope),
+            "p_rope": self.p_rope,
+            "confidence": self.confidence,
+            "rule_z": self.rule_z,
+            "verdict": self.verdict,
         }
 
 
@@ -124,21 +178,24 @@ class RunComparison:
     Attributes
     ----------
     tasks : tuple of TaskComparison
-        One a task.
+        One per task.
     overall : MeanDifference or None
         The mean over tasks; None for a single one.
+    spec : IntervalSpec
+        Settings of the intervals.
     only_a, only_b : tuple of str
-        Tasks that the other side lacks.
+        Tasks that the other model lacks.
     """
 
     tasks: tuple[TaskComparison, ...]
     overall: MeanDifference | None
+    spec: IntervalSpec
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
 
     @property
     def p_a_greater(self) -> float:
-        """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only one."""
+        """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
         if self.overall is not None:
             return self.overall.p_a_greater
         return self.tasks[0].comparison.p_a_greater
@@ -146,7 +203,7 @@ class RunComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "tasks": [one.to_dict() for one in self.tasks],
+            "tasks": [task.to_dict() for task in self.tasks],
             "overall": None if self.overall is None else self.overall.to_dict(),
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
@@ -157,42 +214,35 @@ class RunComparison:
 def compare_runs(
     a: Sequence[TaskRun],
     b: Sequence[TaskRun],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    scope: Scope = "benchmark",
-    level: float = 0.95,
-    method: IntervalMethod = "exact",
     rope: float | None = None,
     confidence: float = 0.95,
     align: Align = "strict",
     ks: Sequence[int] | None = None,
     pass_curves: bool = False,
     n_questions: int = 5,
-    seed: int = 0,
 ) -> RunComparison:
     """Compare two models task by task, and on the mean of the tasks that both have.
 
     Parameters
     ----------
     a, b : sequence of TaskRun
-        The runs of either model, one a task.
-    scope : {"benchmark", "population"}
-        About these questions, or about questions like these.
-    level, method
-        Of the intervals.
+        The runs of either model, one per task.
+    spec : IntervalSpec
+        Settings of the intervals.
     rope : float, optional
-        Differences up to this, either way, do not matter.
+        Half-width of the region of practical equivalence around 0.
     confidence : float
-        In [0.5, 1): from this probability on the verdict calls a model better.
+        In [0.5, 1): the posterior probability from which on the verdict calls a model better.
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out.
     ks : sequence of int, optional
-        Budgets of the Pass@k curves; left out, powers of two up to N, and N.
+        The k of the Pass@k curves; by default powers of two up to N, and N.
     pass_curves : bool
-        Whether to compare whole Pass@k curves.
+        Whether to compare Pass@k curves.
     n_questions : int
-        How many of the questions that drive the difference are listed.
-    seed : int
-        Seed of whatever is drawn.
+        Number of questions listed, those with the largest differences.
 
     Returns
     -------
@@ -201,8 +251,8 @@ def compare_runs(
     Raises
     ------
     InvalidInputError
-        If no task is common, the questions or scores do not match, or an argument breaks its
-        rule.
+        If there is no common task, the questions or weights do not match, or an argument breaks
+        its rule.
 
     Examples
     --------
@@ -213,127 +263,229 @@ def compare_runs(
     >>> result.tasks[0].questions[0].question_id, result.tasks[0].verdict[:15]
     ('q', 'A is better tha')
     """
-    of_a, of_b = ({run.task: run for run in side} for side in (a, b))
-    common = [task for task in of_a if task in of_b]
+    runs_a, runs_b = ({run.task: run for run in side} for side in (a, b))
+    common = [task for task in runs_a if task in runs_b]
     if not common:
-        rule = f"have a task in common with A ({', '.join(of_a)})"
-        raise InvalidInputError.of("B", rule, ", ".join(of_b))
+        rule = f"have a task in common with A ({', '.join(runs_a)})"
+        raise InvalidInputError.of("B", rule, ", ".join(runs_b))
     tasks = []
     for task in common:
-        first, second = of_a[task], of_b[task]
-        _check(first, second, align, scope)
-        result = compare(
-            first.outcomes,
-            second.outcomes,
-            scope,
-            level,
+        run_a, run_b = runs_a[task], runs_b[task]
+        _check_pair(run_a, run_b, align, spec.scope)
+        comparison = compare(
+            run_a.outcomes,
+            run_b.outcomes,
+            spec.scope,
+            spec.level,
             align=align,
-            interval=method,
+            interval=spec.method,
             rope=rope,
             confidence=confidence,
-            seed=seed,
+            seed=spec.seed,
         )
         tasks.append(
             TaskComparison(
                 task=task,
-                a=first,
-                b=second,
-                comparison=result,
-                questions=_drivers(first, second, result, n_questions),
-                paired=_paired(first, second, scope, level, align, seed),
-                curves=_curves(first, second, ks, scope, level, align, seed)
-                if pass_curves
-                else None,
-                differs=tuple(check_together([first, second])),
+                a=run_a,
+                b=run_b,
+                comparison=comparison,
+                questions=_largest_differences(run_a, run_b, comparison, n_questions),
+                paired=_paired(run_a, run_b, spec, align),
+                curves=_pass_curves(run_a, run_b, ks, spec, align) if pass_curves else None,
+                differs=tuple(check_together([run_a, run_b])),
             )
         )
-    found = {one.task: one.comparison for one in tasks}
-    overall = None if len(tasks) == 1 else mean_difference(found, level, method, seed)
+    comparisons = {task.task: task.comparison for task in tasks}
     return RunComparison(
         tasks=tuple(tasks),
-        overall=overall,
-        only_a=tuple(task for task in of_a if task not in of_b),
-        only_b=tuple(task for task in of_b if task not in of_a),
+        overall=None if len(tasks) == 1 else mean_difference(comparisons, spec),
+        spec=spec,
+        only_a=tuple(task for task in runs_a if task not in runs_b),
+        only_b=tuple(task for task in runs_b if task not in runs_a),
     )
 
 
-# -- the parts -----------------------------------------------------------------------------------
-
-
-def _check(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
-    """Refuse runs that cannot be compared, before any number is computed."""
-    check_counted_alike(a, b, "B")
-    check_same_scores(a, b, "B")
+def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
+    """Raise if two runs cannot be compared, before any number is computed."""
+    check_same_metric(a, b, "B")
+    check_same_weights(a, b, "B")
     if align == "strict":
         check_same_questions(a, b, "B")
-    common = len(set(a.question_ids) & set(b.question_ids))
-    least = 2 if scope == "population" else 1
-    if common < least:
-        rule = f"have at least {least} of the questions of {a.task} in common with A"
-        rule += " to speak of questions like these" if common else ""
-        raise InvalidInputError.of("B", rule, common)
+    n_common = len(set(a.question_ids) & set(b.question_ids))
+    n_min = 2 if scope == "population" else 1
+    if n_common < n_min:
+        rule = f"have at least {n_min} of the questions of {a.task} in common with A"
+        rule += ' for scope "population"' if n_common else ""
+        raise InvalidInputError.of("B", rule, n_common)
 
 
-def _drivers(
-    a: TaskRun, b: TaskRun, found: Comparison, most: int
+def _largest_differences(
+    a: TaskRun, b: TaskRun, comparison: Comparison, n_questions: int
 ) -> tuple[QuestionDifference, ...]:
     """Return the questions with the largest differences, largest first."""
-    place_a, place_b = question_number(a), question_number(b)
-    # as in the core's alignment: A's order, and only what both have
-    names = [name for name in a.question_ids if name in place_b]
-    mean, sd = found.posterior.per_question.mu, found.posterior.per_question.sigma
-    largest = np.argsort(-np.abs(mean), kind="stable")[:most].tolist()
+    rows_a, rows_b = question_rows(a), question_rows(b)
+    # the order of the comparison's alignment: that of A, without what B lacks
+    ids = [question for question in a.question_ids if question in rows_b]
+    mean, sd = comparison.posterior.per_question.mu, comparison.posterior.per_question.sigma
+    largest = np.argsort(-np.abs(mean), kind="stable")[:n_questions].tolist()
     return tuple(
         QuestionDifference(
-            question_id=names[row],
-            text=_text(a, place_a[names[row]]) or _text(b, place_b[names[row]]),
-            a=tuple(a.outcomes.counts[place_a[names[row]]].tolist()),
-            b=tuple(b.outcomes.counts[place_b[names[row]]].tolist()),
-            difference=float(mean[row]),
-            sd=float(sd[row]),
-            share=float(mean[row]) / len(names),
+            question_id=ids[i],
+            text=_question_text(a, rows_a[ids[i]]) or _question_text(b, rows_b[ids[i]]),
+            a=tuple(a.outcomes.counts[rows_a[ids[i]]].tolist()),
+            b=tuple(b.outcomes.counts[rows_b[ids[i]]].tolist()),
+            difference=float(mean[i]),
+            sd=float(sd[i]),
+            share=float(mean[i]) / len(ids),
         )
-        for row in largest
-        if mean[row] != 0.0
+        for i in largest
+        if mean[i] != 0.0
     )
 
 
-def _text(run: TaskRun, place: int) -> str:
-    return run.questions[place] if place < len(run.questions) else ""
+def _question_text(run: TaskRun, row: int) -> str:
+    return run.questions[row] if row < len(run.questions) else ""
 
 
 def _paired(
-    a: TaskRun, b: TaskRun, scope: Scope, level: float, align: Align, seed: int
+    a: TaskRun, b: TaskRun, spec: IntervalSpec, align: Align
 ) -> SingleTrialComparison | None:
-    """Return the paired model where it applies: one trial a question, right or wrong."""
+    """Return the paired model if it applies: one trial per question, right or wrong."""
     single = all(run.binary and run.outcomes.trials_range == (1, 1) for run in (a, b))
-    ordered = bool(a.outcomes.weights[0] < a.outcomes.weights[1])
-    if scope != "population" or not (single and ordered):
+    ascending = bool(a.outcomes.weights[0] < a.outcomes.weights[1])
+    if spec.scope != "population" or not (single and ascending):
         return None
-    return compare_paired(a.outcomes, b.outcomes, level, align=align, seed=seed)
+    return compare_paired(a.outcomes, b.outcomes, spec.level, align=align, seed=spec.seed)
 
 
-def _curves(
-    a: TaskRun,
-    b: TaskRun,
-    ks: Sequence[int] | None,
-    scope: Scope,
-    level: float,
-    align: Align,
-    seed: int,
+def _pass_curves(
+    a: TaskRun, b: TaskRun, ks: Sequence[int] | None, spec: IntervalSpec, align: Align
 ) -> PassCurveComparison:
     if not (a.binary and a.outcomes.weights[0] < a.outcomes.weights[1]):
-        rule = f"be left out for {a.task}, whose trials are more than right or wrong"
+        rule = f"be left out for {a.task}, whose trials are not just right or wrong"
         raise InvalidInputError.of("pass_at_k", rule, f"{a.outcomes.n_categories} categories")
-    smallest = min(a.n_common, b.n_common)
-    if not smallest:
+    n_min = min(a.n_common, b.n_common)
+    if not n_min:
         rule = f"be left out for {a.task}, where a question has no trial"
         raise InvalidInputError.of("pass_at_k", rule, "0 trials")
-    if ks is not None and scope == "population" and max(ks) > smallest:
-        rule = f"be at most N about questions like these (N={smallest} on {a.task})"
+    if ks is not None and spec.scope == "population" and max(ks) > n_min:
+        rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
         raise InvalidInputError.of("k", rule, max(ks))
     if ks is None:
-        ks = sorted({2**i for i in range(smallest.bit_length()) if 2**i <= smallest} | {smallest})
+        ks = sorted({2**i for i in range(n_min.bit_length()) if 2**i <= n_min} | {n_min})
     return compare_pass_curves(
-        a.outcomes, b.outcomes, ks, scope=scope, level=level, align=align, seed=seed
+        a.outcomes,
+        b.outcomes,
+        ks,
+        scope=spec.scope,
+        level=spec.level,
+        align=align,
+        seed=spec.seed,
+    )
+
+
+# -- the mean over tasks -------------------------------------------------------------------------
+
+
+def mean_difference(comparisons: Mapping[str, Comparison], spec: IntervalSpec) -> MeanDifference:
+    """Return the posterior of the equally weighted mean of A − B over tasks.
+
+    The trials of different tasks are independent, so the mean of T differences has the standard
+    deviation sqrt(Σ σ²)/T.
+
+    Parameters
+    ----------
+    comparisons : mapping of str to Comparison
+        By task; all with the same scope, rope and confidence.
+    spec : IntervalSpec
+        Settings of the interval; its seed is that of the draws, if there are any.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> a, b = Outcomes.from_counts([[2, 6]] * 9), Outcomes.from_counts([[5, 3]] * 9)
+    >>> mean = mean_difference({"x": compare(a, b), "y": compare(b, a)}, DEFAULT_INTERVAL)
+    >>> abs(mean.posterior.mu) < 1e-12, round(mean.p_a_greater, 3)
+    (True, 0.5)
+    """
+    first = next(iter(comparisons.values()))
+    posterior = mean_posterior([comparison.posterior for comparison in comparisons.values()])
+    draws: FloatArray | None = None
+    for_interval = posterior
+    if posterior.sigma > 0.0 and not posterior.distribution.computed:
+        # the same draws for the interval and the probabilities
+        draws = posterior.distribution.draw(_DRAWS, np.random.default_rng(spec.seed))
+        for_interval = replace(posterior, distribution=SampleDistribution(draws))
+    p_a_greater = p_above(posterior, 0.0, draws)
+    z = 0.0
+    if posterior.mu != 0.0:
+        z = abs(posterior.mu) / posterior.sigma if posterior.sigma > 0.0 else float("inf")
+    sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
+    better: Verdict = "a" if posterior.mu > 0.0 else "b"
+    decided = z > 0.0 and z >= z_threshold(first.confidence)
+    return MeanDifference(
+        tasks=tuple(comparisons),
+        posterior=posterior,
+        interval=credible_interval(
+            for_interval, spec.level, spec.method, seed=spec.seed, draws=_DRAWS
+        ),
+        z=z,
+        rho=float(special.ndtr(z)),
+        p_a_greater=p_a_greater,
+        mc_error=None if draws is None else share_error(p_a_greater, _DRAWS, *sides),
+        rope=first.rope,
+        p_rope=None if first.rope is None else _p_inside(posterior, first.rope, draws),
+        confidence=first.confidence,
+        rule_z=better if decided else "undecided",
+    )
+
+
+def _p_inside(posterior: Posterior, region: tuple[float, float], draws: FloatArray | None) -> float:
+    """Return the posterior probability of a closed region."""
+    low, high = region
+    if draws is not None:
+        return float(((draws >= low) & (draws <= high)).mean())
+    if posterior.sigma == 0.0:
+        return float(low <= posterior.mu <= high)
+    return p_above(posterior, low) - p_above(posterior, high)
+
+
+def verdict_sentence(
+    p_a_greater: float,
+    confidence: float,
+    rope: tuple[float, float] | None = None,
+    p_rope: float | None = None,
+) -> str:
+    """Return the verdict of a comparison as a sentence.
+
+    Examples
+    --------
+    >>> verdict_sentence(0.987, 0.95)
+    'A is better than B, with probability 0.987.'
+    >>> verdict_sentence(0.7, 0.95)
+    'Undecided: A is better than B with probability 0.700, which is below 0.95.'
+    >>> verdict_sentence(0.7, 0.95, (-0.02, 0.02), 0.971)
+    'A and B are practically equal: they differ by -0.02 to 0.02 with probability 0.971.'
+    """
+    better, worse, p = (
+        ("A", "B", p_a_greater) if p_a_greater >= 0.5 else ("B", "A", 1 - p_a_greater)
+    )
+    p_text = format_probability(p)
+    if rope is not None and p_rope is not None and p_rope >= confidence:
+        verdict = (
+            f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "
+            f"probability {format_probability(p_rope)}"
+        )
+        if p >= confidence:
+            verdict += (
+                f", though {better} is better than {worse} with probability {format_probability(p)}"
+            )
+        return f"{verdict}."
+    if p >= confidence:
+        return f"{better} is better than {worse}, with probability {p_text}."
+    if p < 0.5005:  # would be written as 0.500
+        return "Undecided: either is better with the same probability."
+    return (
+        f"Undecided: {better} is better than {worse} with probability {p_text}, which is below "
+        f"{confidence:g}."
     )

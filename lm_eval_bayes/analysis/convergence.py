@@ -1,4 +1,4 @@
-"""How scores and their ranking settle as trials come in, from saved runs of one task."""
+"""Convergence of scores and rankings as trials are added, from saved runs of a task."""
 
 from __future__ import annotations
 
@@ -9,35 +9,44 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.analysis.comparability import check_comparable, question_number
+from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
+from lm_eval_bayes.analysis.prefix_posteriors import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
 from lm_eval_bayes.stats.convergence.prefix_scores import Scheme, prefix_scores
 from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
-from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
-from lm_eval_bayes.stats.validation import IntArray, check_level, check_option, check_seed
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
+from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: The budgets of Pass@k that are looked at where none is asked for.
-_USUAL_K = (2, 4, 8)
-_NAMED = re.compile(r"(naive-)?(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
+#: The k of Pass@k that are ranked by default.
+_DEFAULT_KS = (2, 4, 8)
+_PASS_FAMILY_NAME = re.compile(r"(naive-)?(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
+#: Metrics by (naive, prefix, sign).
+_PASS_FAMILY_METRICS: dict[tuple[bool, str | None, str], Metric] = {
+    (False, None, "@"): "pass@k",
+    (False, None, "^"): "pass^k",
+    (True, None, "@"): "naive pass@k",
+    (True, None, "^"): "naive pass^k",
+    (False, "g-", "@"): "g-pass",
+    (False, "mg-", "@"): "mg-pass",
+}
 
 
 @dataclass(frozen=True)
 class Score:
-    """What ranks models.
+    """A score by which models are ranked.
 
     Attributes
     ----------
     name : str
-        As it is written: "bayes@N", "avg@N", "pass@8", "pass^4", "g-pass@8_0.5", "mg-pass@4".
+        Its name: "bayes@N", "avg@N", "pass@8", "pass^4", "g-pass@8_0.5", "mg-pass@4".
     metric : str
-        What `convergence_at_n` calls it.
+        The `metric` argument of `convergence_at_n`.
     k : int or None
-        Trials that it looks at.
+        k of the pass family.
     tau : float or None
         Threshold of G-Pass.
     """
@@ -49,12 +58,12 @@ class Score:
 
 
 def score_named(text: str) -> Score:
-    """Read the name of a score.
+    """Parse the name of a score.
 
     Raises
     ------
     InvalidInputError
-        If it is none.
+        If it is not the name of a score.
 
     Examples
     --------
@@ -67,21 +76,15 @@ def score_named(text: str) -> Score:
     for metric in LINEAR:
         if name in (metric, f"{metric}@n"):
             return Score(f"{metric}@N", metric)
-    match = _NAMED.fullmatch(name)
+    match = _PASS_FAMILY_NAME.fullmatch(name)
     if match:
-        naive, kind, sign, k, tau = match.groups()
-        plain = kind is None
-        if (tau is not None) == (kind == "g-") and (plain or (sign == "@" and naive is None)):
-            metrics: dict[tuple[bool, str | None, str], Metric] = {
-                (False, None, "@"): "pass@k",
-                (False, None, "^"): "pass^k",
-                (True, None, "@"): "naive pass@k",
-                (True, None, "^"): "naive pass^k",
-                (False, "g-", "@"): "g-pass",
-                (False, "mg-", "@"): "mg-pass",
-            }
-            metric = metrics[naive is not None, kind, sign]
-            return Score(name, metric, int(k), None if tau is None else float(tau))
+        naive, prefix, sign, k, tau = match.groups()
+        needs_tau = prefix == "g-"
+        key = (naive is not None, prefix, sign)
+        if (tau is not None) == needs_tau and key in _PASS_FAMILY_METRICS:
+            return Score(
+                name, _PASS_FAMILY_METRICS[key], int(k), None if tau is None else float(tau)
+            )
     rule = (
         "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k, "
         "or naive-pass@8 or naive-pass^8"
@@ -89,35 +92,21 @@ def score_named(text: str) -> Score:
     raise InvalidInputError.of("score", rule, text)
 
 
-@dataclass(frozen=True)
-class AfterTrials:
-    """A model's posterior after the first n trials of every question: hbayes@n."""
-
-    n: int
-    mu: float
-    sigma: float
-    interval: Interval
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        interval = self.interval.to_dict()
-        return {"n": self.n, "mu": self.mu, "sigma": self.sigma, "interval": interval}
-
-
 @dataclass(frozen=True, eq=False)
-class RankingSettles:
-    """When the ranking by one score stops changing.
+class RankingConvergence:
+    """When the ranking by a score stops changing.
 
     Attributes
     ----------
     score : Score
-        What ranks.
+        The score.
     convergence : Convergence
-        Only equal scores share a rank.
+        Of rankings in which only equal scores tie.
     tied : Convergence or None
-        Neighbours that are not surely apart share one; None for the pass family.
+        Of rankings in which neighbours tie unless they are distinguishable; None for the pass
+        family.
     kendall : KendallCurve or None
-        Agreement with the ranking by bayes@N on all trials; None where all models tie there.
+        Agreement with the ranking by bayes@N on all trials; None if all models tie there.
     final : mapping of str to float
         Each model's score on all N trials.
     """
@@ -141,35 +130,33 @@ class RankingSettles:
 
 @dataclass(frozen=True, eq=False)
 class TaskConvergence:
-    """How the runs of one task settled.
+    """Convergence of the scores and rankings of a task's models.
 
     Attributes
     ----------
     task : str
         The task.
     models : tuple of str
-        The models, L of them.
+        The L models.
     n_questions, n_trials : int
         M, and N: the trials that every question of every model has.
-    level, scope, method
-        Of the intervals.
-    along : mapping of str to tuple of AfterTrials
-        By model, after 1, 2, 4, … and all of its trials.
-    rankings : tuple of RankingSettles
-        One a score; none for a single model or a single trial.
+    spec : IntervalSpec
+        Settings of the intervals.
+    prefixes : mapping of str to tuple of PrefixPosterior
+        By model, hbayes@n after 1, 2, 4, … and all of its trials.
+    rankings : tuple of RankingConvergence
+        One per score; none for a single model or a single trial.
     notes : tuple of str
-        What was left out.
+        Warnings: what was left out, and why.
     """
 
     task: str
     models: tuple[str, ...]
     n_questions: int
     n_trials: int
-    level: float
-    scope: Scope
-    method: IntervalMethod
-    along: Mapping[str, tuple[AfterTrials, ...]]
-    rankings: tuple[RankingSettles, ...]
+    spec: IntervalSpec
+    prefixes: Mapping[str, tuple[PrefixPosterior, ...]]
+    rankings: tuple[RankingConvergence, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,42 +166,43 @@ class TaskConvergence:
             "models": list(self.models),
             "questions": self.n_questions,
             "trials": self.n_trials,
-            "level": self.level,
-            "scope": self.scope,
-            "interval": self.method,
-            "along": {name: [one.to_dict() for one in row] for name, row in self.along.items()},
-            "rankings": [one.to_dict() for one in self.rankings],
+            "level": self.spec.level,
+            "scope": self.spec.scope,
+            "interval": self.spec.method,
+            "along": {
+                model: [prefix.to_dict() for prefix in prefixes]
+                for model, prefixes in self.prefixes.items()
+            },
+            "rankings": [ranking.to_dict() for ranking in self.rankings],
             "notes": list(self.notes),
         }
 
 
 def task_convergence(
     runs: Sequence[TaskRun],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     scores: Sequence[Score] | None = None,
     replicates: int = 2000,
     scheme: Scheme = "column",
     confidence: float = 0.95,
-    level: float = 0.95,
-    scope: Scope = "benchmark",
-    method: IntervalMethod = "exact",
-    seed: int = 0,
     argument: str = "RUN",
 ) -> TaskConvergence:
-    """Say how the scores of models on one task, and their ranking, settle with trials.
+    """Return how the scores of a task's models, and their ranking, converge.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        One a model. Their questions are matched by id.
+        One per model. Their questions are matched by id.
+    spec : IntervalSpec
+        Settings of the intervals of hbayes@n; its seed is also that of the resampling.
     scores : sequence of Score, optional
-        What ranks; left out, bayes@N and, for right and wrong, Pass@2, 4 and 8 up to N/2.
-    replicates, scheme, confidence, seed
+        The scores that rank; by default bayes@N and, if trials are right or wrong, Pass@2, 4 and
+        8 up to N/2.
+    replicates, scheme, confidence
         As in `lm_eval_bayes.convergence_at_n`; `confidence` is that of interval ties.
-    level, scope, method
-        Of the intervals of hbayes@n.
     argument : str
-        What errors call the runs.
+        Name of the runs in error messages.
 
     Returns
     -------
@@ -223,8 +211,8 @@ def task_convergence(
     Raises
     ------
     InvalidInputError
-        If the order of some model's trials is not known, models answered different questions,
-        or an argument breaks its rule.
+        If the order of some model's trials is unknown, models answered different questions, or
+        an argument breaks its rule.
 
     Examples
     --------
@@ -234,38 +222,33 @@ def task_convergence(
     ...     TaskRun.from_trials(name, "aime", (rng.random((20, 16)) < p).astype(int), ids)
     ...     for name, p in (("small", 0.3), ("large", 0.6))
     ... ]
-    >>> found = task_convergence(runs, replicates=500)
-    >>> [one.score.name for one in found.rankings]
+    >>> result = task_convergence(runs, replicates=500)
+    >>> [ranking.score.name for ranking in result.rankings]
     ['bayes@N', 'pass@2', 'pass@4', 'pass@8']
-    >>> [one.n for one in found.along["large"]]
+    >>> [prefix.n for prefix in result.prefixes["large"]]
     [1, 2, 4, 8, 16]
     """
-    level, seed = check_level(level), check_seed(seed)
-    scope = check_option("scope", scope, SCOPES)
-    method = check_option("interval", method, METHODS)
     check_comparable(runs, argument)
     matrices = [run.matrix(argument) for run in runs]
-    along = {
-        run.model: _along(run, matrix, level, scope, method, seed)
+    prefixes = {
+        run.model: prefix_posteriors(run, matrix, spec)
         for run, matrix in zip(runs, matrices, strict=True)
     }
-    least = min(matrix.shape[1] for matrix in matrices)
-    asked, notes = _scores(runs[0], scores, least), []
-    if any(matrix.shape[1] > least for matrix in matrices):
-        notes.append(f"rankings rest on the first {least} trials, which all models have")
-    rankings: tuple[RankingSettles, ...] = ()
-    if len(runs) > 1 and least > 1:
-        tensor = _tensor(runs, matrices, least)
-        weights = runs[0].outcomes.weights
-        known = None if tuple(weights.tolist()) == BINARY_WEIGHTS else weights
+    n_trials = min(matrix.shape[1] for matrix in matrices)
+    ranking_scores, notes = _ranking_scores(runs[0], scores, n_trials), []
+    if any(matrix.shape[1] > n_trials for matrix in matrices):
+        notes.append(f"rankings use the first {n_trials} trials, which all models have")
+    rankings: tuple[RankingConvergence, ...] = ()
+    if len(runs) > 1 and n_trials > 1:
+        tensor = _tensor(runs, matrices, n_trials)
         rankings = tuple(
-            _settles(one, tensor, runs, known, replicates, scheme, confidence, seed)
-            for one in asked
+            _ranking_convergence(score, tensor, runs, replicates, scheme, confidence, spec.seed)
+            for score in ranking_scores
         )
-        if any(one.kendall is None for one in rankings):
-            notes.append("all models have the same score: there is no order to agree with")
+        if any(ranking.kendall is None for ranking in rankings):
+            notes.append("all models have the same score, so Kendall's τ is not defined")
     elif len(runs) > 1:
-        notes.append("there is one trial a question, so no ranking along the way")
+        notes.append("there is one trial per question, so rankings have no convergence")
     elif scores:
         rule = f"be of two models or more for --score ({runs[0].task})"
         raise InvalidInputError.of(argument, rule, runs[0].model)
@@ -273,110 +256,84 @@ def task_convergence(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
         n_questions=runs[0].n_questions,
-        n_trials=least,
-        level=level,
-        scope=scope,
-        method=method,
-        along=along,
+        n_trials=n_trials,
+        spec=spec,
+        prefixes=prefixes,
         rankings=rankings,
         notes=tuple(notes),
     )
 
 
-def doublings(most: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, … and `most`.
-
-    Examples
-    --------
-    >>> doublings(10), doublings(8)
-    ((1, 2, 4, 8, 10), (1, 2, 4, 8))
-    """
-    found = [2**i for i in range(most.bit_length()) if 2**i < most]
-    return (*found, most)
-
-
-def reached(convergence: Convergence, share: float) -> int | None:
-    """Return the smallest n by which so large a share of orders has converged, if there is one.
+def trials_to_converge(convergence: Convergence, share: float) -> int | None:
+    """Return the smallest n by which this share of orders has converged; None if there is none.
 
     Examples
     --------
     >>> R = np.zeros((2, 1, 4), dtype=int)
     >>> R[0] = 1
-    >>> reached(convergence_at_n(R, replicates=10), 0.95)
+    >>> trials_to_converge(convergence_at_n(R, replicates=10), 0.95)
     1
     """
-    there = np.flatnonzero(convergence.cdf >= share - 1e-12)
-    return int(there[0]) + 1 if there.size else None
+    converged = np.flatnonzero(convergence.cdf >= share - 1e-12)
+    return int(converged[0]) + 1 if converged.size else None
 
 
-def _scores(run: TaskRun, asked: Sequence[Score] | None, n_trials: int) -> list[Score]:
-    """Return what ranks; refuse what there are too few trials or too many categories for."""
-    if not asked:
-        usual = [score_named(f"pass@{k}") for k in _USUAL_K if 2 * k <= n_trials]
-        return [score_named("bayes"), *(usual if _right_or_wrong(run) else [])]
-    for one in asked:
-        if one.k is None:
+def _ranking_scores(run: TaskRun, scores: Sequence[Score] | None, n_trials: int) -> list[Score]:
+    """Return the scores that rank; raise if there are too few trials or too many categories."""
+    if not scores:
+        by_default = [score_named(f"pass@{k}") for k in _DEFAULT_KS if 2 * k <= n_trials]
+        return [score_named("bayes"), *(by_default if _right_or_wrong(run) else [])]
+    for score in scores:
+        if score.k is None:
             continue
         if not _right_or_wrong(run):
-            rule = f"be bayes or avg where trials are more than right or wrong ({run.task})"
-            raise InvalidInputError.of("score", rule, one.name)
-        if not 1 <= one.k <= n_trials:
+            rule = f"be bayes or avg if trials are not just right or wrong ({run.task})"
+            raise InvalidInputError.of("score", rule, score.name)
+        if not 1 <= score.k <= n_trials:
             rule = f"have 1 <= k <= N (N={n_trials} for {run.task})"
-            raise InvalidInputError.of("score", rule, one.name)
-    return list(dict.fromkeys(asked))
+            raise InvalidInputError.of("score", rule, score.name)
+    return list(dict.fromkeys(scores))
 
 
 def _right_or_wrong(run: TaskRun) -> bool:
     return tuple(run.outcomes.weights.tolist()) == BINARY_WEIGHTS
 
 
-def _along(
-    run: TaskRun, matrix: IntArray, level: float, scope: Scope, method: IntervalMethod, seed: int
-) -> tuple[AfterTrials, ...]:
-    found = []
-    for n in doublings(matrix.shape[1]):
-        first = Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
-        posterior = hbayes_at_n(first, scope, level, method, seed=seed)
-        interval = posterior.interval(seed=seed)
-        found.append(AfterTrials(n, posterior.mu, posterior.sigma, interval))
-    return tuple(found)
-
-
 def _tensor(runs: Sequence[TaskRun], matrices: Sequence[IntArray], n_trials: int) -> IntArray:
-    """Stack the first trials of all models, the questions in the first model's order."""
-    stacked = []
-    for run, matrix in zip(runs, matrices, strict=True):
-        place = question_number(run)
-        rows = [place[name] for name in runs[0].question_ids]
-        stacked.append(matrix[rows, :n_trials])
-    return np.stack(stacked)
+    """Return the first trials of all models, shape (L, M, n), in the first model's order."""
+    return np.stack(
+        [
+            matrix[aligned_rows(run, runs[0]), :n_trials]
+            for run, matrix in zip(runs, matrices, strict=True)
+        ]
+    )
 
 
-def _settles(
+def _ranking_convergence(
     score: Score,
     tensor: IntArray,
     runs: Sequence[TaskRun],
-    weights: Any,
     replicates: int,
     scheme: Scheme,
     confidence: float,
     seed: int,
-) -> RankingSettles:
-    same: dict[str, Any] = {"k": score.k, "tau": score.tau}
-    if score.metric in LINEAR:
-        same = {"weights": weights}
-    drawn: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}
+) -> RankingConvergence:
+    weights: FloatArray | None = None if _right_or_wrong(runs[0]) else runs[0].outcomes.weights
+    linear = score.metric in LINEAR
+    metric: dict[str, Any] = {"weights": weights} if linear else {"k": score.k, "tau": score.tau}
+    resampling: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}
     gold = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
-    final = prefix_scores(tensor, score.metric, **same)[:, -1]
-    return RankingSettles(
-        score=score,
-        convergence=convergence_at_n(tensor, score.metric, **same, **drawn),
-        tied=convergence_at_n(
-            tensor, score.metric, **same, **drawn, ties="adjacent", confidence=confidence
+    final = prefix_scores(tensor, score.metric, **metric)[:, -1]
+    tied = None
+    if linear:
+        tied = convergence_at_n(
+            tensor, score.metric, **metric, **resampling, ties="adjacent", confidence=confidence
         )
-        if score.metric in LINEAR
-        else None,
-        kendall=kendall_curve(tensor, gold, score.metric, **same, **drawn)
+    return RankingConvergence(
+        score=score,
+        convergence=convergence_at_n(tensor, score.metric, **metric, **resampling),
+        tied=tied,
+        kendall=kendall_curve(tensor, gold, score.metric, **metric, **resampling)
         if np.ptp(gold) > 0.0
         else None,
         final=dict(zip((run.model for run in runs), final.tolist(), strict=True)),

@@ -1,47 +1,73 @@
-"""Models on one task, best first, with how sure every place is."""
+"""Leaderboards: models ranked by hbayes@N on a task, or on the mean of several tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes.analysis.task_mean import mean_posterior
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
-from lm_eval_bayes.stats.ranking.rank import Ranking, check_confidence, rank
-from lm_eval_bayes.stats.ranking.tie_rules import NUMBERINGS, TIE_RULES, Numbering, TieRule
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.ranking.rank import (
+    Ranking,
+    check_confidence,
+    count_ranks,
+    rank,
+    rank_interval,
+)
+from lm_eval_bayes.stats.ranking.tie_rules import (
+    NUMBERINGS,
+    TIE_RULES,
+    Numbering,
+    TieRule,
+    best_first,
+    numbered,
+    tie_groups,
+)
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, check_level, check_option, check_seed
+from lm_eval_bayes.stats.validation import FloatArray, check_option, read_only
+
+#: Draws of single questions' scores in all, and the fewest and the most joint draws.
+_MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
+#: Means nearer than this share of the range of scores differ by rounding only, as for `rank`.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """One model's line of a leaderboard.
+class LeaderboardRow:
+    """A model's row of a leaderboard.
 
     Attributes
     ----------
     model : str
-        Its name.
+        The model's name.
     rank : float
-        From 1; tied models share one. Halves only with fractional numbering.
+        From 1; tied models share a rank. Halves only with fractional numbering.
     posterior : Posterior
         hbayes@N in the leaderboard's scope.
     interval : Interval
         Its credible interval.
     p_best : float
-        Posterior probability of being the best.
+        Posterior probability of being the best model.
     expected_rank, rank_low, rank_high : float
-        Posterior mean of the rank, and central ranks that hold at least `confidence`.
+        Posterior mean of the rank, and a central range of ranks with a posterior probability of
+        at least `confidence`.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
-        Of all completions, where they were counted.
+        Completion tokens, if recorded.
     seconds : float or None
-        Of the model's time, where it was measured.
+        Model time, if recorded.
     counted : str
-        What was counted, such as "exact_match, filter strict-match"; "" for several tasks.
+        Metric and filter, such as "exact_match, filter strict-match"; "" for several tasks.
     """
 
     model: str
@@ -79,45 +105,50 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """A ranking of models on one task, or on the mean of several.
+    """A ranking of models on a task, or on the mean of several tasks.
 
     Attributes
     ----------
     task : str
-        The task; "mean of 3 tasks" for several.
+        The task; for several, for example "mean of 3 tasks".
     tasks : tuple of str
         The tasks.
     n_questions : int
-        Questions of all of them.
-    level : float
-        Of the intervals.
+        Questions of all tasks.
+    spec : IntervalSpec
+        Settings of the intervals.
     ranking : Ranking
         The ranking with its rules, its pairwise z and P(A > B).
-    places : tuple of Place
-        The lines, best first, in the order of `ranking.models`.
+    rows : tuple of LeaderboardRow
+        One per model, best first, in the order of `ranking.models`.
     """
 
     task: str
     tasks: tuple[str, ...]
     n_questions: int
-    level: float
+    spec: IntervalSpec
     ranking: Ranking
-    places: tuple[Place, ...]
+    rows: tuple[LeaderboardRow, ...]
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names, best first."""
+        """The models' names, best first."""
         return self.ranking.models
 
     @property
+    def level(self) -> float:
+        """Level of the intervals."""
+        return self.spec.level
+
+    @property
     def scope(self) -> Scope:
-        """Whether this is about these questions or about questions like these."""
+        """Scope of the posteriors."""
         return self.ranking.scope
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """What was counted of any model, each thing once."""
-        return tuple(dict.fromkeys(one.counted for one in self.places if one.counted))
+        """Distinct metrics and filters of the rows."""
+        return tuple(dict.fromkeys(row.counted for row in self.rows if row.counted))
 
     @property
     def p_greater(self) -> FloatArray:
@@ -126,9 +157,9 @@ class Leaderboard:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know, each thing once."""
-        told = [self.ranking.note, *(one.posterior.note for one in self.places)]
-        return tuple(dict.fromkeys(note for note in told if note))
+        """Distinct notes of the ranking and of the posteriors."""
+        notes = [self.ranking.note, *(row.posterior.note for row in self.rows)]
+        return tuple(dict.fromkeys(note for note in notes if note))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -139,7 +170,7 @@ class Leaderboard:
             "tasks": list(self.tasks),
             "questions": self.n_questions,
             "level": self.level,
-            "places": [one.to_dict() for one in self.places],
+            "places": [row.to_dict() for row in self.rows],
             **ranking,
             "notes": list(self.notes),
         }
@@ -147,33 +178,28 @@ class Leaderboard:
 
 def leaderboard(
     runs: Sequence[TaskRun],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    scope: Scope = "benchmark",
-    level: float = 0.95,
-    method: IntervalMethod = "exact",
     ties: TieRule = "leader",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
-    seed: int = 0,
     argument: str = "RUN",
 ) -> Leaderboard:
-    """Rank the models that answered the questions of one task.
+    """Rank the models that answered the questions of a task.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        One a model, all of the same questions; the numbers of trials may differ.
-    scope : {"benchmark", "population"}
-        About these questions, or about questions like these; then questions are paired.
-    level, method
-        Of the credible intervals of hbayes@N.
+        One per model, all of the same questions; numbers of trials may differ.
+    spec : IntervalSpec
+        Settings of the intervals of hbayes@N. In scope "population" models are paired by
+        question.
     ties, numbering, confidence
-        Who shares a rank, and how ranks are counted: see `lm_eval_bayes.rank`. The rule is not
-        the paper's, "adjacent", by which the ends of a long leaderboard may share a rank.
-    seed : int
-        Seed of whatever is drawn.
+        Which models share a rank, and how ranks are numbered: see `lm_eval_bayes.rank`. The
+        default is not the paper's rule, "adjacent", by which both ends of a long leaderboard may
+        share a rank.
     argument : str
-        What errors call the runs.
+        Name of the runs in error messages.
 
     Returns
     -------
@@ -182,8 +208,8 @@ def leaderboard(
     Raises
     ------
     InvalidInputError
-        If the models answered different questions (the first ids are named), categories are
-        scored differently, or an argument breaks its rule.
+        If the models answered different questions (the first ids are named), category weights
+        differ, or an argument breaks its rule.
 
     Examples
     --------
@@ -191,52 +217,61 @@ def leaderboard(
     >>> good = TaskRun.from_trials("good", "aime", [[1] * 16, [1] * 12 + [0] * 4], ids)
     >>> poor = TaskRun.from_trials("poor", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)
     >>> board = leaderboard([poor, good])
-    >>> [(one.model, one.rank) for one in board.places]
+    >>> [(row.model, row.rank) for row in board.rows]
     [('good', 1.0), ('poor', 2.0)]
     """
-    scope = check_option("scope", scope, SCOPES)
-    level = check_level(level)
-    method = check_option("interval", method, METHODS)
     ties = check_option("ties", ties, TIE_RULES)
     numbering = check_option("numbering", numbering, NUMBERINGS)
     confidence = check_confidence(confidence)
-    seed = check_seed(seed)
     check_comparable(runs, argument)
     posteriors = {
-        run.model: hbayes_at_n(run.outcomes, scope, level, method, seed=seed) for run in runs
+        run.model: hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        for run in runs
     }
-    ranking = rank(posteriors, ties, confidence, numbering=numbering, seed=seed)
-    of_model = {run.model: run for run in runs}
-    return Leaderboard(
-        task=runs[0].task,
-        tasks=(runs[0].task,),
-        n_questions=runs[0].n_questions,
-        level=level,
-        ranking=ranking,
-        places=places_of(ranking, posteriors, of_model, level, method),
+    return leaderboard_of(
+        runs, posteriors, spec, ties=ties, numbering=numbering, confidence=confidence
     )
 
 
-def places_of(
-    ranking: Ranking,
-    posteriors: dict[str, Posterior],
-    runs: dict[str, TaskRun],
-    level: float,
-    method: IntervalMethod,
-) -> tuple[Place, ...]:
-    """Return the lines of a leaderboard.
+def leaderboard_of(
+    runs: Sequence[TaskRun],
+    posteriors: Mapping[str, Posterior],
+    spec: IntervalSpec,
+    *,
+    ties: TieRule = "leader",
+    numbering: Numbering = "dense",
+    confidence: float = 0.95,
+) -> Leaderboard:
+    """Rank comparable runs of a task by posteriors that are known already.
 
     Parameters
     ----------
-    ranking : Ranking
-        The ranking.
-    posteriors : dict of str to Posterior
-        By model.
-    runs : dict of str to TaskRun
-        By model, for N, tokens and time; empty where there is more than one task.
-    level, method
-        Of the intervals.
+    runs : sequence of TaskRun
+        One per model, comparable with each other.
+    posteriors : mapping of str to Posterior
+        hbayes@N in the scope of `spec`, by model.
+    spec, ties, numbering, confidence
+        As for `leaderboard`.
     """
+    ranking = rank(dict(posteriors), ties, confidence, numbering=numbering, seed=spec.seed)
+    first = runs[0]
+    return Leaderboard(
+        task=first.task,
+        tasks=(first.task,),
+        n_questions=first.n_questions,
+        spec=spec,
+        ranking=ranking,
+        rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
+    )
+
+
+def _rows(
+    ranking: Ranking,
+    posteriors: Mapping[str, Posterior],
+    runs: Mapping[str, TaskRun],
+    spec: IntervalSpec,
+) -> tuple[LeaderboardRow, ...]:
+    """Return the rows; `runs` gives N, tokens and time, and is empty for several tasks."""
     columns = zip(
         ranking.models,
         ranking.ranks.tolist(),
@@ -246,23 +281,164 @@ def places_of(
         ranking.rank_high.tolist(),
         strict=True,
     )
-    places = []
-    for model, place, p_best, expected, low, high in columns:
+    rows = []
+    for model, model_rank, p_best, expected_rank, rank_low, rank_high in columns:
         posterior, run = posteriors[model], runs.get(model)
-        places.append(
-            Place(
+        rows.append(
+            LeaderboardRow(
                 model=model,
-                rank=place,
+                rank=model_rank,
                 posterior=posterior,
-                interval=posterior.interval(level, method, seed=ranking.seed),
+                interval=posterior.interval(spec.level, spec.method, seed=spec.seed),
                 p_best=p_best,
-                expected_rank=expected,
-                rank_low=low,
-                rank_high=high,
+                expected_rank=expected_rank,
+                rank_low=rank_low,
+                rank_high=rank_high,
                 n_range=None if run is None else run.outcomes.trials_range,
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,
                 counted="" if run is None else run.counted,
             )
         )
-    return tuple(places)
+    return tuple(rows)
+
+
+# -- several tasks -------------------------------------------------------------------------------
+
+
+def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
+    """Rank models by the equally weighted mean of their scores on several tasks.
+
+    The trials of different tasks are independent, so the mean of T scores has the standard
+    deviation sqrt(Σ σ²)/T. In scope "population" two models are paired by question within every
+    task, as in `rank`.
+
+    Parameters
+    ----------
+    boards : sequence of Leaderboard
+        At least two, of different tasks, the same models and the same rules.
+
+    Returns
+    -------
+    Leaderboard
+
+    Raises
+    ------
+    InvalidInputError
+        If tasks repeat, or models or rules differ.
+    """
+    first = boards[0]
+    _check_boards(boards)
+    posteriors = {
+        model: mean_posterior(
+            [row.posterior for board in boards for row in board.rows if row.model == model]
+        )
+        for model in first.models
+    }
+    rules = first.ranking
+    ranking = _paired_ranking(boards, posteriors) if first.scope == "population" else None
+    if ranking is None:
+        ranking = rank(
+            posteriors,
+            rules.ties,
+            rules.confidence,
+            numbering=rules.numbering,
+            seed=rules.seed,
+        )
+    return Leaderboard(
+        task=f"mean of {len(boards)} tasks",
+        tasks=tuple(board.task for board in boards),
+        n_questions=sum(board.n_questions for board in boards),
+        spec=first.spec,
+        ranking=ranking,
+        rows=_rows(ranking, posteriors, {}, first.spec),
+    )
+
+
+def _check_boards(boards: Sequence[Leaderboard]) -> None:
+    tasks = [board.task for board in boards]
+    if len(set(tasks)) < max(2, len(tasks)):
+        raise InvalidInputError.of("boards", "be of at least two different tasks", tasks)
+    first = boards[0]
+    for board in boards[1:]:
+        if set(board.models) != set(first.models):
+            rule = f"have the models of {first.task}"
+            raise InvalidInputError.of("boards", rule, f"{', '.join(board.models)}: {board.task}")
+        if _rules(board) != _rules(first):
+            raise InvalidInputError.of(
+                "boards", "have the same rules", [_rules(first), _rules(board)]
+            )
+
+
+def _rules(board: Leaderboard) -> tuple[object, ...]:
+    ranking = board.ranking
+    return (board.spec, ranking.ties, ranking.numbering, ranking.confidence, ranking.seed)
+
+
+def _paired_ranking(
+    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]
+) -> Ranking | None:
+    """Rank in scope "population"; None if the questions of some task cannot be paired."""
+    rules = boards[0].ranking
+    names = list(posteriors)
+    mu = np.array([posteriors[name].mu for name in names])
+    sigma = np.array([posteriors[name].sigma for name in names])
+    bounds = posteriors[names[0]].bounds
+    order, levelled = best_first(mu, sigma, _ROUNDING * (bounds[1] - bounds[0]))
+    models = tuple(names[i] for i in order)
+    tasks = []
+    for board in boards:
+        task_posteriors = {row.model: row.posterior for row in board.rows}
+        shared = SharedQuestions.of([task_posteriors[model] for model in models])
+        if shared is None:
+            return None
+        tasks.append(shared)
+    z = _separations(tasks, levelled)
+    n_scores = len(models) * sum(board.n_questions for board in boards)
+    draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
+    # tasks are independent, so each has a seed of its own
+    seeds = np.random.SeedSequence(rules.seed).generate_state(len(tasks), np.uint64).tolist()
+    scores: FloatArray = np.mean(
+        [task.draw(draws, seed) for task, seed in zip(tasks, seeds, strict=True)], axis=0
+    )
+    counts = count_ranks(scores)
+    rank_low, rank_high = rank_interval(counts.distribution, rules.confidence)
+    ranks_from_1 = np.arange(1.0, len(models) + 1.0)
+    ordered = [posteriors[model] for model in models]
+    return Ranking(
+        models=models,
+        ranks=read_only(
+            numbered(tie_groups(z, rules.ties, rules.threshold), rules.numbering), np.float64
+        ),
+        mu=read_only(mu[order], np.float64),
+        sigma=read_only(sigma[order], np.float64),
+        z=read_only(z, np.float64),
+        p_best=read_only(counts.distribution[:, 0], np.float64),
+        expected_rank=read_only((counts.distribution * ranks_from_1).sum(axis=1), np.float64),
+        rank_low=read_only(rank_low, np.float64),
+        rank_high=read_only(rank_high, np.float64),
+        rank_distribution=read_only(counts.distribution, np.float64),
+        p_greater=read_only(counts.greater, np.float64),
+        ties=rules.ties,
+        numbering=rules.numbering,
+        confidence=rules.confidence,
+        threshold=rules.threshold,
+        quantity=ordered[0].quantity,
+        scope="population",
+        draws=draws,
+        seed=rules.seed,
+        mc_error=float(np.sqrt(counts.worst_variance * draw_variance(draws, ordered))),
+        paired=True,
+        note=joined_notes(task.note for task in tasks),
+    )
+
+
+def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:
+    """Return z of the mean difference of every two models, 0 where it favours the lower one."""
+    differences, sds = zip(*(task.differences() for task in tasks), strict=True)
+    difference = np.mean(differences, axis=0)
+    sd = np.sqrt(np.sum([task_sd**2 for task_sd in sds], axis=0)) / len(tasks)
+    distance = np.maximum(difference * np.sign(levelled[:, None] - levelled), 0.0)
+    without_sd = np.where(distance > 0.0, np.inf, 0.0)
+    z = np.divide(distance, sd, out=without_sd, where=(sd > 0.0) & (distance > 0.0))
+    return np.asarray(z)

@@ -1,80 +1,76 @@
-"""How many more trials it takes, and what they cost in tokens and in time."""
+"""How many further trials a goal needs, and what they cost in tokens and time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from lm_eval_bayes.analysis.cost import round_cost
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes.analysis.cost import round_cost
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
-from lm_eval_bayes.stats.validation import check_count, check_level, check_option, check_seed
+from lm_eval_bayes.stats.validation import check_count
 
 
 @dataclass(frozen=True)
-class Needed:
-    """How much of something is still needed: the middle of the forecast, and its band.
+class ForecastAmount(Record):
+    """A forecast of an amount: median and central band.
 
-    `low` and `high` are those of the forecast's trials; None where that many trials are not
-    enough.
+    They correspond to those of the forecast's trials; None if the largest number of trials
+    considered is not enough.
     """
 
     middle: float | None
     low: float | None
     high: float | None
 
-    def to_dict(self) -> dict[str, float | None]:
-        """Return plain JSON types."""
-        return {"middle": self.middle, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True, eq=False)
 class PlanLine:
-    """What it takes to reach one goal.
+    """What reaching a goal needs.
 
     Attributes
     ----------
     task : str
         The task.
     models : tuple of str
-        One model for a width; two to be told apart, the better one first, each of which gets
-        the trials.
+        One model for a width; two for a separation, the better one first. Each gets the trials.
     forecast : TrialsForecast
         Further trials of every question.
     n_questions : int
         M.
-    trials : Needed
-        Further trials in all: of every question and of every model.
-    tokens : Needed or None
-        Completion tokens; None where they were not recorded.
-    seconds : Needed or None
-        The models' time at the pace of the runs; None where it was not recorded.
+    trials : ForecastAmount
+        Further trials of all questions and models.
+    tokens : ForecastAmount or None
+        Completion tokens; None if they were not recorded.
+    seconds : ForecastAmount or None
+        Model time at the rate of the runs; None if it was not recorded.
     unrecorded : tuple of str
-        Where tokens or time were not recorded, or of part of the trials only: one sentence each.
+        Warnings: tokens or time that were recorded for no or only some trials.
     notes : tuple of str
-        What a reader must know before planning with the numbers.
+        Further warnings.
     repeats : bool
-        Whether further trials could only repeat those there are, so that the forecast, which
-        is one of sampled answers, is of no use.
+        Whether further trials would repeat the present ones, so that the forecast, which assumes
+        sampled answers, does not apply.
     """
 
     task: str
     models: tuple[str, ...]
     forecast: TrialsForecast
     n_questions: int
-    trials: Needed
-    tokens: Needed | None
-    seconds: Needed | None
+    trials: ForecastAmount
+    tokens: ForecastAmount | None
+    seconds: ForecastAmount | None
     unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: bool = False
@@ -104,29 +100,22 @@ class PlanLine:
 def plan_width(
     runs: Sequence[TaskRun],
     width: float,
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    scope: Scope = "benchmark",
-    level: float = 0.95,
-    method: IntervalMethod = "exact",
     max_trials: int = 100_000,
-    seed: int = 0,
 ) -> tuple[PlanLine, ...]:
-    """Forecast, run by run, when the credible interval is at most so wide.
+    """Forecast for every run the trials until its credible interval is at most `width` wide.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        Of any models and tasks.
+        Runs of any models and tasks.
     width : float
-        On the scale of the score.
-    scope : {"benchmark", "population"}
-        About these questions, or about questions like these.
-    level, method
-        Of the interval.
+        Target width, on the scale of the score.
+    spec : IntervalSpec
+        Settings of the interval; its seed is that of the posterior predictive draws.
     max_trials : int
-        The most further trials a question to look at.
-    seed : int
-        Seed of the futures that are drawn.
+        The largest number of further trials per question to consider.
 
     Raises
     ------
@@ -143,30 +132,34 @@ def plan_width(
     >>> line.unrecorded
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
-    scope, level, seed, max_trials = _checked(scope, level, seed, max_trials)
-    method = check_option("interval", method, METHODS)
+    max_trials = check_count("max_trials", max_trials, 1)
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, scope, level, method, seed=seed)
+        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         forecast = trials_needed(
-            posterior, width=width, level=level, method=method, max_trials=max_trials, seed=seed
+            posterior,
+            width=width,
+            level=spec.level,
+            method=spec.method,
+            max_trials=max_trials,
+            seed=spec.seed,
         )
-        lines.append(_line([run], forecast))
+        lines.append(_plan_line([run], forecast))
     return tuple(lines)
 
 
 @dataclass(frozen=True, eq=False)
 class SeparationPlan:
-    """What it takes to tell the models of one task apart.
+    """What separating the models of a task needs.
 
     Attributes
     ----------
     task : str
         The task.
     lines : tuple of PlanLine
-        One a pair that is not told apart yet, the closest to it first.
+        One per pair that is not separated yet, those with the largest z first.
     separated : int
-        Pairs that are told apart already.
+        Number of pairs that are separated already.
     """
 
     task: str
@@ -184,36 +177,38 @@ class SeparationPlan:
 
 def plan_separation(
     runs: Sequence[TaskRun],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    scope: Scope = "benchmark",
     confidence: float = 0.95,
     max_trials: int = 100_000,
-    seed: int = 0,
     argument: str = "RUN",
 ) -> SeparationPlan:
-    """Forecast when the models of one task are told apart, pair by pair.
+    """Forecast for every pair of a task's models the trials until they are separated.
 
-    Two models are told apart where z = |μ − μ'| / sqrt(σ² + σ'²) reaches Φ⁻¹(confidence), one-sided
-    [Hariri 2026, §2.9]; in scope "population" z is that of the paired difference.
+    Two models are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(confidence),
+    one-sided [Hariri 2026, §2.9]; in scope "population" z is that of the paired difference.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        One a model, of the same questions.
-    scope, max_trials, seed
-        As for `plan_width`.
+        One per model, of the same questions.
+    spec : IntervalSpec
+        Scope of the posteriors, and seed of the posterior predictive draws; level and method do
+        not matter here.
     confidence : float
-        In [0.5, 1): 0.95 asks for z >= 1.645.
+        In (0.5, 1): 0.95 requires z >= 1.645.
+    max_trials : int
+        The largest number of further trials per question to consider.
     argument : str
-        What errors call the runs.
+        Name of the runs in error messages.
 
     Raises
     ------
     InvalidInputError
-        If there are not at least two models, they answered different questions, or another
+        If there are fewer than two models, they answered different questions, or another
         argument breaks its rule.
     """
-    scope, _, seed, max_trials = _checked(scope, 0.95, seed, max_trials)
+    max_trials = check_count("max_trials", max_trials, 1)
     threshold = z_threshold(confidence)
     if threshold <= 0.0:
         raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
@@ -221,87 +216,78 @@ def plan_separation(
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of(argument, rule, runs[0].model)
-    posteriors = {run.model: hbayes_at_n(run.outcomes, scope, seed=seed) for run in runs}
-    order = sorted(runs, key=lambda run: -posteriors[run.model].mu)
-    pairs = [(a, b, _z(posteriors, a, b)) for a, b in combinations(order, 2)]
-    close = sorted((one for one in pairs if one[2] < threshold), key=lambda one: -one[2])
+    posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
+    best_first = sorted(runs, key=lambda run: -posteriors[run.model].mu)
+    pairs = [(a, b, _z(posteriors, a, b)) for a, b in combinations(best_first, 2)]
+    undecided = sorted((pair for pair in pairs if pair[2] < threshold), key=lambda pair: -pair[2])
     lines = []
-    for a, b, _ in close:
+    for a, b, _ in undecided:
         forecast = trials_needed(
             posteriors[a.model],
             z=threshold,
             other=posteriors[b.model],
             max_trials=max_trials,
-            seed=seed,
+            seed=spec.seed,
         )
-        lines.append(_line([a, b], forecast))
-    return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(close))
+        lines.append(_plan_line([a, b], forecast))
+    return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
 
 
-def _checked(
-    scope: Scope, level: float, seed: int, max_trials: int
-) -> tuple[Scope, float, int, int]:
-    return (
-        check_option("scope", scope, SCOPES),
-        check_level(level),
-        check_seed(seed),
-        check_count("max_trials", max_trials, 1),
-    )
-
-
-def _z(posteriors: dict[str, Posterior], a: TaskRun, b: TaskRun) -> float:
+def _z(posteriors: Mapping[str, Posterior], a: TaskRun, b: TaskRun) -> float:
     return separation(posteriors[a.model], posteriors[b.model]).z
 
 
-def _line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
-    """Turn trials into tokens and time."""
+def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
+    """Convert a forecast of trials into tokens and time."""
     costs = {run.model: round_cost(run) for run in runs}
     unrecorded = []
-    for what, field, verb in (("tokens", "tokens", "were"), ("time", "seconds", "was")):
+    for noun, quantity, verb in (("tokens", "tokens", "were"), ("time", "seconds", "was")):
         for model, cost in costs.items():
-            known = getattr(cost, f"{field}_known")
-            if getattr(cost, field) is None:
-                unrecorded.append(f"{what} {verb} not recorded for {model}")
-            elif known < cost.trials:
+            n_recorded = getattr(cost, f"{quantity}_recorded")
+            if getattr(cost, quantity) is None:
+                unrecorded.append(f"{noun} {verb} not recorded for {model}")
+            elif n_recorded < cost.trials:
                 unrecorded.append(
-                    f"{what} of {known:,} of {cost.trials:,} trials of {model} {verb} recorded; "
-                    "the others are taken to be like them"
+                    f"{noun} of {n_recorded:,} of {cost.trials:,} trials of {model} {verb} "
+                    "recorded; the forecast extrapolates from them"
                 )
-    repeated = [same_again(run) for run in runs]
+    repeat_notes = [repeat_note(run) for run in runs]
     return PlanLine(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
         forecast=forecast,
         n_questions=runs[0].n_questions,
-        trials=_needed(forecast, float(sum(run.n_questions for run in runs))),
-        tokens=_sum(forecast, [cost.tokens for cost in costs.values()]),
-        seconds=_sum(forecast, [cost.seconds for cost in costs.values()]),
+        trials=_amount(forecast, float(sum(run.n_questions for run in runs))),
+        tokens=_total_amount(forecast, [cost.tokens for cost in costs.values()]),
+        seconds=_total_amount(forecast, [cost.seconds for cost in costs.values()]),
         unrecorded=tuple(unrecorded),
-        notes=tuple(note for note in (forecast.note, *repeated) if note),
-        repeats=any(repeated),
+        notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
+        repeats=any(repeat_notes),
     )
 
 
-def same_again(run: TaskRun) -> str | None:
-    """Say where further trials can only repeat what there is; None where they need not."""
-    kind, kwargs = run.made.config.get("output_type"), run.made.generation_kwargs
-    likelihoods = kind is not None and kind != "generate_until"
+def repeat_note(run: TaskRun) -> str | None:
+    """Return a warning if further trials would repeat the present ones, else None."""
+    output_type, kwargs = run.made.config.get("output_type"), run.made.generation_kwargs
+    likelihoods = output_type is not None and output_type != "generate_until"
     if not likelihoods and not (kwargs and greedy(kwargs)):
         return None
-    what = "compares likelihoods" if likelihoods else "decodes greedily"
+    reason = "compares likelihoods" if likelihoods else "decodes greedily"
     return (
-        f"{run.model} {what} on {run.task}: a further trial would end as the first did. More "
+        f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
         "questions would help, or sampling at a temperature."
     )
 
 
-def _sum(forecast: TrialsForecast, each: Sequence[float | None]) -> Needed | None:
-    """Return what the further trials of all models cost; None where one's is not known."""
-    known = [one for one in each if one is not None]
-    return _needed(forecast, sum(known)) if len(known) == len(each) else None
+def _total_amount(
+    forecast: TrialsForecast, per_round: Sequence[float | None]
+) -> ForecastAmount | None:
+    """Return the amount for all models; None if that of a model is unknown."""
+    recorded = [amount for amount in per_round if amount is not None]
+    return _amount(forecast, sum(recorded)) if len(recorded) == len(per_round) else None
 
 
-def _needed(forecast: TrialsForecast, a_round: float) -> Needed:
-    """Return so many rounds of one trial of every question, in units of what a round takes."""
-    numbers = (forecast.additional, forecast.additional_low, forecast.additional_high)
-    return Needed(*(None if n is None else n * a_round for n in numbers))
+def _amount(forecast: TrialsForecast, per_round: float) -> ForecastAmount:
+    """Return the amount, given that of one trial of every question."""
+    trials = (forecast.additional, forecast.additional_low, forecast.additional_high)
+    return ForecastAmount(*(None if n is None else n * per_round for n in trials))

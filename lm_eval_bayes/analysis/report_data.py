@@ -1,4 +1,4 @@
-"""What a report shows, worked out once: every posterior, ranking and curve of a set of runs."""
+"""All results that a report shows: posteriors, rankings, curves and costs of a set of runs."""
 
 from __future__ import annotations
 
@@ -6,66 +6,104 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
-from lm_eval_bayes.analysis.leaderboard import Leaderboard, places_of
-from lm_eval_bayes.analysis.comparability import counted_differently
+import numpy as np
+
+from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
+from lm_eval_bayes.analysis.cost import ModelCost, model_costs
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard_of
+from lm_eval_bayes.analysis.prefix_posteriors import ScoreCurve, points_per_curve, score_curve
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
-from lm_eval_bayes.analysis.prefix_posteriors import Curve, curve, points_each
-from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
-from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: Runs that are worked on at a time: the work is numpy's, which lets other threads run.
-_AT_ONCE = min(4, os.cpu_count() or 1)
-#: What the mean of all tasks is called where no run says of a group.
+#: Runs summarised at a time: numpy releases the interpreter lock.
+_THREADS = min(4, os.cpu_count() or 1)
+#: Name of the group of all tasks, if the runs name no groups.
 ALL_TASKS = "all tasks"
+
+#: How questions were selected: all of them, those on which models differ most, the hardest.
+Selection = Literal["all", "largest differences", "hardest"]
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class QuestionScores:
+    """Posterior means and sds of single questions, model by model.
+
+    Attributes
+    ----------
+    rows : tuple of array of int, each of shape (M,)
+        By model, the row of every question in the run's outcomes.
+    mu, sigma : array, shape (M, L)
+        Posterior means and standard deviations of hbayes@N.
+    """
+
+    rows: tuple[IntArray, ...]
+    mu: FloatArray
+    sigma: FloatArray
+
+    def select(self, n_questions: int) -> tuple[IntArray, Selection]:
+        """Return at most so many questions, hardest first, and how they were selected.
+
+        If there are more questions, those are selected on which models differ most; for a
+        single model the hardest.
+        """
+        selected: IntArray = np.arange(len(self.mu), dtype=np.int64)
+        selection: Selection = "all"
+        if len(self.mu) > n_questions:
+            if self.mu.shape[1] > 1:
+                key, selection = -self.mu.std(axis=1), "largest differences"
+            else:
+                key, selection = self.mu.mean(axis=1), "hardest"
+            selected = np.argsort(key, kind="stable")[:n_questions]
+        return selected[np.argsort(self.mu[selected].mean(axis=1), kind="stable")], selection
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPanel:
     """Models that answered the same questions of a task, best first.
 
     Attributes
     ----------
     number : int
-        From 1: the name by which other parts of a page refer to it.
+        From 1; identifies the panel in a report.
     board : Leaderboard
         Their ranking.
     summaries : tuple of TaskSummary
-        Their numbers, in the order of the ranking.
-    curves : tuple of Curve or None
-        How their scores became known, likewise.
-    others : int
-        Models that answered other questions of this task, or of which something else was
-        counted, and that have a panel of their own.
+        Their summaries, in the order of the ranking.
+    curves : tuple of ScoreCurve or None
+        Their score curves, in the order of the ranking.
+    n_other_models : int
+        Models in other panels of this task: they answered other questions, or have another
+        metric or filter.
     rubrics : RubricTable or None
-        Scores under rubrics, where the runs recorded what these need.
+        Scores under rubrics, if the runs recorded the signals.
     """
 
     number: int
     board: Leaderboard
     summaries: tuple[TaskSummary, ...]
-    curves: tuple[Curve | None, ...]
-    others: int = 0
+    curves: tuple[ScoreCurve | None, ...]
+    n_other_models: int = 0
     rubrics: RubricTable | None = None
 
     @property
     def task(self) -> str:
-        """The name of the task."""
+        """The task's name."""
         return self.board.task
 
     @property
     def runs(self) -> tuple[TaskRun, ...]:
         """The runs, best first."""
-        return tuple(one.run for one in self.summaries)
+        return tuple(summary.run for summary in self.summaries)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names, best first."""
+        """The models' names, best first."""
         return self.board.models
 
     @property
@@ -76,41 +114,55 @@ class Panel:
     @property
     def n_range(self) -> tuple[int, int]:
         """The fewest and the most trials of a question."""
-        ranges = [one.n_range for one in self.summaries]
+        ranges = [summary.n_range for summary in self.summaries]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
-    @cached_property
-    def scale(self) -> Scale:
-        """How scores are written."""
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest possible score."""
         weights = self.summaries[0].run.outcomes.weights
-        return Scale(float(weights.min()), float(weights.max()))
+        return float(weights.min()), float(weights.max())
+
+    @cached_property
+    def costs(self) -> tuple[ModelCost, ...]:
+        """Costs of the models whose tokens were recorded, best first."""
+        return model_costs(self.board, self.runs)
+
+    @cached_property
+    def question_scores(self) -> QuestionScores:
+        """Posterior means and sds of every question, in the order of the best model's run."""
+        rows = tuple(aligned_rows(run, self.runs[0]) for run in self.runs)
+        posteriors = [summary.learned["benchmark"].per_question for summary in self.summaries]
+        pairs = list(zip(posteriors, rows, strict=True))
+        return QuestionScores(
+            rows=rows,
+            mu=np.stack([posterior.mu[of_run] for posterior, of_run in pairs], axis=1),
+            sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Contents:
-    """All that a report shows.
+class ReportData:
+    """All results that a report shows.
 
     Attributes
     ----------
-    panels : tuple of Panel
-        One a task, or more where models answered different questions of it.
+    panels : tuple of TaskPanel
+        One per task, or more if models answered different questions of it.
     groups : tuple of GroupSummary
         Means over tasks.
     warnings : tuple of str
-        Of the reading.
+        Warnings of the reader.
+    spec : IntervalSpec
+        Settings of the intervals; its scope is that of the rankings.
     rubric_notes : tuple of str
-        Why a task has no scores under rubrics though its runs could have some.
-    scope, level, method, seed
-        Of the ranking and its intervals.
+        Why tasks have no scores under rubrics although their runs recorded signals.
     """
 
-    panels: tuple[Panel, ...]
+    panels: tuple[TaskPanel, ...]
     groups: tuple[GroupSummary, ...]
     warnings: tuple[str, ...]
-    scope: Scope
-    level: float
-    method: IntervalMethod
-    seed: int
+    spec: IntervalSpec
     rubric_notes: tuple[str, ...] = ()
 
     @cached_property
@@ -120,164 +172,141 @@ class Contents:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The names of all tasks, in order."""
+        """The names of all tasks."""
         return tuple(dict.fromkeys(panel.task for panel in self.panels))
 
     @property
     def summaries(self) -> tuple[TaskSummary, ...]:
-        """Of all runs."""
-        return tuple(one for panel in self.panels for one in panel.summaries)
+        """The summaries of all runs."""
+        return tuple(summary for panel in self.panels for summary in panel.summaries)
 
     @property
     def n_questions(self) -> int:
-        """Different questions of all tasks."""
-        names = {(p.task, name) for p in self.panels for name in p.runs[0].question_ids}
-        return len(names)
+        """Number of distinct questions of all tasks."""
+        questions = {
+            (panel.task, question)
+            for panel in self.panels
+            for question in panel.runs[0].question_ids
+        }
+        return len(questions)
 
     @property
     def n_trials(self) -> int:
-        """Trials of all runs."""
-        return sum(one.run.n_trials for one in self.summaries)
+        """Number of trials of all runs."""
+        return sum(summary.run.n_trials for summary in self.summaries)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: the leaderboards, the summaries and the means."""
         return {
-            "scope": self.scope,
-            "level": self.level,
-            "interval": self.method,
-            "seed": self.seed,
+            "scope": self.spec.scope,
+            "level": self.spec.level,
+            "interval": self.spec.method,
+            "seed": self.spec.seed,
             "leaderboards": [panel.board.to_dict() for panel in self.panels],
-            "summaries": [one.to_dict() for one in self.summaries],
-            "groups": [one.to_dict() for one in self.groups],
+            "summaries": [summary.to_dict() for summary in self.summaries],
+            "groups": [group.to_dict() for group in self.groups],
             "rubrics": [p.rubrics.to_dict() for p in self.panels if p.rubrics is not None],
             "warnings": list(self.warnings),
         }
 
 
-def contents_of(
+def report_data(
     saved: SavedRuns,
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    scope: Scope = "benchmark",
-    level: float = 0.95,
-    method: IntervalMethod = "exact",
-    seed: int = 0,
     rubrics: Mapping[str, RubricTable] | None = None,
     rubric_notes: Sequence[str] = (),
-    done: Callable[[int], None] | None = None,
-) -> Contents:
-    """Work out what a report of these runs shows.
+    progress: Callable[[int], None] | None = None,
+) -> ReportData:
+    """Compute all results that a report of these runs shows.
 
     Parameters
     ----------
     saved : SavedRuns
-        The runs, at least one.
-    scope, level, method, seed
-        Of the ranking and its intervals.
+        At least one run.
+    spec : IntervalSpec
+        Settings of the intervals; its scope is that of the rankings.
     rubrics : mapping of str to RubricTable, optional
         Scores under rubrics, by task.
     rubric_notes : sequence of str
-        Why a task has none.
-    done : callable, optional
-        Told of every run that is worked out, by the number of those so far.
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument breaks its rule.
+        Why tasks have none.
+    progress : callable, optional
+        Called after every run with the number of runs done.
     """
-    n_points = points_each(len(saved.runs))
-    work = partial(
-        _worked_out, scope=scope, level=level, method=method, seed=seed, n_points=n_points
-    )
-    found: list[tuple[TaskSummary, Curve | None]] = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for one in pool.map(work, saved.runs):
-            found.append(one)
-            if done is not None:
-                done(len(found))
-    panels: list[Panel] = []
+    n_points = points_per_curve(len(saved.runs))
+
+    def summary_and_curve(run: TaskRun) -> _RunResult:
+        summary = summarise(run, spec)
+        return summary, score_curve(summary, n_points)
+
+    results: list[_RunResult] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for result in pool.map(summary_and_curve, saved.runs):
+            results.append(result)
+            if progress is not None:
+                progress(len(results))
+    panels: list[TaskPanel] = []
     for task in saved.tasks:
-        alike = _alike([one for one in found if one[0].run.task == task])
-        largest = max(range(len(alike)), key=lambda i: len(alike[i]))
-        for place, together in enumerate(alike):
-            table = (rubrics or {}).get(task) if place == largest else None
-            panel = _panel(len(panels) + 1, together, scope, level, method, seed, table)
-            others = sum(map(len, alike)) - len(together)
-            panels.append(panel if not others else _with_others(panel, others))
-    summaries = [summary for summary, _ in found]
+        comparable = _comparable_groups([r for r in results if r[0].run.task == task])
+        sizes = [len(group) for group in comparable]
+        largest = sizes.index(max(sizes))
+        for i, group in enumerate(comparable):
+            panels.append(
+                _panel(
+                    number=len(panels) + 1,
+                    results=group,
+                    spec=spec,
+                    n_other_models=sum(sizes) - len(group),
+                    rubrics=(rubrics or {}).get(task) if i == largest else None,
+                )
+            )
     groups: Mapping[str, Sequence[str]] = saved.groups
     if not groups and len(saved.tasks) > 1:
         groups = {ALL_TASKS: saved.tasks}
-    return Contents(
+    return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups(summaries, groups),
+        groups=summarise_groups([summary for summary, _ in results], groups),
         warnings=tuple(saved.warnings),
-        scope=scope,
-        level=level,
-        method=method,
-        seed=seed,
+        spec=spec,
         rubric_notes=tuple(rubric_notes),
     )
 
 
-def _worked_out(
-    run: TaskRun, *, scope: Scope, level: float, method: IntervalMethod, seed: int, n_points: int
-) -> tuple[TaskSummary, Curve | None]:
-    summary = summarise(run, level=level, method=method, seed=seed)
-    return summary, curve(summary, scope, level, method, seed, n_points)
+_RunResult = tuple[TaskSummary, ScoreCurve | None]
 
 
-def _alike(
-    found: Sequence[tuple[TaskSummary, Curve | None]],
-) -> list[list[tuple[TaskSummary, Curve | None]]]:
-    """Sort runs of a task into those that can be ranked together."""
-    groups: dict[object, list[list[tuple[TaskSummary, Curve | None]]]] = {}
-    for one in found:
-        run = one[0].run
-        same = (frozenset(run.question_ids), tuple(run.outcomes.weights.tolist()))
-        among = groups.setdefault(same, [])
-        alike = (group for group in among if counted_differently(group[0][0].run, run) is None)
-        group = next(alike, None)
-        if group is None:
-            among.append([one])
+def _comparable_groups(results: Sequence[_RunResult]) -> list[list[_RunResult]]:
+    """Partition a task's runs into groups that can be ranked together."""
+    by_questions: dict[object, list[list[_RunResult]]] = {}
+    for result in results:
+        run = result[0].run
+        key = (frozenset(run.question_ids), tuple(run.outcomes.weights.tolist()))
+        groups = by_questions.setdefault(key, [])
+        for group in groups:
+            if metric_difference(group[0][0].run, run) is None:
+                group.append(result)
+                break
         else:
-            group.append(one)
-    return [group for among in groups.values() for group in among]
+            groups.append([result])
+    return [group for groups in by_questions.values() for group in groups]
 
 
 def _panel(
     number: int,
-    together: Sequence[tuple[TaskSummary, Curve | None]],
-    scope: Scope,
-    level: float,
-    method: IntervalMethod,
-    seed: int,
+    results: Sequence[_RunResult],
+    spec: IntervalSpec,
+    n_other_models: int,
     rubrics: RubricTable | None,
-) -> Panel:
-    by_model = {summary.run.model: (summary, found) for summary, found in together}
-    posteriors = {model: one.learned[scope] for model, (one, _) in by_model.items()}
-    ranking = rank(posteriors, "leader", seed=seed)
-    runs = {model: one.run for model, (one, _) in by_model.items()}
-    first = together[0][0].run
-    board = Leaderboard(
-        task=first.task,
-        tasks=(first.task,),
-        n_questions=first.n_questions,
-        level=level,
-        ranking=ranking,
-        places=places_of(ranking, posteriors, runs, level, method),
-    )
-    best_first = [by_model[model] for model in ranking.models]
-    return Panel(
+) -> TaskPanel:
+    by_model = {summary.run.model: (summary, curve) for summary, curve in results}
+    posteriors = {model: summary.learned[spec.scope] for model, (summary, _) in by_model.items()}
+    board = leaderboard_of([summary.run for summary, _ in results], posteriors, spec)
+    best_first = [by_model[model] for model in board.models]
+    return TaskPanel(
         number=number,
         board=board,
-        summaries=tuple(one for one, _ in best_first),
-        curves=tuple(found for _, found in best_first),
+        summaries=tuple(summary for summary, _ in best_first),
+        curves=tuple(curve for _, curve in best_first),
+        n_other_models=n_other_models,
         rubrics=rubrics,
     )
-
-
-def _with_others(panel: Panel, others: int) -> Panel:
-    from dataclasses import replace
-
-    return replace(panel, others=others)

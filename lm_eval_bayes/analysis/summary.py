@@ -1,4 +1,4 @@
-"""What a model's trials on a task say: posteriors, intervals, and the numbers people know."""
+"""A run's posteriors, intervals and estimates, and those of the mean over a group of tasks."""
 
 from __future__ import annotations
 
@@ -8,44 +8,59 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from lm_eval_bayes.analysis.pass_rows import pass_rows
 from lm_eval_bayes.analysis.task_mean import mean_posterior
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.maj_at_k import maj_at_k
+from lm_eval_bayes.stats.pass_family.estimators import (
+    g_pass_at_k,
+    mg_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+)
 from lm_eval_bayes.stats.results import Estimate, Posterior
-from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
+from lm_eval_bayes.stats.validation import as_real, check_count
+
+#: The threshold of G-Pass and the largest k of maj@k, unless the run's settings name others.
+_DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
+#: Stands for every right answer in a majority vote; no text equals it.
+_RIGHT = ("right",)
 
 
 @dataclass(frozen=True, eq=False)
 class TaskSummary:
-    """One model's numbers on one task.
+    """A model's posteriors and estimates on a task.
 
     Attributes
     ----------
     run : TaskRun
-        What was summarised.
+        The run.
+    spec : IntervalSpec
+        Settings of the intervals.
     learned : mapping of scope to Posterior
-        hbayes@N, whose interval is the one to trust, in both scopes.
+        hbayes@N, the recommended posterior, in both scopes.
     paper : Posterior
         bayes@N, under the paper's uniform prior.
     intervals : mapping of str to Interval
-        Those of "benchmark", "population" and "paper".
+        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N.
     average : Estimate or None
-        avg@N; None where a question has no trial.
+        avg@N; None if a question has no trial.
     rows : mapping of str to float
-        By the harness's names: pass@k, pass^k, g-pass@k_τ, mg-pass@k and maj@k, as far as the
-        outcomes are right or wrong and N goes.
+        Estimates by the harness's row names: pass@k, pass^k, g-pass@k_τ, mg-pass@k, maj@k. Empty
+        unless trials are right or wrong.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
-        Tokens of all completions, where they were counted.
+        Completion tokens of all trials, if recorded.
     seconds : float or None
-        Seconds of the model's time, each trial by its share, where they were measured.
+        Model time of all trials, if recorded.
     """
 
     run: TaskRun
+    spec: IntervalSpec
     learned: Mapping[Scope, Posterior]
     paper: Posterior
     intervals: Mapping[str, Interval]
@@ -57,20 +72,20 @@ class TaskSummary:
 
     @property
     def n(self) -> str:
-        """N as people write it: "8", or "6 to 8" where questions differ."""
-        least, most = self.n_range
-        return str(least) if least == most else f"{least} to {most}"
+        """N as text: "8", or "6 to 8" if questions have different numbers of trials."""
+        fewest, most = self.n_range
+        return str(fewest) if fewest == most else f"{fewest} to {most}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know: of the run and of its posteriors, each thing once."""
+        """Distinct notes of the run and of its posteriors."""
         return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
 
     @property
     def posterior_notes(self) -> tuple[str, ...]:
-        """What a reader must know of the posteriors."""
+        """Distinct notes of the posteriors."""
         posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
-        return tuple(dict.fromkeys(one.note for one in posteriors if one.note))
+        return tuple(dict.fromkeys(post.note for post in posteriors if post.note))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -85,10 +100,10 @@ class TaskSummary:
             "trials": run.n_trials,
             "n_range": list(self.n_range),
             "hbayes": {
-                scope: plain_posterior(self.learned[scope], self.intervals[scope])
+                scope: posterior_to_dict(self.learned[scope], self.intervals[scope])
                 for scope in SCOPES
             },
-            "bayes": plain_posterior(self.paper, self.intervals["paper"]),
+            "bayes": posterior_to_dict(self.paper, self.intervals["paper"]),
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
             "tokens": self.tokens,
@@ -98,36 +113,27 @@ class TaskSummary:
         }
 
 
-def plain_posterior(posterior: Posterior, interval: Interval) -> dict[str, Any]:
+def posterior_to_dict(posterior: Posterior, interval: Interval) -> dict[str, Any]:
     """Return a posterior and its interval as plain JSON types, without single questions."""
-    plain = posterior.to_dict(interval)
-    del plain["per_question"]
-    return plain
+    content = posterior.to_dict(interval)
+    del content["per_question"]
+    return content
 
 
 def summarise(
-    run: TaskRun,
-    *,
-    level: float = 0.95,
-    method: IntervalMethod = "exact",
-    seed: int = 0,
-    ks: Iterable[int] | None = None,
+    run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL, *, ks: Iterable[int] | None = None
 ) -> TaskSummary:
-    """Summarise one model's trials on one task.
+    """Summarise a model's trials on a task.
 
     Parameters
     ----------
     run : TaskRun
         The trials.
-    level : float
-        Posterior mass of the intervals, strictly between 0 and 1.
-    method : {"exact", "hdi", "beta", "normal"}
-        How they are made.
-    seed : int
-        Seed of whatever is drawn.
+    spec : IntervalSpec
+        Settings of the intervals. Both scopes are summarised, whichever it names.
     ks : iterable of int, optional
-        The budgets k of the pass family, each at most N, the fewest trials of a question. Left
-        out: powers of two up to N, and those that the run itself was given.
+        The k of the pass family, each at most N, the fewest trials of a question. By default
+        powers of two up to N and those of the run's own settings.
 
     Returns
     -------
@@ -136,8 +142,7 @@ def summarise(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or `ks` are asked for where the pass family does not
-        exist, since outcomes are more than right and wrong.
+        If `ks` break their rule, or are given for trials that are not right or wrong.
 
     Examples
     --------
@@ -149,29 +154,125 @@ def summarise(
     >>> 0 < interval.low < summary.learned["benchmark"].mu < interval.high < 1
     True
     """
-    level = check_level(level)
-    method = check_option("interval", method, METHODS)
-    seed = check_seed(seed)
     outcomes = run.outcomes
-    population = hbayes_at_n(outcomes, "population", level, method, seed=seed)
+    population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
     benchmark = population.benchmark
     if benchmark is None:
-        benchmark = hbayes_at_n(outcomes, "benchmark", level, method, seed=seed)
+        benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     paper = bayes_at_n(outcomes)
     posteriors = {"benchmark": benchmark, "population": population, "paper": paper}
     return TaskSummary(
         run=run,
+        spec=spec,
         learned=MappingProxyType({"benchmark": benchmark, "population": population}),
         paper=paper,
         intervals=MappingProxyType(
-            {name: one.interval(level, method, seed=seed) for name, one in posteriors.items()}
+            {
+                name: posterior.interval(spec.level, spec.method, seed=spec.seed)
+                for name, posterior in posteriors.items()
+            }
         ),
         average=avg_at_n(outcomes) if run.n_common else None,
-        rows=MappingProxyType(pass_rows(run, ks, seed)),
+        rows=MappingProxyType(pass_rows(run, ks, spec.seed)),
         n_range=outcomes.trials_range,
         tokens=run.tokens,
         seconds=run.busy_seconds,
     )
+
+
+# -- the pass family -----------------------------------------------------------------------------
+
+
+def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> dict[str, float]:
+    """Return the pass family and maj@k of a run, by the row names of the harness's tables.
+
+    Parameters
+    ----------
+    run : TaskRun
+        The trials. If they are not right or wrong, or a question has none, there are no rows.
+    ks : iterable of int or None
+        The values of k, each at most the fewest trials of a question. None for powers of two and
+        those of the run's own settings.
+    seed : int
+        Seed of the draws of maj@k, if there are any.
+
+    Raises
+    ------
+    InvalidInputError
+        If `ks` break their rule, or are given for trials that are not right or wrong.
+
+    Examples
+    --------
+    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
+    >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).items()}
+    {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
+    """
+    n_max, outcomes = run.n_common, run.outcomes
+    given_ks = None if ks is None else _checked_ks(ks, run)
+    if not (run.binary and outcomes.weights[0] < outcomes.weights[1] and n_max):
+        return {}
+    settings = _bayes_settings(run)
+    ks = _default_ks(settings, n_max) if given_ks is None else given_ks
+    # at k = 1 every member of the family is avg@N, so a single row is enough
+    above_one = [k for k in ks if k > 1]
+    tau = as_real(settings.get("tau", _DEFAULT_TAU))
+    tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
+    rows = {f"pass@{k}": pass_at_k(outcomes, k).value for k in ks}
+    rows |= {f"pass^{k}": pass_hat_k(outcomes, k).value for k in above_one}
+    rows |= {f"g-pass@{k}_{tau:g}": g_pass_at_k(outcomes, k, tau).value for k in above_one}
+    rows |= {f"mg-pass@{k}": mg_pass_at_k(outcomes, k).value for k in above_one}
+    if run.answers is not None and run.trials is not None:
+        setting: Any = settings.get("maj_k")
+        maj_k = setting if _is_valid_k(setting, n_max) else min(_DEFAULT_MAJ_K, n_max)
+        rows[f"maj@{maj_k}"] = _maj_at_k(run, maj_k, seed)
+    return rows
+
+
+def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
+    """Return the given values of k in ascending order."""
+    ascending = sorted({check_count("k", k, 1) for k in ks})
+    if not ascending:
+        raise InvalidInputError.of("k", "have at least one value", "none")
+    if not run.binary:
+        rule = f"be left out for {run.task}, whose trials are not just right or wrong"
+        raise InvalidInputError.of("k", rule, ascending)
+    if ascending[-1] > run.n_common:
+        rule = (
+            f"be at most N, the trials that every question has (N={run.n_common} for "
+            f"{run.model} on {run.task})"
+        )
+        raise InvalidInputError.of("k", rule, ascending[-1])
+    return ascending
+
+
+def _default_ks(settings: Mapping[str, Any], n_max: int) -> list[int]:
+    """Return powers of two up to N, and the k of the run's own settings."""
+    ks = {2**i for i in range(n_max.bit_length()) if 2**i <= n_max}
+    setting = settings.get("k")
+    if isinstance(setting, (list, tuple)):
+        ks |= {k for k in setting if _is_valid_k(k, n_max)}
+    return sorted(ks)
+
+
+def _is_valid_k(k: Any, n_max: int) -> bool:
+    return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= n_max
+
+
+def _bayes_settings(run: TaskRun) -> Mapping[str, Any]:
+    """Return the task's `metadata: bayes:` settings, as the harness logged them."""
+    metadata = run.made.metadata or run.made.config.get("metadata")
+    settings = metadata.get("bayes") if isinstance(metadata, Mapping) else None
+    return settings if isinstance(settings, Mapping) else {}
+
+
+def _maj_at_k(run: TaskRun, k: int, seed: int) -> float:
+    """Return maj@k; all right answers are one candidate, however they are written."""
+    is_right = [[bool(category) for category in categories] for categories in run.trials or ()]
+    candidates = [
+        [_RIGHT if right else answer for answer, right in zip(answers, marks, strict=True)]
+        for answers, marks in zip(run.answers or (), is_right, strict=True)
+    ]
+    return float(maj_at_k(candidates, is_right, k, seed=seed).value)
 
 
 # -- groups of tasks -----------------------------------------------------------------------------
@@ -179,18 +280,20 @@ def summarise(
 
 @dataclass(frozen=True, eq=False)
 class GroupMean:
-    """One mean over the tasks of a group.
+    """A weighted mean over the tasks of a group.
 
     Attributes
     ----------
     weighting : str
-        "size": every question counts the same; "equal": every task does.
+        "size": every question has the same weight; "equal": every task has.
     weights : tuple of float
-        Of the tasks; they sum to 1.
+        Weights of the tasks; they sum to 1.
     posteriors, intervals : mapping by scope
-        Of the mean of hbayes@N.
+        Posterior and interval of the mean of hbayes@N.
     paper, paper_interval
-        Of the mean of bayes@N.
+        The same of bayes@N.
+    average : float
+        Weighted mean of avg@N; NaN if a question has no trial.
     """
 
     weighting: str
@@ -206,26 +309,26 @@ class GroupMean:
         return {
             "weights": list(self.weights),
             "hbayes": {
-                scope: plain_posterior(self.posteriors[scope], self.intervals[scope])
+                scope: posterior_to_dict(self.posteriors[scope], self.intervals[scope])
                 for scope in SCOPES
             },
-            "bayes": plain_posterior(self.paper, self.paper_interval),
+            "bayes": posterior_to_dict(self.paper, self.paper_interval),
             "avg": self.average if math.isfinite(self.average) else None,
         }
 
 
 @dataclass(frozen=True, eq=False)
 class GroupSummary:
-    """One model's numbers on a group of tasks.
+    """A model's means over a group of tasks.
 
     Attributes
     ----------
     group, model : str
         Names.
     tasks : tuple of str
-        The tasks, each with independent trials.
+        The tasks, whose trials are independent.
     n_questions : int
-        Questions of all of them.
+        Questions of all tasks.
     means : mapping of str to GroupMean
         By weighting: "size" and "equal".
     """
@@ -243,31 +346,29 @@ class GroupSummary:
             "model": self.model,
             "tasks": list(self.tasks),
             "questions": self.n_questions,
-            "means": {name: one.to_dict() for name, one in self.means.items()},
+            "means": {weighting: mean.to_dict() for weighting, mean in self.means.items()},
         }
 
 
 def summarise_groups(
     summaries: Sequence[TaskSummary], groups: Mapping[str, Iterable[str]]
 ) -> tuple[GroupSummary, ...]:
-    """Summarise groups of tasks: the posteriors of two means of the tasks' scores.
+    """Summarise groups of tasks: the posteriors of two weighted means of the tasks' scores.
 
     Given the trials, the tasks' posteriors are independent. A mean with weights w therefore has
-    mean Σ w μ and standard deviation sqrt(Σ w² σ²); its law is the convolution of theirs.
-    Averaging the sds themselves would not give the sd of anything.
+    mean Σ w μ and standard deviation sqrt(Σ w² σ²); its distribution is their convolution.
 
     Parameters
     ----------
     summaries : sequence of TaskSummary
-        Of any number of models and tasks.
+        Summaries of any models and tasks, with the same interval settings.
     groups : mapping of str to iterable of str
         The tasks of every group; the name of another group stands for its tasks.
 
     Returns
     -------
     tuple of GroupSummary
-        Of every model that has all tasks of a group, group by group. Level, method and seed of
-        the intervals are those of the summaries.
+        For every group, those of the models that have all its tasks.
 
     Examples
     --------
@@ -279,68 +380,72 @@ def summarise_groups(
     >>> group.means["size"].weights, group.means["equal"].average
     ((0.25, 0.75), 0.375)
     """
-    found = []
+    by_model: dict[str, dict[str, TaskSummary]] = {}
+    for summary in summaries:
+        by_model.setdefault(summary.run.model, {})[summary.run.task] = summary
+    group_summaries = []
     for group in groups:
         tasks = _tasks_of(group, groups)
-        for model in dict.fromkeys(one.run.model for one in summaries):
-            own = {one.run.task: one for one in summaries if one.run.model == model}
-            if tasks and all(task in own for task in tasks):
-                found.append(_group(group, [own[task] for task in tasks]))
-    return tuple(found)
+        for by_task in by_model.values():
+            if tasks and all(task in by_task for task in tasks):
+                group_summaries.append(_group_summary(group, [by_task[task] for task in tasks]))
+    return tuple(group_summaries)
 
 
 def _tasks_of(group: str, groups: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return a group's tasks, each once, with the tasks of groups in it."""
+    """Return the distinct tasks of a group, with those of the groups in it."""
     tasks: dict[str, None] = {}
-    seen, waiting = {group}, list(groups[group])
-    while waiting:
-        name = waiting.pop(0)
+    seen, pending = {group}, list(groups[group])
+    while pending:
+        name = pending.pop(0)
         if name not in groups:
             tasks[name] = None
         elif name not in seen:
             seen.add(name)
-            waiting = [*groups[name], *waiting]
+            pending = [*groups[name], *pending]
     return list(tasks)
 
 
-def _group(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary:
-    sizes = [one.run.n_questions for one in summaries]
-    shares = {
+def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary:
+    sizes = [summary.run.n_questions for summary in summaries]
+    weightings = {
         "size": tuple(size / sum(sizes) for size in sizes),
         "equal": (1.0 / len(sizes),) * len(sizes),
+    }
+    means = {
+        weighting: _group_mean(weighting, weights, summaries)
+        for weighting, weights in weightings.items()
     }
     return GroupSummary(
         group=group,
         model=summaries[0].run.model,
-        tasks=tuple(one.run.task for one in summaries),
+        tasks=tuple(summary.run.task for summary in summaries),
         n_questions=sum(sizes),
-        means=MappingProxyType({w: _mean(w, own, summaries) for w, own in shares.items()}),
+        means=MappingProxyType(means),
     )
 
 
-def _mean(
+def _group_mean(
     weighting: str, weights: tuple[float, ...], summaries: Sequence[TaskSummary]
 ) -> GroupMean:
-    like = summaries[0].intervals["benchmark"]
-    drawn = (one.seed for summary in summaries for one in summary.intervals.values())
-    seed = next((one for one in drawn if one is not None), 0)
+    spec = summaries[0].spec
     posteriors = {
-        scope: mean_posterior([one.learned[scope] for one in summaries], weights)
+        scope: mean_posterior([summary.learned[scope] for summary in summaries], weights)
         for scope in SCOPES
     }
-    paper = mean_posterior([one.paper for one in summaries], weights)
-    averages = [math.nan if one.average is None else one.average.value for one in summaries]
+    paper = mean_posterior([summary.paper for summary in summaries], weights)
+    averages = [math.nan if s.average is None else s.average.value for s in summaries]
     return GroupMean(
         weighting=weighting,
         weights=weights,
         posteriors=MappingProxyType(posteriors),
         intervals=MappingProxyType(
             {
-                scope: one.interval(like.level, like.method, seed=seed)
-                for scope, one in posteriors.items()
+                scope: posterior.interval(spec.level, spec.method, seed=spec.seed)
+                for scope, posterior in posteriors.items()
             }
         ),
         paper=paper,
-        paper_interval=paper.interval(like.level, like.method, seed=seed),
+        paper_interval=paper.interval(spec.level, spec.method, seed=spec.seed),
         average=sum(w * a for w, a in zip(weights, averages, strict=True)),
     )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from lm_eval_bayes._util.text import format_probability, one_line
-from lm_eval_bayes.analysis.leaderboard import Leaderboard, Place
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import check_option
 
@@ -100,7 +100,7 @@ def _csv(boards: Sequence[Leaderboard]) -> str:
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(_CSV_HEAD)
     for board in boards:
-        for one in board.places:
+        for one in board.rows:
             least, most = one.n_range or ("", "")
             writer.writerow(
                 [
@@ -144,7 +144,7 @@ _COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", "P(best)", "Ranks", "N")
 def _cells(board: Leaderboard) -> list[list[str]]:
     """Return the lines as text; the model's name as it is."""
     rows = []
-    for one in board.places:
+    for one in board.rows:
         rows.append(
             [
                 f"{one.rank:g}",
@@ -164,13 +164,13 @@ def _between(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _trials(one: Place) -> str:
+def _trials(one: LeaderboardRow) -> str:
     return "" if one.n_range is None else _between(*one.n_range)
 
 
 def _about(board: Leaderboard) -> str:
     """Say in a sentence or two what the numbers are."""
-    interval = board.places[0].interval
+    interval = board.rows[0].interval
     about = "these questions" if board.scope == "benchmark" else "questions like these"
     level = f"{100 * board.level:g}%"
     sure = f"{100 * board.ranking.confidence:g}%"

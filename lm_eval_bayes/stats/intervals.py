@@ -77,6 +77,10 @@ class IntervalSpec(Record):
         return cls(level, scope, check_option("interval", interval, METHODS), seed)
 
 
+#: The settings that functions take unless they get others: 95%, benchmark, exact.
+DEFAULT_INTERVAL = IntervalSpec()
+
+
 @dataclass(frozen=True)
 class Interval(Record):
     """A credible interval together with what it is an interval of.

@@ -11,10 +11,10 @@ from _support import by_hand
 from scipy import stats
 
 from lm_eval_bayes._util.text import format_probability
-from lm_eval_bayes.analysis.comparison import compare_runs
-from lm_eval_bayes.analysis.wording import verdict_in_words
+from lm_eval_bayes.analysis.comparison import compare_runs, verdict_sentence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 M = 16
 
@@ -100,15 +100,15 @@ def test_questions_are_matched_by_id_and_left_out_by_request(pair):
     with pytest.raises(InvalidInputError, match="`B` must have at least 1 of the questions"):
         compare_runs([a], [other], align="intersection")
     one = TaskRun.from_trials("one", "aime", [[1]], ["q3"])
-    with pytest.raises(InvalidInputError, match=r"at least 2 .* to speak of questions like these"):
-        compare_runs([a], [one], align="intersection", scope="population")
+    with pytest.raises(InvalidInputError, match=r'at least 2 .* for scope "population"'):
+        compare_runs([a], [one], IntervalSpec(scope="population"), align="intersection")
 
 
 def test_population_is_a_paired_t():
     # what is easy for one is hard for the other, so that questions differ by more than chance
     a, b = made("a", 1, 0.1, n=32), made("b", 2, n=32)
     b = TaskRun.from_trials("b", "aime", b.trials[::-1], b.question_ids)
-    (found,) = compare_runs([a], [b], scope="population").tasks
+    (found,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
     rows = [one.outcomes.counts[:, 1] / 32 for one in (a, b)]
     observed = rows[0] - rows[1]
     assert found.comparison.difference == pytest.approx(observed.mean())
@@ -122,7 +122,7 @@ def test_population_is_a_paired_t():
 
 def test_one_trial_a_question_gets_the_paired_model():
     a, b = made("a", 3, 0.2, n=1, m=40), made("b", 4, n=1, m=40)
-    (found,) = compare_runs([a], [b], scope="population").tasks
+    (found,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
     right_a, right_b = (one.outcomes.counts[:, 1] == 1 for one in (a, b))
     assert found.paired.table == (
         (right_a & right_b).sum(),
@@ -140,7 +140,9 @@ def test_one_trial_a_question_gets_the_paired_model():
 
 
 def test_pass_curves_are_the_estimators_in_scope_population(pair):
-    (found,) = compare_runs([pair[0]], [pair[1]], scope="population", pass_curves=True).tasks
+    (found,) = compare_runs(
+        [pair[0]], [pair[1]], IntervalSpec(scope="population"), pass_curves=True
+    ).tasks
     curves = found.curves
     assert curves.ks.tolist() == [1, 2, 4, 8]
     for side, run in ((curves.a, pair[0]), (curves.b, pair[1])):
@@ -150,8 +152,10 @@ def test_pass_curves_are_the_estimators_in_scope_population(pair):
     beyond = compare_runs([pair[0]], [pair[1]], pass_curves=True, ks=[1, 20]).tasks[0].curves
     assert beyond.ks.tolist() == [1, 20]
     assert "Budgets above 8" in beyond.note
-    with pytest.raises(InvalidInputError, match=r"`k` must be at most N about .*N=8 on aime.*20"):
-        compare_runs([pair[0]], [pair[1]], pass_curves=True, ks=[20], scope="population")
+    with pytest.raises(InvalidInputError, match=r"`k` must be at most N for .*N=8 on aime.*20"):
+        compare_runs(
+            [pair[0]], [pair[1]], IntervalSpec(scope="population"), pass_curves=True, ks=[20]
+        )
 
 
 def test_pass_curves_need_right_and_wrong():
@@ -175,7 +179,7 @@ def test_pass_curves_need_right_and_wrong():
 def test_the_mean_of_the_tasks(scope):
     a = [made("a", 1, 0.05, "x"), made("a", 2, 0.1, "y", m=30), made("a", 3, task="only a")]
     b = [made("b", 5, task="only b"), made("b", 6, 0.0, "y", m=30), made("b", 7, 0.0, "x")]
-    found = compare_runs(a, b, scope=scope, rope=0.02)
+    found = compare_runs(a, b, IntervalSpec(scope=scope), rope=0.02)
     assert [one.task for one in found.tasks] == ["x", "y"]
     assert (found.only_a, found.only_b) == (("only a",), ("only b",))
     parts = [one.comparison for one in found.tasks]
@@ -222,7 +226,7 @@ def test_what_is_refused(pair):
     with pytest.raises(InvalidInputError, match=r"`B` must have a task in common with A \(aime\)"):
         compare_runs([a], [made("b", 1, task="hmmt")])
     rubric = TaskRun.from_trials("r", "aime", [[2]], ["q0"], weights=(0, 0.5, 1))
-    with pytest.raises(InvalidInputError, match="`B` must score the trials of aime alike"):
+    with pytest.raises(InvalidInputError, match="`B` must have the same category weights on aime"):
         compare_runs([a], [rubric])
     with pytest.raises(InvalidInputError, match="`rope` must"):
         compare_runs([a], [b], rope=-1.0)
@@ -257,7 +261,7 @@ def test_what_differs_beside_the_model(pair):
     ],
 )
 def test_verdicts(given, told):
-    assert verdict_in_words(*given) == told
+    assert verdict_sentence(*given) == told
 
 
 def test_probabilities_are_never_rounded_to_certainty():

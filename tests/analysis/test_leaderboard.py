@@ -10,13 +10,21 @@ import pytest
 from _support import by_hand
 from scipy import stats
 
-from lm_eval_bayes.analysis.leaderboard import leaderboard
-from lm_eval_bayes.analysis.overall_leaderboard import overall_leaderboard
+from lm_eval_bayes.analysis.leaderboard import leaderboard, overall_leaderboard
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 M, N = 20, 8
+
+
+def with_spec(function, runs, options):
+    """Call a function with its interval settings as a record."""
+    names = ("level", "scope", "interval", "seed")
+    spec = IntervalSpec.of(**{name: options[name] for name in names if name in options})
+    others = {name: value for name, value in options.items() if name not in names}
+    return function(runs, spec=spec, **others)
 
 
 def made(model, chance, seed, task="aime", m=M, n=N, order=1):
@@ -49,7 +57,7 @@ def test_probabilities_are_those_of_draws(four, board):
     assert board.models == tuple(sorted(drawn, key=lambda model: -drawn[model].mean()))
     best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
     ranks = (stack[:, None] < stack[None]).sum(axis=1) + 1
-    for i, place in enumerate(board.places):
+    for i, place in enumerate(board.rows):
         assert place.posterior.mu == pytest.approx(stack[i].mean(), abs=0.002)
         low, high = np.quantile(stack[i], [0.025, 0.975])
         assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.004)
@@ -64,19 +72,19 @@ def test_probabilities_are_those_of_draws(four, board):
 
 
 def test_ties_are_cut_by_z(four, board):
-    mu = [one.posterior.mu for one in board.places]
-    sigma = [one.posterior.sigma for one in board.places]
+    mu = [one.posterior.mu for one in board.rows]
+    sigma = [one.posterior.sigma for one in board.rows]
     rank, expected = 1, [1]
     for i in range(1, 4):
         z = (mu[i - 1] - mu[i]) / math.hypot(sigma[i - 1], sigma[i])
         rank += z >= stats.norm.ppf(0.95)
         expected.append(rank)
-    assert [one.rank for one in board.places] == expected
+    assert [one.rank for one in board.rows] == expected
     assert 1 < len(set(expected)) < 4  # something ties, and not all
     alone = leaderboard(four, ties="none", numbering="competition")
-    assert [one.rank for one in alone.places] == [1, 2, 3, 4]
+    assert [one.rank for one in alone.rows] == [1, 2, 3, 4]
     loose = leaderboard(four, confidence=0.5)
-    assert [one.rank for one in loose.places] == [1, 2, 3, 4]
+    assert [one.rank for one in loose.rows] == [1, 2, 3, 4]
     assert (loose.ranking.threshold, loose.ranking.confidence) == (0.0, 0.5)
 
 
@@ -85,13 +93,13 @@ def test_what_runs_took_stands_beside_them():
     run = TaskRun.from_trials(
         "m", "aime", [[0, 1]] * 3, ["x", "y", "z"], measured={"completion_tokens": tokens}
     )
-    (place,) = leaderboard([run]).places
+    (place,) = leaderboard([run]).rows
     assert (place.tokens, place.seconds, place.n_range) == (30, None, (2, 2))
     assert (place.rank, place.p_best, place.rank_high) == (1.0, 1.0, 1.0)
 
 
 def test_population_pairs_questions_whatever_their_order(four):
-    board = leaderboard(four, scope="population")
+    board = leaderboard(four, IntervalSpec(scope="population"))
     assert board.ranking.paired
     of = {run.model: run.outcomes for run in four}
     for i, a in enumerate(board.models):
@@ -128,7 +136,7 @@ def test_other_questions_are_named():
     ("runs", "match"),
     [
         ([], "`RUN` must be at least one"),
-        ([("a", "x"), ("a", "x")], "`RUN` must have a name each"),
+        ([("a", "x"), ("a", "x")], "`RUN` must have different names"),
         ([("a", "x"), ("b", "y")], "`RUN` must be of one task; got x, y"),
     ],
 )
@@ -140,7 +148,7 @@ def test_runs_that_cannot_be_ranked(runs, match):
 def test_scores_that_are_not_alike():
     a = TaskRun.from_trials("a", "x", [[1]], ["q"])
     b = TaskRun.from_trials("b", "x", [[2]], ["q"], weights=(0, 0.5, 1))
-    with pytest.raises(InvalidInputError, match=r"`RUN` must score the trials of x alike"):
+    with pytest.raises(InvalidInputError, match=r"`RUN` must have the same category weights on x"):
         leaderboard([a, b])
 
 
@@ -152,12 +160,12 @@ def test_scores_that_are_not_alike():
         ({"confidence": 0.4}, "`confidence` must"),
         ({"scope": "world"}, "`scope` must"),
         ({"level": 0}, "`level` must"),
-        ({"method": "clt"}, "`interval` must"),
+        ({"interval": "clt"}, "`interval` must"),
     ],
 )
 def test_options_are_checked(four, option, match):
     with pytest.raises(InvalidInputError, match=match):
-        leaderboard(four, **option)
+        with_spec(leaderboard, four, option)
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -174,7 +182,7 @@ def boards(scope):
             ]
         )
     ]
-    return tasks, [leaderboard(runs, scope=scope) for runs in tasks]
+    return tasks, [leaderboard(runs, IntervalSpec(scope=scope)) for runs in tasks]
 
 
 def test_the_mean_over_tasks_counts_each_the_same():
@@ -197,13 +205,13 @@ def test_the_mean_over_tasks_counts_each_the_same():
         )
         for model in "abc"
     }
-    for i, place in enumerate(overall.places):
+    for i, place in enumerate(overall.rows):
         sample = drawn[place.model]
         assert place.posterior.mu == pytest.approx(sample.mean(), abs=0.002)
         assert place.posterior.sigma == pytest.approx(sample.std(), rel=0.03)
         low, high = np.quantile(sample, [0.025, 0.975])
         assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.003)
-        for j, other in enumerate(overall.places):
+        for j, other in enumerate(overall.rows):
             if i != j:
                 above = (sample > drawn[other.model]).mean()
                 assert overall.p_greater[i, j] == pytest.approx(above, abs=0.015)
@@ -245,6 +253,6 @@ def test_leaderboards_that_do_not_fit_together():
     with pytest.raises(InvalidInputError, match="`boards` must have the models of t0"):
         overall_leaderboard([first, fewer])
     _, (_, other, _) = boards("population")
-    with pytest.raises(InvalidInputError, match="`boards` must be made by the same rules"):
+    with pytest.raises(InvalidInputError, match="`boards` must have the same rules"):
         overall_leaderboard([first, other])
     assert overall_leaderboard([first, second]).tasks == ("t0", "t1")

@@ -13,9 +13,18 @@ from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 M, N = 15, 8
+
+
+def with_spec(function, runs, options):
+    """Call a function with its interval settings as a record."""
+    names = ("level", "scope", "interval", "seed")
+    spec = IntervalSpec.of(**{name: options[name] for name in names if name in options})
+    others = {name: value for name, value in options.items() if name not in names}
+    return function(runs, spec=spec, **others)
 
 
 def made(model, seed, lift=0.0, m=M, n=N, **more):
@@ -85,7 +94,7 @@ def test_a_width_that_is_reached():
 
 
 def test_out_of_reach_about_questions_like_these():
-    (line,) = plan_width([made("a", 1)], 0.05, scope="population")
+    (line,) = plan_width([made("a", 1)], 0.05, IntervalSpec(scope="population"))
     assert line.forecast.additional is None
     assert line.trials.middle is None
     assert any("more questions would help" in note for note in line.notes)
@@ -116,8 +125,7 @@ def test_what_was_not_recorded_is_said():
     assert line.tokens.middle == pytest.approx(line.forecast.additional * M * 4.0)
     known, of = (M - 1) * (N - 1), M * N
     assert line.unrecorded == (
-        f"tokens of {known} of {of} trials of a were recorded; the others are taken to be like "
-        "them",
+        f"tokens of {known} of {of} trials of a were recorded; the forecast extrapolates from them",
         "time was not recorded for a",
     )
     both = plan_separation([made("a", 1, 0.05, measured={"completion_tokens": half}), made("b", 2)])
@@ -138,7 +146,7 @@ def test_what_was_not_recorded_is_said():
 )
 def test_trials_that_can_only_repeat_themselves(about, told):
     (line,) = plan_width([made("a", 1, n=1, made=about)], 0.2)
-    found = [note for note in line.notes if "a further trial would end as the first did" in note]
+    found = [note for note in line.notes if "a further trial would repeat the first" in note]
     assert len(found) == (told is not None)
     assert all(told in note for note in found)
     assert line.repeats is line.to_dict()["repeats"] is (told is not None)
@@ -149,14 +157,14 @@ def test_trials_that_can_only_repeat_themselves(about, told):
     [
         ({"width": 0.0}, "`width` must be a finite number above 0"),
         ({"width": 0.1, "level": 2.0}, "`level` must"),
-        ({"width": 0.1, "method": "wald"}, "`interval` must"),
+        ({"width": 0.1, "interval": "wald"}, "`interval` must"),
         ({"width": 0.1, "max_trials": 0}, "`max_trials` must"),
         ({"width": 0.1, "scope": "all"}, "`scope` must"),
     ],
 )
 def test_options_of_a_width_are_checked(options, match):
     with pytest.raises(InvalidInputError, match=match):
-        plan_width([made("a", 1)], **options)
+        with_spec(plan_width, [made("a", 1)], options)
 
 
 def test_what_cannot_be_separated():

@@ -13,6 +13,7 @@ from scipy import integrate, stats
 from lm_eval_bayes.analysis.summary import summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Right or wrong, 6 trials of 5 questions, and what each of them answered.
 MATRIX = [[1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0], [1] * 6, [0, 0, 1, 0, 0, 0]]
@@ -24,6 +25,14 @@ ANSWERS = [
     (None, None, "6", "5", "5", "5"),
 ]
 SCOPES = ("benchmark", "population")
+
+
+def with_spec(function, runs, options):
+    """Call a function with its interval settings as a record."""
+    names = ("level", "scope", "interval", "seed")
+    spec = IntervalSpec.of(**{name: options[name] for name in names if name in options})
+    others = {name: value for name, value in options.items() if name not in names}
+    return function(runs, spec=spec, **others)
 
 
 def run_of(matrix=MATRIX, model="A", task="aime", ids=None, **more):
@@ -43,7 +52,7 @@ def test_the_paper_s_posterior_is_the_formula_s():
 
 
 def test_normal_intervals_are_mu_and_z_sigma():
-    summary = summarise(run_of(), level=0.9, method="normal")
+    summary = summarise(run_of(), IntervalSpec(0.9, method="normal"))
     for name, posterior in (
         ("benchmark", summary.learned["benchmark"]),
         ("population", summary.learned["population"]),
@@ -156,15 +165,15 @@ def test_rubric_categories_have_no_pass_family():
     ("option", "match"),
     [
         ({"level": 1.5}, "`level` must"),
-        ({"method": "wald"}, "`interval` must be one of"),
+        ({"interval": "wald"}, "`interval` must be one of"),
         ({"seed": -1}, "`seed` must"),
-        ({"ks": []}, "`k` must name at least one"),
+        ({"ks": []}, "`k` must have at least one"),
         ({"ks": [0]}, "`k` must be an integer of at least 1"),
     ],
 )
 def test_options_are_checked(option, match):
     with pytest.raises(InvalidInputError, match=match):
-        summarise(run_of(), **option)
+        with_spec(summarise, run_of(), option)
 
 
 def test_tokens_and_time_are_those_of_the_trials():

@@ -191,7 +191,7 @@ def test_names_reach_no_terminal(two, tmp_path):
         (["--pass-at-k", "--k", "x"], "`--k` must be whole numbers"),
         (
             ["--pass-at-k", "--k", "9", "--scope", "population"],
-            "`--k` must be at most N about questions like these (N=8 on contest_bayes)",
+            '`--k` must be at most N for scope "population" (N=8 on contest_bayes)',
         ),
         (["--task", "gsm8k"], "gsm8k"),
     ],

@@ -12,6 +12,7 @@ from _support.command_line import called
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: A name that would colour a terminal, be taken as mathematics, and break a line.
 HOSTILE = "mod$x_1$el \x1b[31m\n\u202e"
@@ -118,13 +119,13 @@ def test_fewer_trials_of_one_model(tmp_path):
     ]
     found = task_convergence(runs, replicates=50)
     assert found.n_trials == 10
-    assert found.notes == ("rankings rest on the first 10 trials, which all models have",)
-    assert [one.n for one in found.along["small"]] == [1, 2, 4, 8, 16]
+    assert found.notes == ("rankings use the first 10 trials, which all models have",)
+    assert [one.n for one in found.prefixes["small"]] == [1, 2, 4, 8, 16]
     single = task_convergence(
         [TaskRun.from_trials(r.model, "sums", [t[:1] for t in r.trials], ids) for r in runs]
     )
     assert single.rankings == ()
-    assert single.notes == ("there is one trial a question, so no ranking along the way",)
+    assert single.notes == ("there is one trial per question, so rankings have no convergence",)
 
 
 def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
@@ -134,7 +135,7 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     weights = (0.0, 0.2, 1.0)
     ids = [f"q{i}" for i in range(10)]
     runs = [TaskRun.from_trials(f"m{i}", "t", R[i], ids, weights=weights) for i in range(2)]
-    found = task_convergence(runs, replicates=50, method="beta")
+    found = task_convergence(runs, IntervalSpec(method="beta"), replicates=50)
     assert [one.score.name for one in found.rankings] == ["bayes@N"]
     expected = leb.convergence_at_n(R, weights=weights, replicates=50)
     assert found.rankings[0].convergence.to_dict() == expected.to_dict()

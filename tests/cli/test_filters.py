@@ -78,8 +78,8 @@ def test_answers_of_different_filters_are_not_compared(
         return
     assert (code, printed) == (2, "")
     (told,) = [line for line in error.splitlines() if line.startswith("error: ")]
-    assert "be counted by one filter; of gsm8k by " in told
-    assert "(--filter chooses one that all have)" in told
+    assert "have the same filter; " in told
+    assert "(--filter selects one that all runs have)" in told
     assert sorted(tmp_path.rglob("*")) == before
     done = called(*command, strict, both, "--filter", "strict-match")
     assert done[0] == 0
@@ -113,5 +113,5 @@ def test_different_metrics_are_not_compared(tmp_path):
         path.write_text("".join(lines), encoding="utf-8")
     code, _, error = called("compare", tmp_path / "a", tmp_path / "b")
     assert code == 2
-    assert "`B` must be counted by one metric; of arc by " in error
-    assert "it is acc (--metric chooses one that all have); got acc_norm of " in error
+    assert "`B` must have the same metric; " in error
+    assert "has acc on arc (--metric selects one that all runs have); got acc_norm of " in error

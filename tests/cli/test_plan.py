@@ -68,7 +68,7 @@ def test_greedy_answers_get_no_forecast(tmp_path):
     assert code == 0
     (row,) = [line.split() for line in printed.splitlines() if line.strip().startswith("gsm8k ")]
     assert row[-6:] == ["1", "-", "-", "-", "-", "-"]
-    assert "decodes greedily on gsm8k: a further trial would end as the first did" in error
+    assert "decodes greedily on gsm8k: a further trial would repeat the first" in error
 
 
 def test_models_that_are_told_apart(tmp_path):

@@ -14,7 +14,8 @@ from scipy import special, stats
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.simulation.interval_study import interval_study
 from lm_eval_bayes.analysis.simulation.separation_study import separation_study
-from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark, matrix_file
+from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark, matrix_file
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
 def lmeb(*arguments, command="simulate"):
@@ -26,8 +27,11 @@ def lmeb(*arguments, command="simulate"):
 
 def test_coverage_on_a_hard_benchmark_is_the_design_table():
     """p ~ Beta(.2, 2), M = 30: the paper's prior held the truth in 0 of 400 runs at N = 4."""
-    hard = CoinBenchmark.even(1, 0.2 / 2.2, 0.0, 2.2, 30)
-    found = {one.method: one for one in interval_study(hard, [4], method="beta", replicates=300)}
+    hard = SimulatedBenchmark.even(1, 0.2 / 2.2, 0.0, 2.2, 30)
+    found = {
+        one.method: one
+        for one in interval_study(hard, [4], IntervalSpec(method="beta"), replicates=300)
+    }
     assert found["bayes@N"].coverage < 0.02
     assert found["hbayes@N"].coverage > 0.9
     # bias in closed form: E (Np + 1)/(N + 2) − p = (1 − 2p)/(N + 2)
@@ -46,8 +50,8 @@ def test_population_coverage_at_one_trial_is_that_of_the_beta_posterior():
     s = np.arange(n_questions + 1)
     low, high = stats.beta.ppf([[0.05], [0.95]], 1 + s, 1 + n_questions - s)
     exact = float(stats.binom.pmf(s, n_questions, m)[(low <= m) & (m <= high)].sum())
-    coins = CoinBenchmark((m,), 3.0, n_questions)
-    study = interval_study(coins, [1], replicates=400, level=level, scope="population")
+    coins = SimulatedBenchmark((m,), 3.0, n_questions)
+    study = interval_study(coins, [1], IntervalSpec(level, "population"), replicates=400)
     found = {one.method: one for one in study}
     assert set(found) == {"hbayes@N", "avg@N, CLT"}
     assert found["hbayes@N"].coverage == pytest.approx(
@@ -56,7 +60,9 @@ def test_population_coverage_at_one_trial_is_that_of_the_beta_posterior():
 
 
 def test_a_single_trial_has_no_interval_of_the_clt():
-    study = interval_study(CoinBenchmark((0.4,), 2.0, 10), [1, 2], replicates=5, method="beta")
+    study = interval_study(
+        SimulatedBenchmark((0.4,), 2.0, 10), [1, 2], IntervalSpec(method="beta"), replicates=5
+    )
     found = [(one.n_trials, one.method) for one in study]
     assert (1, "avg@N, CLT") not in found
     assert (2, "avg@N, CLT") in found
@@ -64,7 +70,7 @@ def test_a_single_trial_has_no_interval_of_the_clt():
 
 def test_separation_against_an_exact_count():
     """Two questions, one trial each: every outcome can be written down."""
-    coins = CoinBenchmark((0.7, 0.4), 5.0, 2)
+    coins = SimulatedBenchmark((0.7, 0.4), 5.0, 2)
     p = leb.mimics_with_means([0.7, 0.4], 2, strength=5.0)
     threshold = special.ndtri(0.6)
     surely = wrongly = right = 0.0
@@ -76,7 +82,7 @@ def test_separation_against_an_exact_count():
         surely += weight * (z >= threshold)
         wrongly += weight * (z <= -threshold)
         right += weight * (a.mu > b.mu + 1e-12)
-    found = separation_study(coins, [1], confidence=0.6, tossed=4000)
+    found = separation_study(coins, [1], confidence=0.6, replicates=4000)
     (pair,) = found.pairs
     for ours, exact in (
         (pair.surely[0], surely),
@@ -87,7 +93,7 @@ def test_separation_against_an_exact_count():
 
 
 def test_separation_of_equal_models():
-    found = separation_study(CoinBenchmark((0.5, 0.5), 2.0, 10), [4, 8], tossed=200)
+    found = separation_study(SimulatedBenchmark((0.5, 0.5), 2.0, 10), [4, 8], replicates=200)
     (pair,) = found.pairs
     assert pair.trials is None
     assert pair.z == (0.0, 0.0)
@@ -154,7 +160,7 @@ def test_the_matrix_is_read_by_the_other_commands(tmp_path, suffix):
 
 
 def test_the_npz_file_tells_the_truth(tmp_path):
-    coins = CoinBenchmark.even(3, 0.5, 0.1, 2.0, 20)
+    coins = SimulatedBenchmark.even(3, 0.5, 0.1, 2.0, 20)
     path = tmp_path / "coins.npz"
     path.write_bytes(matrix_file(coins, 6, 4, ".npz"))
     with np.load(path, allow_pickle=False) as found:

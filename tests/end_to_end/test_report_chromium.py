@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from lm_eval_bayes.analysis.report_data import contents_of
+from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.render import render
 from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
 
@@ -61,7 +61,7 @@ def runs():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     file = tmp_path_factory.mktemp("page") / "report.html"
-    file.write_bytes(render(contents_of(runs()), now=1.7e9).encode("utf-8"))
+    file.write_bytes(render(report_data(runs()), now=1.7e9).encode("utf-8"))
     return file.as_uri()
 
 

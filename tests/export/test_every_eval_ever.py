@@ -28,6 +28,7 @@ from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Made, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 M, N = 12, 6
 TRIALS = np.random.default_rng(60).integers(0, 2, (M, N))
@@ -60,7 +61,7 @@ def run(trials=TRIALS, task="aime25_bayes", **more):
 
 @pytest.fixture(scope="module")
 def summary():
-    return summarise(run(filter="boxed"), level=0.9)
+    return summarise(run(filter="boxed"), IntervalSpec(0.9))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,7 @@ def test_what_every_result_says_of_questions_and_sampling(found):
 def test_rubrics_say_their_weights_and_their_range():
     trials = [[0, 2, 1, 2], [1, 1, 0, 2], [2, 2, 2, 2]]
     graded = TaskRun.from_trials("m", "essays", trials, IDS[:3], (0.0, 0.5, 2.0))
-    record = submission(summarise(graded, method="normal"), model_id="o/m").record
+    record = submission(summarise(graded, IntervalSpec(method="normal")), model_id="o/m").record
     found = results(record)
     assert set(found) == {"hbayes@4", "hbayes@4_population", "bayes@4", "avg@4"}
     for one in found.values():
@@ -257,7 +258,9 @@ def test_the_name_of_the_file_is_the_runs_own(summary, found):
 def test_no_name_becomes_a_path(name):
     few = TaskRun.from_trials(name, name, [[0, 1]], [name])
     record = submission(
-        summarise(few, method="normal"), collection=name, sender=Sender(developer=name)
+        summarise(few, IntervalSpec(method="normal")),
+        collection=name,
+        sender=Sender(developer=name),
     )
     folders = record.folder.split("/")
     assert len(folders) == 4

@@ -17,10 +17,11 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import KNOWN
-from lm_eval_bayes.export.hub_results import NEEDED, hub_result
 from lm_eval_bayes.export.hub_pull_request import open_pull_request
+from lm_eval_bayes.export.hub_results import NEEDED, hub_result
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 hub_library = pytest.importorskip("huggingface_hub", minversion=NEEDED)
 
@@ -95,7 +96,7 @@ def test_the_notes_tell_n_the_interval_and_the_settings(summary):
 
 def test_another_number_scale_scope_and_level():
     found = hub_result(
-        summarise(run(), level=0.9, method="hdi"),
+        summarise(run(), IntervalSpec(0.9, method="hdi")),
         value="pass@4",
         scale="share",
         scope="population",
@@ -212,7 +213,7 @@ def test_scores_that_are_no_shares_are_refused():
         "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), made=made()
     )
     with pytest.raises(InvalidInputError, match=r"scores between 0 and 1.*0 to 5"):
-        hub_result(summarise(points, method="normal"))
+        hub_result(summarise(points, IntervalSpec(method="normal")))
 
 
 def test_an_older_library_is_told_which_is_needed(summary, monkeypatch):

@@ -20,6 +20,7 @@ from lm_eval_bayes.export.every_eval_ever import submission
 from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.instances import InstancesFile
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 EXAMPLE = REPOSITORY / "examples" / "leaderboard"
 IDS = [f"aime-2025-II-{i:02d}" for i in range(1, 16)]
@@ -61,7 +62,7 @@ def board(tmp_path_factory):
     (place / "counts.csv").write_text("\n".join(["id,c,n", *rows]) + "\n", encoding="utf-8")
     place = describe("records", "model: from-records\nlink: https://example.org/a\n")
     run = TaskRun.from_trials("m", "t", [[1, 0, 1, 1, 0, 1]] * 15, IDS)
-    summary = summarise(run, method="normal")
+    summary = summarise(run, IntervalSpec(method="normal"))
     record = submission(summary, model_id="org/m")
     instances = InstancesFile(summary, record, texts=False)
     write_files({place / record.instances_path: instances.write})

@@ -18,6 +18,7 @@ from lm_eval_bayes.export.file_names import slug
 from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 QUESTIONS = ["p", "q", "r"]
 #: Right answers of eight to three questions, for as many models as there are names.
@@ -32,7 +33,7 @@ def run(model, right, task="a_b|c", n=8):
 @pytest.fixture(scope="module")
 def board():
     runs = [run(name, right) for name, right in zip(NAMES, RIGHT, strict=True)]
-    return leaderboard(runs, method="normal")
+    return leaderboard(runs, IntervalSpec(method="normal"))
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +166,7 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
     runs = [run("one", (8, 8, 7)), run("two", (0, 1, 0), n=10)]
     told = {
         ties: table_text(
-            [leaderboard(runs, ties=ties, scope="population", level=0.9, method="hdi")],
+            [leaderboard(runs, IntervalSpec(0.9, "population", "hdi"), ties=ties)],
             "markdown",
         )
         for ties in ("adjacent", "leader", "pairwise", "none")

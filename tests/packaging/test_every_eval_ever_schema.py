@@ -23,6 +23,7 @@ from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
 from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.instances import InstancesFile
 from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +115,7 @@ def judge(tmp_path_factory):
 
 
 def write(folder: Path, run: TaskRun, texts: bool = True, **more) -> None:
-    summary = summarise(run, method="normal")
+    summary = summarise(run, IntervalSpec(method="normal"))
     record = submission(summary, **more)
     rows = InstancesFile(summary, record, texts)
 

@@ -16,12 +16,12 @@ import pytest
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n
+from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.analysis.report_data import contents_of
-from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.render import MARK, render
 from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Elements that HTML does not close.
 VOID = {"meta", "wbr", "br", "link", "img", "input", "hr"}
@@ -89,7 +89,9 @@ def run(model="a/one", task="aime", n=8, m=6, seed=0, p=None, tokens=100.0, **mo
 
 
 def page_of(*runs, saved=None, **more):
-    contents = contents_of(SavedRuns(tuple(runs)) if saved is None else saved, **more)
+    contents = report_data(
+        SavedRuns(tuple(runs)) if saved is None else saved, IntervalSpec.of(**more)
+    )
     return render(contents), contents
 
 
@@ -140,7 +142,7 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
             assert mu == pytest.approx(posterior.mu, abs=1e-12)
             assert (low, high) == pytest.approx((interval.low, interval.high), abs=0.012)
         assert found.n == tuple(range(1, 9))
-        assert found.mu[-1] == panel.board.places[panel.models.index(one.model)].posterior.mu
+        assert found.mu[-1] == panel.board.rows[panel.models.index(one.model)].posterior.mu
 
 
 def test_the_frontier_is_those_that_no_model_beats():
@@ -150,7 +152,7 @@ def test_the_frontier_is_those_that_no_model_beats():
         for i in range(9)
     ]
     _, contents = page_of(*runs)
-    costs = costs_of(contents.panels[0])
+    costs = contents.panels[0].costs
     points = [(one.tokens, -one.mu) for one in costs]
     for one, mine in zip(costs, points, strict=True):
         beaten = any(p != mine and p[0] <= mine[0] and p[1] <= mine[1] for p in points)
@@ -284,7 +286,7 @@ def test_categories_with_scores_of_their_own():
         TaskRun.from_trials(m, "t", rng.integers(0, 3, (5, 6)), list("abcde"), (-1.0, 0.25, 2.0))
         for m in ("A", "B")
     ]
-    page, _ = page_of(*runs, method="beta")
+    page, _ = page_of(*runs, interval="beta")
     found = check_whole(page)
     assert "percent" not in found.said().partition("How to read it")[0].replace(
         "Probability, in percent,", ""
@@ -301,10 +303,10 @@ def test_uneven_trials_and_one_question_and_nothing_answered():
     assert contents.panels[0].curves[0].n == (1,)
 
 
-@pytest.mark.parametrize("bad", [{"level": 1.0}, {"method": "best"}, {"seed": -1}])
+@pytest.mark.parametrize("bad", [{"level": 1.0}, {"interval": "best"}, {"seed": -1}])
 def test_bad_arguments_are_named(bad):
     with pytest.raises(InvalidInputError, match=r"`(level|interval|seed)` must"):
-        contents_of(SavedRuns((run(),)), **bad)
+        report_data(SavedRuns((run(),)), IntervalSpec.of(**bad))
 
 
 def test_many_questions_are_cut_with_a_word_about_it():
@@ -350,7 +352,7 @@ def test_nobody_gets_out_of_the_text():
         for task in (HOSTILE, f"{HOSTILE}2")
     ]
     saved = SavedRuns(tuple(runs), {HOSTILE: (HOSTILE, f"{HOSTILE}2")}, (HOSTILE,))
-    contents = contents_of(saved)
+    contents = report_data(saved)
     for title in ("", HOSTILE):
         page = render(contents, title=title)
         found = check_whole(page)

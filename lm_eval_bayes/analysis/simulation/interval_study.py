@@ -1,51 +1,45 @@
-"""Which intervals hold the truth: a simulation on benchmarks whose true scores are known."""
+"""Simulated coverage, width and bias of intervals on benchmarks of known true scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark, check_trials
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark, check_trials
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.frequentist.clt import clt_interval, within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_level,
-    check_option,
-    check_seed,
-    check_size,
-)
+from lm_eval_bayes.stats.validation import FloatArray, check_size
 
-#: What intervals are made by, in the order in which they are told.
+#: The interval methods compared, in the order of the results.
 HBAYES, BAYES, JEFFREYS, CLT = "hbayes@N", "bayes@N", "bayes@N, Jeffreys", "avg@N, CLT"
 
 
 @dataclass(frozen=True)
-class IntervalStudy:
-    """How intervals of one kind did at one N.
+class IntervalStudy(Record):
+    """Simulated properties of an interval method at one N.
 
     Attributes
     ----------
     method : str
-        What made them.
+        The interval method.
     n_trials : int
         N.
     coverage : float
-        Share that held the truth.
+        Share of intervals that contain the true score.
     error : float
-        Monte-Carlo standard error of it, from half a run more of either outcome.
+        Monte-Carlo standard error of the coverage, with half a replicate added to either outcome.
     width : float
         Mean width.
     bias, rmse : float
-        Mean, and root mean square, of the estimate minus the truth.
+        Mean and root mean square of the estimate minus the true score.
     replicates : int
-        Intervals.
+        Number of intervals.
     """
 
     method: str
@@ -57,48 +51,39 @@ class IntervalStudy:
     rmse: float
     replicates: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return dict(vars(self))
-
 
 def interval_study(
-    benchmark: CoinBenchmark,
+    benchmark: SimulatedBenchmark,
     trials: Sequence[int],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     replicates: int = 200,
-    level: float = 0.95,
-    scope: Scope = "benchmark",
-    method: IntervalMethod = "exact",
-    seed: int = 0,
-    advance: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[IntervalStudy, ...]:
-    """Draw benchmarks again and again, and see which intervals hold the truth.
+    """Simulate the coverage of interval methods.
 
-    In every replicate M questions are drawn from one model's Beta distribution (the models
-    take turns) and answered N times each. The truth is the mean of their p in scope
-    "benchmark", the Beta's mean in scope "population".
+    In every replicate M questions are drawn from a model's Beta distribution (the models take
+    turns) and answered N times each. The true score is the mean of their p in scope "benchmark",
+    and the mean of the Beta distribution in scope "population".
 
     Parameters
     ----------
-    benchmark : CoinBenchmark
-        The models and the shape of their questions.
+    benchmark : SimulatedBenchmark
+        The models and the distribution of their questions.
     trials : sequence of int
         Values of N.
+    spec : IntervalSpec
+        Settings of the intervals; its seed is that of the simulated trials.
     replicates : int
-        Benchmarks drawn for each N.
-    level, scope, method
-        Of the intervals.
-    seed : int
-        Seed of the draws.
-    advance : callable, optional
-        Told of every benchmark that is done.
+        Number of benchmarks drawn for each N.
+    progress : callable, optional
+        Called with 1 after every replicate.
 
     Returns
     -------
     tuple of IntervalStudy
         For every N: hbayes@N; in scope "benchmark" bayes@N with the uniform and the Jeffreys
-        prior; and the CLT interval around avg@N (from N = 2 on in scope "benchmark").
+        prior; and the CLT interval of avg@N (from N = 2 on in scope "benchmark").
 
     Raises
     ------
@@ -107,71 +92,68 @@ def interval_study(
 
     Examples
     --------
-    A hard benchmark: intervals under the uniform prior of bayes@N never hold the truth.
+    On a hard benchmark, intervals under the uniform prior of bayes@N have no coverage:
 
-    >>> hard = CoinBenchmark.even(1, 0.09, 0.0, 2.2, 30)
-    >>> found = interval_study(hard, [4], replicates=40, method="beta")
-    >>> [(one.method, one.coverage > 0.8, one.coverage < 0.1) for one in found[:2]]
+    >>> hard = SimulatedBenchmark.even(1, 0.09, 0.0, 2.2, 30)
+    >>> studies = interval_study(hard, [4], IntervalSpec(method="beta"), replicates=40)
+    >>> [(study.method, study.coverage > 0.8, study.coverage < 0.1) for study in studies[:2]]
     [('hbayes@N', True, False), ('bayes@N', False, True)]
     """
-    lengths = check_trials(trials)
+    ascending = check_trials(trials)
     replicates = check_size("replicates", replicates, 1)
-    level, seed = check_level(level), check_seed(seed)
-    scope = check_option("scope", scope, SCOPES)
-    method = check_option("interval", method, METHODS)
     s = benchmark.strength
     studies = []
-    for n in lengths:
-        rows: dict[str, list[tuple[float, float, float, float]]] = {}
+    for n in ascending:
+        by_method: dict[str, list[tuple[float, float, float, float]]] = {}
         for replicate in range(replicates):
-            rng = np.random.default_rng([seed, n, replicate])
+            rng = np.random.default_rng([spec.seed, n, replicate])
             m = benchmark.means[replicate % len(benchmark.means)]
             p = rng.beta(s * m, s * (1.0 - m), benchmark.n_questions)
             right = rng.binomial(n, p)
             outcomes = Outcomes.from_counts(np.stack([n - right, right], axis=1))
-            truth = float(p.mean()) if scope == "benchmark" else m
-            for name, found in _intervals(outcomes, n, level, scope, method).items():
-                rows.setdefault(name, []).append((*found, truth))
-            if advance is not None:
-                advance(1)
-        studies += [_study(name, n, np.array(found)) for name, found in rows.items()]
+            true_score = float(p.mean()) if spec.scope == "benchmark" else m
+            for method, estimate_and_ends in _intervals(outcomes, n, spec).items():
+                by_method.setdefault(method, []).append((*estimate_and_ends, true_score))
+            if progress is not None:
+                progress(1)
+        studies += [_study(method, n, np.array(rows)) for method, rows in by_method.items()]
     return tuple(studies)
 
 
 def _intervals(
-    outcomes: Outcomes, n: int, level: float, scope: Scope, method: IntervalMethod
+    outcomes: Outcomes, n: int, spec: IntervalSpec
 ) -> dict[str, tuple[float, float, float]]:
-    """Return estimate, low and high of every kind of interval."""
-    posteriors = {HBAYES: hbayes_at_n(outcomes, scope)}
-    if scope == "benchmark":
+    """Return estimate, low and high of every interval method."""
+    posteriors = {HBAYES: hbayes_at_n(outcomes, spec.scope)}
+    if spec.scope == "benchmark":
         posteriors[BAYES] = bayes_at_n(outcomes)
         posteriors[JEFFREYS] = bayes_at_n(outcomes, prior="jeffreys")
-    found = {}
-    for name, posterior in posteriors.items():
-        interval = posterior.interval(level, method)
-        found[name] = (posterior.mu, interval.low, interval.high)
+    intervals = {}
+    for method, posterior in posteriors.items():
+        interval = posterior.interval(spec.level, spec.method)
+        intervals[method] = (posterior.mu, interval.low, interval.high)
     clt = None
-    if scope == "population" and outcomes.n_questions > 1:
-        clt = clt_interval(outcomes, level)
-    elif scope == "benchmark" and n > 1:
-        clt = within_question_clt(outcomes, level)
+    if spec.scope == "population" and outcomes.n_questions > 1:
+        clt = clt_interval(outcomes, spec.level)
+    elif spec.scope == "benchmark" and n > 1:
+        clt = within_question_clt(outcomes, spec.level)
     if clt is not None:
-        found[CLT] = (clt.estimate, clt.low, clt.high)
-    return found
+        intervals[CLT] = (clt.estimate, clt.low, clt.high)
+    return intervals
 
 
-def _study(name: str, n: int, rows: FloatArray) -> IntervalStudy:
-    estimate, low, high, truth = rows.T
-    held = (low - 1e-12 <= truth) & (truth <= high + 1e-12)
-    size = truth.size
-    share = (held.sum() + 0.5) / (size + 1.0)
+def _study(method: str, n: int, rows: FloatArray) -> IntervalStudy:
+    estimate, low, high, true_score = rows.T
+    covers = (low - 1e-12 <= true_score) & (true_score <= high + 1e-12)
+    replicates = true_score.size
+    share = (covers.sum() + 0.5) / (replicates + 1.0)
     return IntervalStudy(
-        method=name,
+        method=method,
         n_trials=n,
-        coverage=float(held.mean()),
-        error=float(np.sqrt(share * (1.0 - share) / size)),
+        coverage=float(covers.mean()),
+        error=float(np.sqrt(share * (1.0 - share) / replicates)),
         width=float((high - low).mean()),
-        bias=float((estimate - truth).mean()),
-        rmse=float(np.sqrt(np.square(estimate - truth).mean())),
-        replicates=size,
+        bias=float((estimate - true_score).mean()),
+        rmse=float(np.sqrt(np.square(estimate - true_score).mean())),
+        replicates=replicates,
     )

@@ -1,4 +1,4 @@
-"""Biased coins in place of models: a benchmark whose true scores are known."""
+"""Simulated benchmarks: models of known true scores, and files of their simulated outcomes."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from lm_eval_bayes.stats.validation import (
     check_sequence,
 )
 
-#: What the task of simulated outcomes is called.
+#: Task name of simulated outcomes.
 TASK = "simulated"
 _MOST_MODELS = 100
 
 
 @dataclass(frozen=True)
-class CoinBenchmark:
-    """Models whose true scores are known, on questions like each other's.
+class SimulatedBenchmark:
+    """Models of known true scores, whose questions have a common Beta distribution.
 
     Attributes
     ----------
     means : tuple of float
         The true scores of L models, best first, strictly between 0 and 1.
     strength : float
-        s: model l's questions have p ~ Beta(s·m, s(1−m)); small s makes them solved or not.
+        s: the questions of a model have p ~ Beta(s·m, s(1−m)); for small s, p is near 0 or 1.
     n_questions : int
         M.
 
     Raises
     ------
     InvalidInputError
-        If one of them breaks its rule.
+        If an argument breaks its rule.
     """
 
     means: tuple[float, ...]
@@ -49,23 +49,23 @@ class CoinBenchmark:
     n_questions: int
 
     def __post_init__(self) -> None:
-        given = check_sequence("means", self.means, "be true scores", _MOST_MODELS)
-        if not given or not all(
-            (number := as_real(mean)) is not None and 0.0 < number < 1.0 for mean in given
+        means = check_sequence("means", self.means, "be true scores", _MOST_MODELS)
+        if not means or not all(
+            (number := as_real(mean)) is not None and 0.0 < number < 1.0 for mean in means
         ):
             rule = "be true scores strictly between 0 and 1"
-            raise InvalidInputError.of("means", rule, list(given))
+            raise InvalidInputError.of("means", rule, list(means))
         strength = as_real(self.strength)
         if strength is None or not 1e-3 <= strength <= 1e6:
             raise InvalidInputError.of("strength", "be a number from 0.001 to 1e6", self.strength)
         check_integer("questions", self.n_questions, 1, 100_000)
-        object.__setattr__(self, "means", tuple(sorted(map(float, given), reverse=True)))
+        object.__setattr__(self, "means", tuple(sorted(map(float, means), reverse=True)))
 
     @classmethod
     def even(
         cls, n_models: int, mean: float, gap: float, strength: float, n_questions: int
-    ) -> CoinBenchmark:
-        """Put true scores at even distances around a mean.
+    ) -> SimulatedBenchmark:
+        """Return models of evenly spaced true scores around a mean.
 
         Raises
         ------
@@ -74,22 +74,22 @@ class CoinBenchmark:
 
         Examples
         --------
-        >>> [round(mean, 3) for mean in CoinBenchmark.even(3, 0.4, 0.05, 2.0, 30).means]
+        >>> [round(mean, 3) for mean in SimulatedBenchmark.even(3, 0.4, 0.05, 2.0, 30).means]
         [0.45, 0.4, 0.35]
         """
         n_models = check_integer("models", n_models, 1, _MOST_MODELS)
-        number = as_real(gap)
+        spacing = as_real(gap)
         middle = (n_models - 1) / 2
-        if number is None or not 0.0 <= number < 1.0:
+        if spacing is None or not 0.0 <= spacing < 1.0:
             raise InvalidInputError.of("gap", "be a number from 0 to 1", gap)
-        ends = mean - middle * number, mean + middle * number
+        ends = mean - middle * spacing, mean + middle * spacing
         if not (ends[0] > 0.0 and ends[1] < 1.0):
             rule = (
                 f"leave {n_models} models around {mean:g} strictly between 0 and 1 "
                 f"({ends[0]:.3g} to {ends[1]:.3g})"
             )
             raise InvalidInputError.of("gap", rule, gap)
-        means = [mean + number * (middle - i) for i in range(n_models)]
+        means = [mean + spacing * (middle - i) for i in range(n_models)]
         return cls(tuple(means), strength, n_questions)
 
     @property
@@ -97,14 +97,14 @@ class CoinBenchmark:
         """The models' names: a letter or number, and the true score."""
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
         short = [letters[i] if i < 26 else str(i + 1) for i in range(len(self.means))]
-        return tuple(f"{one} {mean:.3f}" for one, mean in zip(short, self.means, strict=True))
+        return tuple(f"{name} {mean:.3f}" for name, mean in zip(short, self.means, strict=True))
 
     def probabilities(self) -> FloatArray:
-        """Return p of every model's questions, (L, M), whose mean is the true score exactly."""
+        """Return p of every model and question, (L, M); row means are exactly the true scores."""
         return mimics_with_means(self.means, self.n_questions, strength=self.strength)
 
     def outcomes(self, n_trials: int, seed: int = 0) -> IntArray:
-        """Toss `n_trials` trials of every question, (L, M, N)."""
+        """Simulate `n_trials` trials of every question, (L, M, N)."""
         return simulate_outcomes(self.probabilities(), n_trials, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,37 +118,37 @@ class CoinBenchmark:
 
 
 def check_trials(trials: Sequence[int]) -> list[int]:
-    """Return ascending numbers of trials.
+    """Return numbers of trials in ascending order.
 
     Raises
     ------
     InvalidInputError
-        If they are none.
+        If they break their rule.
     """
     rule = "be whole numbers from 1 to 100,000, at least one"
-    given = check_sequence("trials", trials, rule, 100)
-    lengths = sorted({check_integer("trials", n, 1, 100_000) for n in given})
-    if not lengths:
+    numbers = check_sequence("trials", trials, rule, 100)
+    ascending = sorted({check_integer("trials", n, 1, 100_000) for n in numbers})
+    if not ascending:
         raise InvalidInputError.of("trials", rule, "none")
-    return lengths
+    return ascending
 
 
-def matrix_file(benchmark: CoinBenchmark, n_trials: int, seed: int, suffix: str) -> bytes:
+def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix: str) -> bytes:
     """Return a file of simulated outcomes that `read_runs` reads, ".npz" or ".csv".
 
-    The NPZ file holds R (L, M, N) with `models`, `question_ids` and `task`, and beside them the
-    truth: `p` (L, M) and `true_scores` (L,). The CSV file has a row for every model and
-    question, and a column for every trial.
+    The NPZ file holds R (L, M, N) with `models`, `question_ids` and `task`, and the true values
+    `p` (L, M) and `true_scores` (L,). The CSV file has a row for every model and question, and a
+    column for every trial.
 
     Raises
     ------
     InvalidInputError
-        If the suffix is another, or there would be more than 200 million tosses.
+        If the suffix is another, or there would be more than 200 million trials.
 
     Examples
     --------
-    >>> coins = CoinBenchmark((0.7, 0.3), 2.0, 2)
-    >>> print(matrix_file(coins, 3, 5, ".csv").decode().strip())
+    >>> benchmark = SimulatedBenchmark((0.7, 0.3), 2.0, 2)
+    >>> print(matrix_file(benchmark, 3, 5, ".csv").decode().strip())
     task,model,question,trial 1,trial 2,trial 3
     simulated,A 0.700,q1,0,0,0
     simulated,A 0.700,q2,1,1,1

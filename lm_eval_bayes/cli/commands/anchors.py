@@ -29,7 +29,7 @@ from lm_eval_bayes.cli.ui.reading import (
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placed
+    from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
@@ -228,9 +228,9 @@ def _read(
 def _show(found: AnchorStudy) -> None:
     n = len(found.question_ids)
     say(f"{found.task}: {plural(found.anchors.n_anchors, 'anchor')}, {plural(n, 'question')}")
-    if found.kept is not None:
-        told = f"{found.kept.low:.0%} to {found.kept.high:.0%} of the anchors"
-        say(f"{plural(found.kept.kept.size, 'question')} plural, which {told} solve")
+    if found.question_filter is not None:
+        told = f"{found.question_filter.low:.0%} to {found.question_filter.high:.0%} of the anchors"
+        say(f"{plural(found.question_filter.kept.size, 'question')} selected, which {told} solve")
     order = found.ordering
     if order.n_comparisons:
         compared = f"{order.n_comparisons:,} comparisons"
@@ -253,20 +253,20 @@ def _show(found: AnchorStudy) -> None:
             "the method's assumptions do not hold here: the probabilities claim more than is "
             "known (--scope population asks less of them)"
         )
-    if len(found.placed) == 1:
-        _show_one(found.placed[0])
+    if len(found.placements) == 1:
+        _show_one(found.placements[0])
     else:
         _show_all(found)
-    for one in found.placed:
+    for one in found.placements:
         if one.sweep is not None:
             _show_sweep(one)
-    if found.placed:
-        posterior = found.placed[0].posterior
+    if found.placements:
+        posterior = found.placements[0].posterior
         told = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
         say(f"{told}; about {scope_label(posterior.scope)}")
 
 
-def _show_one(one: Placed) -> None:
+def _show_one(one: Placement) -> None:
     ability = [f"{value:.3f}" for value in one.anchors.ability]
     first, last = one.inside
     rows = [
@@ -292,7 +292,7 @@ def _show_one(one: Placed) -> None:
 
 def _show_all(found: AnchorStudy) -> None:
     rows = []
-    for one in sorted(found.placed, key=lambda one: -one.score):
+    for one in sorted(found.placements, key=lambda one: -one.score):
         labels = one.posterior.labels
         first, last = one.inside
         inside = labels[first] if first == last else f"{labels[first]} ... {labels[last]}"
@@ -304,7 +304,7 @@ def _show_all(found: AnchorStudy) -> None:
     say_table("each model among the anchors, itself left out", head, rows)
 
 
-def _show_sweep(one: Placed) -> None:
+def _show_sweep(one: Placement) -> None:
     sweep = one.sweep
     if sweep is None:
         return

@@ -29,6 +29,7 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     Task,
     check_level_and_seed,
+    interval_spec,
     numbers_in,
     read,
 )
@@ -156,20 +157,17 @@ def command(
     options: dict[str, Any] = {"task": task, "metric": metric, "filter": filter}
     options |= {"dedupe": dedupe, "regrade": regrade}
     runs_a, runs_b = _sides(a, b, model_a, model_b, options)
-    with named_as_options("rope", "confidence", "level", "interval", "seed", "pass_at_k", "k"):
+    with named_as_options("rope", "confidence", "pass_at_k", "k"):
         found = compare_runs(
             runs_a,
             runs_b,
-            scope=scope.value,
-            level=level,
-            method=interval.value,
+            interval_spec(level, seed, scope, interval),
             rope=rope,
             confidence=confidence,
             align=align.value,
             ks=budgets,
             pass_curves=pass_at_k,
             n_questions=questions,
-            seed=seed,
         )
     worse = 1.0 - found.p_a_greater
     failed = fail_if_worse is not None and worse >= fail_if_worse

@@ -17,8 +17,7 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.cli.ui.output import say, say_table, warn
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
-    from lm_eval_bayes.analysis.mean_difference import MeanDifference
+    from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
     from lm_eval_bayes.runs.task_run import TaskRun
 
 
@@ -60,9 +59,9 @@ def show_comparison(
 
 def _undecided(found: RunComparison) -> bool:
     """Whether trials are wanted, and can be had that do not repeat those there are."""
-    from lm_eval_bayes.analysis.plan import same_again
+    from lm_eval_bayes.analysis.plan import repeat_note
 
-    if any(same_again(run) for one in found.tasks for run in (one.a, one.b)):
+    if any(repeat_note(run) for one in found.tasks for run in (one.a, one.b)):
         return False
     decisive = found.tasks[0].comparison if found.overall is None else found.overall
     return max(found.p_a_greater, 1.0 - found.p_a_greater) < decisive.confidence and (

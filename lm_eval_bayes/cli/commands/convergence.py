@@ -34,12 +34,14 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     Task,
     check_level_and_seed,
+    interval_spec,
     read,
 )
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.convergence import AfterTrials, RankingSettles, TaskConvergence
+    from lm_eval_bayes.analysis.convergence import RankingConvergence, TaskConvergence
+    from lm_eval_bayes.analysis.prefix_posteriors import PrefixPosterior
     from lm_eval_bayes.stats.convergence.convergence import Convergence
 
 
@@ -121,18 +123,16 @@ def command(
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
-    with named_as_options("score", "replicates", "confidence", "level", "seed"):
+    spec = interval_spec(level, seed, scope, interval)
+    with named_as_options("score", "replicates", "confidence"):
         found = [
             task_convergence(
                 saved.of_task(name),
+                spec,
                 scores=scores,
                 replicates=replicates,
                 scheme=scheme.value,
                 confidence=confidence,
-                level=level,
-                scope=scope.value,
-                method=interval.value,
-                seed=seed,
             )
             for name in saved.tasks
         ]
@@ -168,10 +168,11 @@ _SHARES = (0.5, 0.9, 0.95)
 
 
 def _show(found: TaskConvergence) -> None:
-    told = [plural(len(found.models), "model"), plural(found.n_questions, "question")]
-    say(f"{found.task}: {', '.join(told)}, N = {found.n_trials}, about {scope_label(found.scope)}")
+    size = [plural(len(found.models), "model"), plural(found.n_questions, "question")]
+    about = scope_label(found.spec.scope)
+    say(f"{found.task}: {', '.join(size)}, N = {found.n_trials}, about {about}")
     if len(found.models) == 1:
-        ((model, row),) = found.along.items()
+        ((model, row),) = found.prefixes.items()
         _show_one(found, model, row)
     else:
         _show_widths(found)
@@ -181,8 +182,8 @@ def _show(found: TaskConvergence) -> None:
         say(f"note: {note}")
 
 
-def _show_one(found: TaskConvergence, model: str, row: Sequence[AfterTrials]) -> None:
-    head = ["n", "hbayes@n", "sd", interval_label(found.level, found.method), "width"]
+def _show_one(found: TaskConvergence, model: str, row: Sequence[PrefixPosterior]) -> None:
+    head = ["n", "hbayes@n", "sd", interval_label(found.spec.level, found.spec.method), "width"]
     lines = [
         (one.n, f"{one.mu:.3f}", f"{one.sigma:.3f}", format_interval(one.interval), _width(one))
         for one in row
@@ -192,22 +193,23 @@ def _show_one(found: TaskConvergence, model: str, row: Sequence[AfterTrials]) ->
 
 def _show_widths(found: TaskConvergence) -> None:
     """Show the width of every model's interval after 1, 2, 4, … trials, and its last mean."""
-    steps = sorted({one.n for row in found.along.values() for one in row})
+    steps = sorted({one.n for row in found.prefixes.values() for one in row})
     lines = []
-    for model, row in found.along.items():
+    for model, row in found.prefixes.items():
         by_n = {one.n: one for one in row}
         widths = [_width(by_n[n]) if n in by_n else "" for n in steps]
         lines.append((model, *widths, f"{row[-1].mu:.3f}"))
-    title = f"width of the {interval_label(found.level, found.method)} after the first n trials"
+    label = interval_label(found.spec.level, found.spec.method)
+    title = f"width of the {label} after the first n trials"
     say_table(title, ["model", *(f"n={n}" for n in steps), "hbayes@N"], lines)
 
 
-def _width(one: AfterTrials) -> str:
+def _width(one: PrefixPosterior) -> str:
     return f"{one.interval.width:.3f}"
 
 
 def _show_rankings(found: TaskConvergence) -> None:
-    from lm_eval_bayes.analysis.convergence import doublings
+    from lm_eval_bayes.analysis.prefix_posteriors import doublings
 
     steps = doublings(found.n_trials)
     first = found.rankings[0].convergence
@@ -227,15 +229,15 @@ def _show_rankings(found: TaskConvergence) -> None:
 
 
 def _settled(one: Convergence) -> tuple[str, ...]:
-    from lm_eval_bayes.analysis.convergence import reached
+    from lm_eval_bayes.analysis.convergence import trials_to_converge
 
     mean = NO_VALUE if one.mean is None else f"{one.mean:.1f}"
-    when = [reached(one, share) for share in _SHARES]
+    when = [trials_to_converge(one, share) for share in _SHARES]
     shares = (NO_VALUE if n is None else str(n) for n in when)
     return (mean, *shares, f"{one.not_converged:.1%}")
 
 
-def _taus(one: RankingSettles, steps: Sequence[int]) -> list[str]:
+def _taus(one: RankingConvergence, steps: Sequence[int]) -> list[str]:
     if one.kendall is None:
         return [NO_VALUE for _ in steps]
     values = [float(one.kendall.mean[n - 1]) for n in steps]

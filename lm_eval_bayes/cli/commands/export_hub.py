@@ -30,8 +30,8 @@ from lm_eval_bayes.cli.ui.reading import (
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.export.hub_results import HubResult
     from lm_eval_bayes.export.files import Content
+    from lm_eval_bayes.export.hub_results import HubResult
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 
@@ -124,8 +124,8 @@ def command(
       lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
       lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
     """
-    from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
     from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
 
     check_model_id(model_id)
     library()

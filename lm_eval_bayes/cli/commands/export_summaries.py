@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.reading import IntervalKind
+from lm_eval_bayes.cli.ui.reading import IntervalKind, interval_spec
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import TaskSummary
@@ -23,5 +22,5 @@ def summaries(
     """Summarise runs; what is wrong is told of the options."""
     from lm_eval_bayes.analysis.summary import summarise
 
-    with named_as_options("level", "interval", "seed"):
-        return [summarise(one, level=level, method=interval.value, seed=seed) for one in runs]
+    spec = interval_spec(level, seed, interval=interval)
+    return [summarise(run, spec) for run in runs]

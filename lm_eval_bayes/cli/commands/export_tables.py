@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.reading import (
     Dedupe,
@@ -26,6 +25,7 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     Task,
     Ties,
+    interval_spec,
     read,
 )
 
@@ -90,18 +90,8 @@ def table_command(form: Format, what: str, suffix: str, about: str) -> Callable[
         if target is not None:
             check_targets([target], overwrite)
         found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
-        with named_as_options("level", "interval", "seed", "ties"):
-            boards = [
-                leaderboard(
-                    found.of_task(name),
-                    scope=scope.value,
-                    level=level,
-                    method=interval.value,
-                    ties=ties.value,
-                    seed=seed,
-                )
-                for name in found.tasks
-            ]
+        spec = interval_spec(level, seed, scope, interval)
+        boards = [leaderboard(found.of_task(name), spec, ties=ties.value) for name in found.tasks]
         text = table_text(boards, form)
         if target is None:
             _to_stdout(text)

@@ -25,6 +25,7 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     Task,
     check_level_and_seed,
+    interval_spec,
     read,
 )
 from lm_eval_bayes.errors import InvalidInputError
@@ -32,7 +33,7 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lm_eval_bayes.analysis.plan import Needed, PlanLine, SeparationPlan
+    from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
 
 
 def command(
@@ -94,25 +95,22 @@ def command(
         raise InvalidInputError.of("RUN", rule, told)
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    with named_as_options("width", "confidence", "level", "interval", "seed", "max_trials"):
+    spec = interval_spec(level, seed, scope, interval)
+    with named_as_options("width", "confidence", "max_trials"):
         if width is not None:
             lines = plan_width(
                 found.runs,
                 width,
-                scope=scope.value,
-                level=level,
-                method=interval.value,
+                spec,
                 max_trials=max_trials,
-                seed=seed,
             )
         if separate:
             plans = [
                 plan_separation(
                     found.of_task(name),
-                    scope=scope.value,
+                    spec,
                     confidence=confidence,
                     max_trials=max_trials,
-                    seed=seed,
                 )
                 for name in found.tasks
                 if len(found.of_task(name)) > 1
@@ -221,18 +219,18 @@ def _unrecorded(lines: Sequence[PlanLine]) -> list[str]:
     return [what + ", ".join(of) for what, of in models.items()]
 
 
-def _counts(line: PlanLine) -> Needed:
-    from lm_eval_bayes.analysis.plan import Needed
+def _counts(line: PlanLine) -> ForecastAmount:
+    from lm_eval_bayes.analysis.plan import ForecastAmount
 
     of = line.forecast
-    return Needed(of.additional, of.additional_low, of.additional_high)
+    return ForecastAmount(of.additional, of.additional_low, of.additional_high)
 
 
 def _count(n: float | None) -> str:
     return NO_VALUE if n is None else f"{round(n):,}"
 
 
-def _range(needed: Needed | None, told: Callable[[float | None], str]) -> str:
+def _range(needed: ForecastAmount | None, told: Callable[[float | None], str]) -> str:
     """Return the middle of a forecast with its range; "or more" where that has no end."""
     if needed is None:
         return NO_VALUE

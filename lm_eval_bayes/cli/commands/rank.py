@@ -35,7 +35,7 @@ from lm_eval_bayes.cli.ui.reading import (
     Seed,
     Task,
     Ties,
-    check_level_and_seed,
+    interval_spec,
     read,
 )
 
@@ -107,20 +107,17 @@ def command(
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.stats.ranking.rank import check_confidence
 
-    with named_as_options("level", "seed", "confidence"):
-        check_level_and_seed(level, seed)
+    spec = interval_spec(level, seed, scope, interval)
+    with named_as_options("confidence"):
         check_confidence(confidence)
     found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     boards = [
         leaderboard(
             found.of_task(name),
-            scope=scope.value,
-            level=level,
-            method=interval.value,
+            spec,
             ties=ties.value,
             numbering=numbering.value,
             confidence=confidence,
-            seed=seed,
         )
         for name in found.tasks
     ]
@@ -156,7 +153,7 @@ def _overall(
     found: SavedRuns, boards: Sequence[Leaderboard]
 ) -> tuple[Leaderboard | None, str | None]:
     """Return the leaderboard of the tasks that all models have, and what to say of the others."""
-    from lm_eval_bayes.analysis.overall_leaderboard import overall_leaderboard
+    from lm_eval_bayes.analysis.leaderboard import overall_leaderboard
 
     if len(boards) < 2 or len(found.models) < 2:
         return None, None
@@ -180,7 +177,7 @@ def _show(board: Leaderboard, method: str) -> None:
     head = ["rank", "model", "mean ± sd", interval_label(board.level, method), "P(best)", ranks]
     head += ["N", "tokens", "time"] if per_task else []
     rows = []
-    for one in board.places:
+    for one in board.rows:
         line = [
             f"{one.rank:g}",
             one.model,

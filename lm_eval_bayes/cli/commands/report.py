@@ -29,13 +29,14 @@ from lm_eval_bayes.cli.ui.reading import (
     ScopeOption,
     Seed,
     Task,
+    interval_spec,
     read,
 )
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.report_data import ReportData
     from lm_eval_bayes.analysis.rubric_table import RubricTable
-    from lm_eval_bayes.analysis.report_data import Contents
 
 #: What `-o` takes for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -111,22 +112,19 @@ def command(
     saved = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     tables, notes = _rubrics(runs, task)
 
+    from lm_eval_bayes.analysis.report_data import report_data
     from lm_eval_bayes.cli.ui.progress import Progress
-    from lm_eval_bayes.analysis.report_data import contents_of
     from lm_eval_bayes.report.page.render import render
 
     # a few runs take a second or two, of which nobody needs to be told
     many = len(saved.runs) >= _MANY
     with Progress("runs worked out", len(saved.runs) if many else 0) as progress:
-        contents = contents_of(
+        contents = report_data(
             saved,
-            scope=scope.value,
-            level=level,
-            method=interval.value,
-            seed=seed,
+            interval_spec(level, seed, scope, interval),
             rubrics=tables,
             rubric_notes=notes,
-            done=(lambda n: progress.advance(n - progress.done)) if many else None,
+            progress=(lambda n: progress.advance(n - progress.done)) if many else None,
         )
     page = render(contents, title=title or "", now=time.time()).encode("utf-8")
     drawn = _draw(contents, plots)
@@ -147,7 +145,7 @@ def command(
 
 
 def _told(
-    contents: Contents, output: Path | None, n_bytes: int, drawn: Sequence[tuple[Path, str]]
+    contents: ReportData, output: Path | None, n_bytes: int, drawn: Sequence[tuple[Path, str]]
 ) -> dict[str, Any]:
     return {
         "path": None if output is None else str(output),
@@ -156,10 +154,10 @@ def _told(
         "tasks": list(contents.tasks),
         "questions": contents.n_questions,
         "trials": contents.n_trials,
-        "scope": contents.scope,
-        "level": contents.level,
-        "interval": contents.method,
-        "seed": contents.seed,
+        "scope": contents.spec.scope,
+        "level": contents.spec.level,
+        "interval": contents.spec.method,
+        "seed": contents.spec.seed,
         "plots": [{"file": path.name, "task": task} for path, task in drawn],
     }
 
@@ -247,7 +245,7 @@ def _write(page: bytes, path: Path) -> None:
         raise InvalidInputError.of("--output", rule, path.name) from None
 
 
-def _draw(contents: Contents, folder: Path | None) -> list[tuple[Path, str]]:
+def _draw(contents: ReportData, folder: Path | None) -> list[tuple[Path, str]]:
     """Write the figures; return every file with its task."""
     if folder is None:
         return []

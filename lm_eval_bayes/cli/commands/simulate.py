@@ -20,13 +20,14 @@ from lm_eval_bayes.cli.ui.reading import (
     ScopeOption,
     Seed,
     check_level_and_seed,
+    interval_spec,
 )
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.simulation.interval_study import IntervalStudy
     from lm_eval_bayes.analysis.simulation.separation_study import Separation
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark
+    from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
 
 #: Benchmarks drawn for each N, and models, where nothing is asked for.
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
@@ -166,13 +167,13 @@ def command(
 
 def _benchmark(
     models: int | None, gap: float | None, means: str | None, questions: int, beta: str | None
-) -> CoinBenchmark:
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import CoinBenchmark
+) -> SimulatedBenchmark:
+    from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
 
     a, b = _BETA if beta is None else _shape(beta)
     with named_as_options("models", "gap", "means", "questions"):
         if means is None:
-            return CoinBenchmark.even(
+            return SimulatedBenchmark.even(
                 _MODELS if models is None else models,
                 a / (a + b),
                 _GAP if gap is None else gap,
@@ -182,7 +183,7 @@ def _benchmark(
         for option, value in (("--models", models), ("--gap", gap)):
             if value is not None:
                 raise InvalidInputError.of(option, "be left out where --means is given", value)
-        return CoinBenchmark(tuple(_numbers("--means", means)), a + b, questions)
+        return SimulatedBenchmark(tuple(_numbers("--means", means)), a + b, questions)
 
 
 def _shape(text: str) -> tuple[float, float]:
@@ -225,7 +226,7 @@ def _check(replicates: int | None, confidence: float, level: float, seed: int) -
         check_level_and_seed(level, seed)
 
 
-def _matrix(benchmark: CoinBenchmark, n_trials: int, seed: int, path: Path) -> bytes:
+def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path) -> bytes:
     from lm_eval_bayes.analysis.simulation.simulated_benchmark import matrix_file
 
     suffix = path.suffix.lower()
@@ -236,7 +237,7 @@ def _matrix(benchmark: CoinBenchmark, n_trials: int, seed: int, path: Path) -> b
 
 
 def _page(
-    benchmark: CoinBenchmark, n_trials: int, level: float, seed: int, given: bool, path: Path
+    benchmark: SimulatedBenchmark, n_trials: int, level: float, seed: int, given: bool, path: Path
 ) -> bytes:
     from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
 
@@ -278,7 +279,7 @@ def _of_shape(told: str) -> str:
 
 
 def _study(
-    benchmark: CoinBenchmark,
+    benchmark: SimulatedBenchmark,
     lengths: Sequence[int],
     replicates: int,
     confidence: float,
@@ -296,11 +297,8 @@ def _study(
             benchmark,
             lengths,
             replicates=replicates,
-            level=level,
-            scope=scope.value,
-            method=interval.value,
-            seed=seed,
-            advance=progress.advance,
+            spec=interval_spec(level, seed, scope, interval),
+            progress=progress.advance,
         )
     if len(benchmark.means) < 2:
         return studies, None
@@ -308,7 +306,7 @@ def _study(
 
 
 def _show(
-    benchmark: CoinBenchmark,
+    benchmark: SimulatedBenchmark,
     studies: Sequence[IntervalStudy],
     separation: Separation | None,
     level: float,

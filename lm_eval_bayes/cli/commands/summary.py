@@ -33,7 +33,7 @@ from lm_eval_bayes.cli.ui.reading import (
     Runs,
     Seed,
     Task,
-    check_level_and_seed,
+    interval_spec,
     numbers_in,
     read,
 )
@@ -93,13 +93,10 @@ def command(
     from lm_eval_bayes.stats.intervals import SCOPES
 
     budgets = None if k is None else numbers_in("--k", k)
-    check_level_and_seed(level, seed)
+    spec = interval_spec(level, seed, interval=interval)
     found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
-    with named_as_options("k", "level", "interval", "seed"):
-        summaries = [
-            summarise(run, level=level, method=interval.value, seed=seed, ks=budgets)
-            for run in found.runs
-        ]
+    with named_as_options("k"):
+        summaries = [summarise(run, spec, ks=budgets) for run in found.runs]
     groups = {name: tuple(tasks) for name, tasks in found.groups.items()}
     if all_tasks and len(found.tasks) > 1:
         groups[ALL_TASKS] = found.tasks

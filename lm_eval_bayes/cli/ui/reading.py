@@ -17,6 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
 class Scope(str, Enum):
@@ -162,6 +163,19 @@ def read(
     for (of, note), names in models.items():
         warn(f"note: {', '.join(names)}, {of}: {note}")
     return found
+
+
+def interval_spec(
+    level: float,
+    seed: int,
+    scope: Scope = Scope.benchmark,
+    interval: IntervalKind = IntervalKind.exact,
+) -> IntervalSpec:
+    """Return the interval settings of a command; errors name its options."""
+    from lm_eval_bayes.stats.intervals import IntervalSpec
+
+    with named_as_options("level", "seed"):
+        return IntervalSpec(level, scope.value, interval.value, seed)
 
 
 def check_level_and_seed(level: float, seed: int) -> None:

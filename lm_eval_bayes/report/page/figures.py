@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_large, plural
+from lm_eval_bayes.analysis.cost import ModelCost
+from lm_eval_bayes.analysis.prefix_posteriors import ScoreCurve
+from lm_eval_bayes.analysis.report_data import TaskPanel
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Panel
-from lm_eval_bayes.report.page.costs import Cost
-from lm_eval_bayes.analysis.prefix_posteriors import Curve
 from lm_eval_bayes.report.page.svg import (
     ACROSS,
     element,
@@ -147,7 +147,7 @@ def between(interval: Interval, scale: Scale) -> str:
 # -- convergence ---------------------------------------------------------------------------------
 
 
-def shared_lines(panel: Panel) -> Markup:
+def shared_lines(panel: TaskPanel) -> Markup:
     """Return the curves of all models, which stand in the background of each one's picture."""
     axis, most = _curve_axis(panel), _most(panel)
     lines = [
@@ -161,7 +161,7 @@ def shared_lines(panel: Panel) -> Markup:
     )
 
 
-def convergence(panel: Panel, place: int) -> Markup:
+def convergence(panel: TaskPanel, place: int) -> Markup:
     """Return the curve of one model: mean and interval after n trials of every question."""
     found = panel.curves[place]
     if found is None:
@@ -223,17 +223,17 @@ def _curve_marks(most: int) -> list[float]:
     return marks
 
 
-def _curve_axis(panel: Panel) -> Axis:
+def _curve_axis(panel: TaskPanel) -> Axis:
     found = [one for one in panel.curves if one is not None]
-    bounds = (panel.scale.low, panel.scale.high)
+    bounds = (Scale(*panel.bounds).low, Scale(*panel.bounds).high)
     if not found:
-        return Axis(*bounds, panel.scale)
+        return Axis(*bounds, Scale(*panel.bounds))
     low = min(min(one.low) for one in found)
     high = max(max(one.high) for one in found)
-    return Axis(*round_range(low, high, bounds), panel.scale)
+    return Axis(*round_range(low, high, bounds), Scale(*panel.bounds))
 
 
-def _most(panel: Panel) -> int:
+def _most(panel: TaskPanel) -> int:
     return max((one.n[-1] for one in panel.curves if one is not None), default=1)
 
 
@@ -246,16 +246,16 @@ def _points(
     ]
 
 
-def _line(found: Curve, axis: Axis, most: int) -> list[tuple[float, float]]:
+def _line(found: ScoreCurve, axis: Axis, most: int) -> list[tuple[float, float]]:
     return _points(found.n, found.mu, axis, most)
 
 
 # -- cost ----------------------------------------------------------------------------------------
 
 
-def cost_against_score(panel: Panel, costs: Sequence[Cost]) -> Markup:
+def cost_against_score(panel: TaskPanel, costs: Sequence[ModelCost]) -> Markup:
     """Return every model's score against the tokens of a trial."""
-    axis = Axis.around([one.interval for one in costs], panel.scale)
+    axis = Axis.around([one.interval for one in costs], Scale(*panel.bounds))
     tokens = [one.tokens for one in costs]
     low, high = min(tokens) / 1.12, max(tokens) * 1.12
     parts: list[Markup] = []
@@ -286,13 +286,13 @@ def cost_against_score(panel: Panel, costs: Sequence[Cost]) -> Markup:
                 [
                     element("line", x1=x, x2=x, y1=ends[0], y2=ends[1], class_="whisker"),
                     element("circle", cx=x, cy=y, r=9.5, class_="spot"),
-                    element("text", one.place, x=x, y=y + 3.5, class_="spot-number"),
+                    element("text", one.position, x=x, y=y + 3.5, class_="spot-number"),
                 ],
                 class_="on-frontier" if one.frontier else "off-frontier",
             )
         )
     told = "; ".join(
-        f"{one.place}. {words.name(one.model)}: {format_large(one.tokens)} tokens a trial, "
+        f"{one.position}. {words.name(one.model)}: {format_large(one.tokens)} tokens a trial, "
         f"{axis.scale.whole(one.mu)}"
         for one in costs
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import ALL_TASKS, Contents
 from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.stats.intervals import Interval
 
@@ -40,7 +40,7 @@ class Overview:
     rows: tuple[tuple[str, tuple[Score | None, ...]], ...]
 
 
-def overview_of(contents: Contents) -> Overview | None:
+def overview_of(contents: ReportData) -> Overview | None:
     """Return the table of models and tasks; None where there is one task.
 
     Best first by the first column: the mean of the first group where each question counts the
@@ -62,10 +62,10 @@ def overview_of(contents: Contents) -> Overview | None:
             means = {model: one.means[weighting] for model, one in own.items()}
             scores = {
                 model: Score(
-                    mu=one.posteriors[contents.scope].mu,
-                    sigma=one.posteriors[contents.scope].sigma,
-                    interval=one.intervals[contents.scope],
-                    scale=Scale(*one.posteriors[contents.scope].bounds),
+                    mu=one.posteriors[contents.spec.scope].mu,
+                    sigma=one.posteriors[contents.spec.scope].sigma,
+                    interval=one.intervals[contents.spec.scope],
+                    scale=Scale(*one.posteriors[contents.spec.scope].bounds),
                 )
                 for model, one in means.items()
             }
@@ -73,8 +73,10 @@ def overview_of(contents: Contents) -> Overview | None:
     for panel in contents.panels:
         columns.append(Column(words.name(panel.task), "", panel.number))
         lines = {
-            line.model: Score(line.posterior.mu, line.posterior.sigma, line.interval, panel.scale)
-            for line in panel.board.places
+            line.model: Score(
+                line.posterior.mu, line.posterior.sigma, line.interval, Scale(*panel.bounds)
+            )
+            for line in panel.board.rows
         }
         found.append(lines.get)
     table = [(model, tuple(look(model) for look in found)) for model in contents.models]

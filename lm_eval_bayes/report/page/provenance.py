@@ -10,8 +10,8 @@ from pathlib import PurePath
 from typing import Any
 
 from lm_eval_bayes._util.text import format_duration, format_integer, format_range, plural
+from lm_eval_bayes.analysis.report_data import TaskPanel
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Panel
 from lm_eval_bayes.report.page.text import Text
 from lm_eval_bayes.runs.task_run import TaskRun
 
@@ -46,7 +46,7 @@ class Making:
     config: Text | None
 
 
-def making_of(panel: Panel) -> Making:
+def making_of(panel: TaskPanel) -> Making:
     """Return how the runs of a panel were made."""
     tables = [_settings(run) for run in panel.runs]
     names = list(dict.fromkeys(name for table in tables for name in table))

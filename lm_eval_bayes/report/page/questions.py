@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Contents, Panel
 from lm_eval_bayes.report.page.text import Scale, Text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
@@ -75,7 +75,7 @@ class Questions:
     chosen: str
 
 
-def questions_of(panel: Panel, contents: Contents) -> Questions:
+def questions_of(panel: TaskPanel, contents: ReportData) -> Questions:
     """Return the lines of a panel's heat map.
 
     Where there are more questions than a page can hold, those stay on which models differ
@@ -103,13 +103,15 @@ def questions_of(panel: Panel, contents: Contents) -> Questions:
     n_texts = sum(min(p.n_questions, room) for p in contents.panels)
     longest = max(_SHORTEST, min(_LONGEST, _CHARACTERS // max(1, n_texts)))
     return Questions(
-        tuple(_question(int(q), runs, orders, mu, sigma, panel.scale, longest) for q in kept),
+        tuple(
+            _question(int(q), runs, orders, mu, sigma, Scale(*panel.bounds), longest) for q in kept
+        ),
         total,
         chosen,
     )
 
 
-def _with(panel: Panel, orders: Sequence[IntArray]) -> zip:  # type: ignore[type-arg]
+def _with(panel: TaskPanel, orders: Sequence[IntArray]) -> zip:  # type: ignore[type-arg]
     return zip(panel.summaries, orders, strict=True)
 
 

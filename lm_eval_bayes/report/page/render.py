@@ -21,13 +21,13 @@ from lm_eval_bayes._util.text import (
     join_words,
     scope_label,
 )
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, sentences
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Contents, Panel
-from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.page.overview import overview_of
 from lm_eval_bayes.report.page.provenance import file_of, making_of
 from lm_eval_bayes.report.page.questions import SHADES, questions_of
+from lm_eval_bayes.report.page.text import Scale
 
 #: What every page of ours has near its beginning: by this a file is known as a report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
@@ -35,12 +35,12 @@ MARK = '<meta name="generator" content="lm-eval-bayes report">'
 _PAIRS, _LONGEST = 40, 500
 
 
-def render(contents: Contents, *, title: str = "", now: float | None = None) -> str:
+def render(contents: ReportData, *, title: str = "", now: float | None = None) -> str:
     """Return a report as one HTML file.
 
     Parameters
     ----------
-    contents : Contents
+    contents : ReportData
         What it shows.
     title : str
         Its head; left out, the names of the tasks.
@@ -87,8 +87,8 @@ def render(contents: Contents, *, title: str = "", now: float | None = None) -> 
         made=None if now is None else datetime.fromtimestamp(now, timezone.utc),
         version=__version__,
         contents=contents,
-        level=f"{100.0 * contents.level:g}%",
-        scope_words=scope_label(contents.scope),
+        level=f"{100.0 * contents.spec.level:g}%",
+        scope_words=scope_label(contents.spec.scope),
         overview=overview_of(contents),
         panels=panels,
         notes=_notes(contents),
@@ -150,7 +150,7 @@ def _digest(content: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
-def _title(contents: Contents) -> str:
+def _title(contents: ReportData) -> str:
     tasks = [words.name(task) for task in contents.tasks]
     if len(tasks) > 3:
         return f"{len(tasks)} tasks"
@@ -163,11 +163,11 @@ def _breakable(name: object) -> Markup:
     return Markup("<wbr>").join(parts)
 
 
-def _anchor(panel: Panel) -> str:
+def _anchor(panel: TaskPanel) -> str:
     return f"task-{panel.number}"
 
 
-def _notes(contents: Contents) -> list[str]:
+def _notes(contents: ReportData) -> list[str]:
     """Return what a reader must know before using the numbers, each thing once."""
     told = [*contents.warnings, *contents.rubric_notes]
     for panel in contents.panels:
@@ -181,7 +181,7 @@ def _notes(contents: Contents) -> list[str]:
     return [words.text(note, 400).shown for note in dict.fromkeys(told)]
 
 
-def _noted(panel: Panel) -> dict[str, list[str]]:
+def _noted(panel: TaskPanel) -> dict[str, list[str]]:
     """Return the notes of a panel's runs, each with the models that it is about."""
     found: dict[str, list[str]] = {}
     for run in panel.runs:
@@ -190,7 +190,7 @@ def _noted(panel: Panel) -> dict[str, list[str]]:
     return found
 
 
-def _panel(panel: Panel, contents: Contents) -> dict[str, Any]:
+def _panel(panel: TaskPanel, contents: ReportData) -> dict[str, Any]:
     """Return what the template says of a panel."""
     intervals = [
         one.intervals[scope]
@@ -198,13 +198,13 @@ def _panel(panel: Panel, contents: Contents) -> dict[str, Any]:
         for scope in one.intervals
         if scope != "paper"
     ]
-    axis = figures.Axis.around(intervals, panel.scale)
-    costs, short = costs_of(panel), words.short_names(panel.models)
+    axis = figures.Axis.around(intervals, Scale(*panel.bounds))
+    costs, short = panel.costs, words.short_names(panel.models)
     return {
         "panel": panel,
         "short": short,
-        "scale": panel.scale,
-        "answer": sentences.headline(panel, contents.level),
+        "scale": Scale(*panel.bounds),
+        "answer": sentences.headline(panel, contents.spec.level),
         "sizes": sentences.sizes(panel),
         "axis": figures.axis_above(axis),
         "rows": [
@@ -212,15 +212,15 @@ def _panel(panel: Panel, contents: Contents) -> dict[str, Any]:
                 "line": line,
                 "summary": summary,
                 "rank": f"{line.rank:g}",
-                "tied": sum(other.rank == line.rank for other in panel.board.places) > 1,
+                "tied": sum(other.rank == line.rank for other in panel.board.rows) > 1,
                 "bar": figures.interval_bar(
-                    axis, summary.learned[contents.scope].mu, *_two(summary.intervals)
+                    axis, summary.learned[contents.spec.scope].mu, *_two(summary.intervals)
                 ),
                 "tokens": line.tokens / summary.run.n_trials if line.tokens else None,
             }
-            for line, summary in zip(panel.board.places, panel.summaries, strict=True)
+            for line, summary in zip(panel.board.rows, panel.summaries, strict=True)
         ],
-        "measured": any(line.tokens for line in panel.board.places),
+        "measured": any(line.tokens for line in panel.board.rows),
         "pairs": _pairs(panel),
         "questions": questions_of(panel, contents),
         "lines": figures.shared_lines(panel),
@@ -240,7 +240,7 @@ def _two(intervals: Any) -> tuple[Any, Any]:
     return intervals["benchmark"], intervals["population"]
 
 
-def _pairs(panel: Panel) -> list[tuple[str, list[float | None]]]:
+def _pairs(panel: TaskPanel) -> list[tuple[str, list[float | None]]]:
     """Return P(A > B) of the first models, None where A is B."""
     kept = range(min(_PAIRS, len(panel.models)))
     if len(kept) < 2:
@@ -250,7 +250,7 @@ def _pairs(panel: Panel) -> list[tuple[str, list[float | None]]]:
     return [(short[i], [None if i == j else float(p[i, j]) for j in kept]) for i in kept]
 
 
-def _left_out(panel: Panel) -> list[tuple[list[str], str]]:
+def _left_out(panel: TaskPanel) -> list[tuple[list[str], str]]:
     """Return the schemata that the runs cannot give, by what they lack."""
     if panel.rubrics is None:
         return []

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from lm_eval_bayes._util.text import format_percent, format_range, plural, scope_label
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Contents, Panel
+from lm_eval_bayes.report.page.text import Scale
 
 #: A model that is better than all others with this probability is called the best.
 _SURE, _LIKELY = 0.95, 0.8
@@ -16,10 +17,10 @@ _SURE, _LIKELY = 0.95, 0.8
 _NAMED = 3
 
 
-def headline(panel: Panel, level: float) -> Markup:
+def headline(panel: TaskPanel, level: float) -> Markup:
     """Return the answer of a panel in a sentence or two."""
-    board, scale = panel.board, panel.scale
-    first = board.places[0]
+    board, scale = panel.board, Scale(*panel.bounds)
+    first = board.rows[0]
     leader = named(first.model)
     about = "" if board.scope == "benchmark" else f", for {scope_label(board.scope)}"
     score = (
@@ -28,14 +29,14 @@ def headline(panel: Panel, level: float) -> Markup:
     )
     if len(panel.models) == 1:
         return Markup("{} scores {}.").format(leader, score)
-    tied = [one.model for one in board.places if one.rank == first.rank][1:]
+    tied = [one.model for one in board.rows if one.rank == first.rank][1:]
     if first.p_best >= _SURE:
         told = f"is the best with {format_percent(first.p_best)}% probability"
         return Markup("{} {}: {}.").format(leader, told, score)
     if not tied:
         ahead = format_percent(float(board.p_greater[0, 1]))
         return Markup("{} leads with {}, ahead of {} with {}% probability.").format(
-            leader, score, named(board.places[1].model), ahead
+            leader, score, named(board.rows[1].model), ahead
         )
     rivals: list[Markup] = [named(one) for one in tied[:_NAMED]]
     if len(tied) > _NAMED:
@@ -59,7 +60,7 @@ def _listed(parts: Sequence[Markup]) -> Markup:
     return Markup("{} or {}").format(Markup(", ").join(parts[:-1]), parts[-1])
 
 
-def sizes(panel: Panel) -> str:
+def sizes(panel: TaskPanel) -> str:
     """Return how much a panel rests on."""
     trials = "trial" if panel.n_range[1] == 1 else "trials"
     return " · ".join(
@@ -71,7 +72,7 @@ def sizes(panel: Panel) -> str:
     )
 
 
-def overview(contents: Contents) -> str:
+def overview(contents: ReportData) -> str:
     """Return how much a report rests on."""
     return " · ".join(
         [

@@ -58,7 +58,7 @@ def draw_convergence(path: Path, found: TaskConvergence, title: str = "") -> Non
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams["svg.hashsalt"] = "lm-eval-bayes"
-        below = len(found.along) // 3 if len(found.along) > _BANDS else 0
+        below = len(found.prefixes) // 3 if len(found.prefixes) > _BANDS else 0
         figure = Figure(figsize=(5.4 * n_panels, 4.0 + 0.17 * below))
         figure.set_layout_engine("constrained", w_pad=0.12)
         FigureCanvasAgg(figure)
@@ -72,17 +72,19 @@ def draw_convergence(path: Path, found: TaskConvergence, title: str = "") -> Non
 
 
 def _means(axes: Axes, found: TaskConvergence) -> None:
-    for i, (model, row) in enumerate(found.along.items()):
+    for i, (model, row) in enumerate(found.prefixes.items()):
         n = [one.n for one in row]
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
         mu = [one.mu for one in row]
         axes.plot(n, mu, linewidth=1.8, marker="o", markersize=3.5, color=colour, linestyle=dash)
         axes.lines[-1].set_label(short_name(model))
-        if len(found.along) <= _BANDS:
+        if len(found.prefixes) <= _BANDS:
             ends = [one.interval for one in row]
             low, high = [one.low for one in ends], [one.high for one in ends]
             axes.fill_between(n, low, high, color=colour, alpha=0.15, linewidth=0)
-    shaded = f", {100 * found.level:g}% intervals shaded" if len(found.along) <= _BANDS else ""
+    shaded = (
+        f", {100 * found.spec.level:g}% intervals shaded" if len(found.prefixes) <= _BANDS else ""
+    )
     _finish(axes, found, f"hbayes@n{shaded}", "score")
 
 

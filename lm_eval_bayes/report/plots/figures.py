@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lm_eval_bayes._util.text import format_large, format_percent
+from lm_eval_bayes.analysis.cost import ModelCost
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.analysis.report_data import Contents, Panel
-from lm_eval_bayes.report.page.costs import Cost
 from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.svg import log_ticks, round_range
+from lm_eval_bayes.report.page.text import Scale
 from lm_eval_bayes.report.plots.drawing import short_name
 from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
 
@@ -30,9 +31,9 @@ _BLUE, _BAR, _ORANGE, _GREY, _GRID, _TEXT = (
 )  # fmt: skip
 
 
-def leaderboard(figure: Figure, panel: Panel, level: float) -> None:
+def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
     """Draw means and intervals, best first; thin lines are about questions like these."""
-    n, scale = len(panel.models), panel.scale
+    n, scale = len(panel.models), Scale(*panel.bounds)
     figure.set_size_inches(8.0, 1.5 + 0.34 * n)
     axes = figure.add_subplot()
     for y, one in enumerate(panel.summaries):
@@ -41,15 +42,15 @@ def leaderboard(figure: Figure, panel: Panel, level: float) -> None:
         axes.plot(
             [thick.low, thick.high], [y, y], color=_BAR, lw=7, solid_capstyle="butt", zorder=3
         )
-        mu = panel.board.places[y].posterior.mu
+        mu = panel.board.rows[y].posterior.mu
         axes.plot([mu, mu], [y - 0.28, y + 0.28], color=_TEXT, lw=1.6, zorder=4)
         axes.annotate(
-            f"{scale.short(mu)} ± {scale.short(panel.board.places[y].posterior.sigma)}",
+            f"{scale.short(mu)} ± {scale.short(panel.board.rows[y].posterior.sigma)}",
             (1.015, y), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=_TEXT,
         )  # fmt: skip
     names = [
         f"{short_name(name)}  {line.rank:g}"
-        for name, line in zip(words.short_names(panel.models), panel.board.places, strict=True)
+        for name, line in zip(words.short_names(panel.models), panel.board.rows, strict=True)
     ]
     axes.set_yticks(range(n), names)
     axes.set_ylim(n - 0.4, -0.6)
@@ -64,7 +65,7 @@ def leaderboard(figure: Figure, panel: Panel, level: float) -> None:
     _title(figure, axes, panel, "leaderboard")
 
 
-def pairs(figure: Figure, panel: Panel) -> None:
+def pairs(figure: Figure, panel: TaskPanel) -> None:
     """Draw P(A > B)."""
     p = np.array(panel.board.p_greater, dtype=np.float64)
     n = len(panel.models)
@@ -86,7 +87,7 @@ def pairs(figure: Figure, panel: Panel) -> None:
     _title(figure, axes, panel, "probability in percent that the line scores more than the column")
 
 
-def questions(figure: Figure, panel: Panel, contents: Contents) -> None:
+def questions(figure: Figure, panel: TaskPanel, contents: ReportData) -> None:
     """Draw the posterior mean of every question and model, the hardest question at the top."""
     found = questions_of(panel, contents)
     mu = np.array([[cell.share for cell in one.cells] for one in found.shown])
@@ -94,7 +95,7 @@ def questions(figure: Figure, panel: Panel, contents: Contents) -> None:
     figure.set_size_inches(2.6 + 0.42 * columns, 2.2 + 0.2 * rows)
     axes = figure.add_subplot()
     axes.imshow(mu, cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
-    scale = panel.scale
+    scale = Scale(*panel.bounds)
     for i, one in enumerate(found.shown):
         for j, cell in enumerate(one.cells):
             said = f"{100 * cell.share:.0f}" if scale.percent else f"{cell.mu:.2f}"
@@ -105,7 +106,7 @@ def questions(figure: Figure, panel: Panel, contents: Contents) -> None:
     _title(figure, axes, panel, f"score of every question{chosen}")
 
 
-def convergence(figure: Figure, panel: Panel, level: float) -> None:
+def convergence(figure: Figure, panel: TaskPanel, level: float) -> None:
     """Draw how every score became known, one field a model."""
     found = [
         (m, c) for m, c in zip(words.short_names(panel.models), panel.curves, strict=True) if c
@@ -138,7 +139,7 @@ def convergence(figure: Figure, panel: Panel, level: float) -> None:
     figure.tight_layout()
 
 
-def cost(figure: Figure, panel: Panel, costs: Sequence[Cost], level: float) -> None:
+def cost(figure: Figure, panel: TaskPanel, costs: Sequence[ModelCost], level: float) -> None:
     """Draw scores against the tokens of a trial."""
     figure.set_size_inches(7.5, 4.6)
     axes = figure.add_subplot()
@@ -154,7 +155,7 @@ def cost(figure: Figure, panel: Panel, costs: Sequence[Cost], level: float) -> N
         axes.plot([one.tokens] * 2, [one.interval.low, one.interval.high], color=colour, lw=1.3)
         axes.plot(one.tokens, one.mu, "o", color=colour, ms=5, zorder=3)
         axes.annotate(
-            short_name(names[one.place - 1]), (one.tokens, one.mu), xytext=(6, 4),
+            short_name(names[one.position - 1]), (one.tokens, one.mu), xytext=(6, 4),
             textcoords="offset points", fontsize=8, color=_TEXT,
         )  # fmt: skip
     axes.set_xscale("log")
@@ -189,13 +190,13 @@ def rubrics(figure: Figure, table: RubricTable) -> None:
 # -- what the figures share ----------------------------------------------------------------------
 
 
-def _range(panel: Panel, low: float, high: float) -> tuple[float, float]:
-    first, last = round_range(low, high, (panel.scale.low, panel.scale.high))
+def _range(panel: TaskPanel, low: float, high: float) -> tuple[float, float]:
+    first, last = round_range(low, high, (Scale(*panel.bounds).low, Scale(*panel.bounds).high))
     room = 0.01 * (last - first)
     return first - room, last + room
 
 
-def _plain(axes: Axes, panel: Panel, scored: str) -> None:
+def _plain(axes: Axes, panel: TaskPanel, scored: str) -> None:
     """Leave of an axis what is needed; `scored` is the one that has scores."""
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
@@ -203,7 +204,7 @@ def _plain(axes: Axes, panel: Panel, scored: str) -> None:
     axes.grid(axis="x" if scored == "x" else "y", color=_GRID, lw=0.8)
     axes.set_axisbelow(True)
     axis = axes.xaxis if scored == "x" else axes.yaxis
-    axis.set_major_formatter(lambda value, _: panel.scale.tick(float(f"{value:.9g}")))
+    axis.set_major_formatter(lambda value, _: Scale(*panel.bounds).tick(float(f"{value:.9g}")))
 
 
 def _cells(axes: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
@@ -223,7 +224,7 @@ def _cells(axes: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
         spine.set_visible(False)
 
 
-def _title(figure: Figure, axes: Axes, panel: Panel, told: str) -> None:
+def _title(figure: Figure, axes: Axes, panel: TaskPanel, told: str) -> None:
     axes.set_title(
         f"{short_name(words.name(panel.task))}: {told}", fontsize=10, color=_TEXT, pad=12
     )

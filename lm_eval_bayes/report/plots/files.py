@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.files import check_writable
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.analysis.report_data import Contents, Panel
-from lm_eval_bayes.report.page.costs import costs_of
 from lm_eval_bayes.report.plots import figures as pictures
 from lm_eval_bayes.report.plots.drawing import figure_bytes, write_picture
 
@@ -51,22 +50,22 @@ class Picture:
         return tuple(folder / f"{self.name}.{kind}" for kind in KINDS)
 
 
-def pictures_of(contents: Contents) -> tuple[Picture, ...]:
+def pictures_of(contents: ReportData) -> tuple[Picture, ...]:
     """Return the pictures that a report has."""
     return tuple(one for panel in contents.panels for one in _of_panel(panel, contents))
 
 
-def _of_panel(panel: Panel, contents: Contents) -> list[Picture]:
+def _of_panel(panel: TaskPanel, contents: ReportData) -> list[Picture]:
     draws: dict[str, Callable[[Figure], None]] = {
-        "leaderboard": partial(pictures.leaderboard, panel=panel, level=contents.level),
+        "leaderboard": partial(pictures.leaderboard, panel=panel, level=contents.spec.level),
         "questions": partial(pictures.questions, panel=panel, contents=contents),
     }
     if len(panel.models) > 1:
         draws["pairs"] = partial(pictures.pairs, panel=panel)
     if any(found is not None for found in panel.curves):
-        draws["convergence"] = partial(pictures.convergence, panel=panel, level=contents.level)
-    if costs := costs_of(panel):
-        draws["cost"] = partial(pictures.cost, panel=panel, costs=costs, level=contents.level)
+        draws["convergence"] = partial(pictures.convergence, panel=panel, level=contents.spec.level)
+    if costs := panel.costs:
+        draws["cost"] = partial(pictures.cost, panel=panel, costs=costs, level=contents.spec.level)
     if panel.rubrics is not None and len(panel.rubrics.classified.models) > 1:
         draws["rubrics"] = partial(pictures.rubrics, table=panel.rubrics)
     return [Picture(f"{name}-{panel.number}", panel.task, draw) for name, draw in draws.items()]
