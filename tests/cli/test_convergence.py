@@ -139,12 +139,12 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     assert [one.score.name for one in found.rankings] == ["bayes@N"]
     expected = leb.convergence_at_n(R, weights=weights, replicates=50)
     assert found.rankings[0].convergence.to_dict() == expected.to_dict()
-    with pytest.raises(leb.InvalidInputError, match="`score` must be bayes or avg where trials"):
+    with pytest.raises(leb.InvalidInputError, match="`score` must be bayes or avg if trials"):
         task_convergence(runs, scores=[score_named("pass@2")])
     same = [TaskRun.from_trials(f"m{i}", "t", R[0] > 0, ids) for i in range(2)]
     level = task_convergence(same, replicates=50)
     assert level.rankings[0].kendall is None
-    assert level.notes == ("all models have the same score: there is no order to agree with",)
+    assert level.notes == ("all models have the same score, so Kendall's τ is not defined",)
     json.dumps(level.to_dict(), allow_nan=False)
 
 
