@@ -113,7 +113,7 @@ def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
-    section = README[README.index("## From runs to decisions") :]
+    section = README[README.index("## Compare, rank, plan") :]
     commands = re.findall(r"^```bash\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)[0]
     for line in commands.splitlines():
         module = ["lm_eval_bayes", "run"]

@@ -317,9 +317,9 @@ def _backends() -> Iterator[Finding]:
     detail = "can run if the harness can run them; texts are stored, without signals"
     yield Finding("backends", "all others", State.ok, detail)
     if version_of("torch") is not None:
-        names = gpus()
-        detail = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
-        state = State.ok if names else State.note
+        gpu_names = gpus()
+        detail = ", ".join(f"{gpu_names.count(name)} x {name}" for name in dict.fromkeys(gpu_names))
+        state = State.ok if gpu_names else State.note
         no_gpu = "no GPU found; models run on the CPU, slowly"
         yield Finding("backends", "GPU", state, detail or no_gpu)
 
