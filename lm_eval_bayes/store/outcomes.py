@@ -17,7 +17,7 @@ from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
-from lm_eval_bayes.store.queries import key_ids
+from lm_eval_bayes.store.trial_table import key_ids
 from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
 
 #: What says which question of which task a trial answered, in the order of every row here.

@@ -27,7 +27,7 @@ from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import check_outcomes, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prompt_signals import put_prompt_signals, read_prompt_signals
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
-from lm_eval_bayes.store.queries import (
+from lm_eval_bayes.store.trial_table import (
     find_rows,
     insert_trials,
     paused_collector,
