@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, TextIO
 
 from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
 from lm_eval_bayes._util.plain import Record, to_plain
-from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import (
     NotAStoreError,
@@ -25,10 +24,11 @@ from lm_eval_bayes.store.errors import (
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import store_at
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.outcomes import QUESTION, rows_of
+from lm_eval_bayes.store.outcomes import QUESTION, outcome_rows
 from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.trial_table import HashCheckedReader
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class _Lines:
             }
 
     def _trials(self) -> Iterator[dict[str, Any]]:
-        trials = CheckedTrials(self.connection)
+        reader = HashCheckedReader(self.connection)
         series = self.connection.execute(
             "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
             "(SELECT DISTINCT model, sampling, prompt FROM trials) "
@@ -233,13 +233,13 @@ class _Lines:
         # One question at a time: SQLite sorts the hashes here and never the texts.
         for model, sampling, prompt, *ids in series:
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
-            for trial, intact in trials.of(key, ids):
+            for trial, intact in reader.trials(key, ids):
                 self.damaged += not intact
                 yield {"kind": "trial", **trial.to_dict()}
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
-        for row in rows_of(self.connection):
+        for row in outcome_rows(self.connection):
             self.damaged += not row.is_intact()
-            question = dict(zip(QUESTION.split(", "), row.question, strict=True))
+            question = dict(zip(QUESTION, row.question, strict=True))
             graded = row.values[0]
             yield {"kind": "outcome", **question, **row.graded_trial().to_dict(), "graded": graded}

@@ -1,4 +1,4 @@
-"""What a store holds, counted."""
+"""Count the contents of a store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.locations import log_bytes
@@ -14,7 +15,7 @@ from lm_eval_bayes.store.trial import TrialKey
 
 
 @dataclass(frozen=True)
-class SeriesInfo:
+class SeriesInfo(Record):
     """The trials of one model under one sampling.
 
     Attributes
@@ -22,15 +23,15 @@ class SeriesInfo:
     model, sampling : str
         Their hashes.
     prompts : int
-        Questions with at least one trial.
+        Number of prompts with at least one trial.
     trials : int
-        Trials in all.
+        Number of trials.
     fewest, most : int
-        The smallest and the largest number of trials of a question.
+        The smallest and the largest number of trials per question.
     completion_tokens : int
-        Tokens of all completions that were counted.
+        Sum of the completions' token counts.
     first, last : float
-        When the first and the last was made, in seconds since 1970 UTC.
+        Creation times of the first and the last trial, in seconds since 1970 UTC.
     """
 
     model: str
@@ -43,23 +44,19 @@ class SeriesInfo:
     first: float
     last: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True)
-class TaskInfo:
-    """What was graded of one version of a task through one filter.
+class TaskInfo(Record):
+    """The outcomes of one version of a task through one filter.
 
     Attributes
     ----------
     task, version, filter : str
-        Names.
+        The task's name and version, and the filter's name.
     categories : int
         The number of categories that a trial may be graded as.
     questions, outcomes : int
-        Questions, and graded trials of all of them.
+        Number of questions, and of graded trials of all of them.
     """
 
     task: str
@@ -69,14 +66,10 @@ class TaskInfo:
     questions: int
     outcomes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True)
-class StoreInfo:
-    """What a store holds.
+class StoreInfo(Record):
+    """The contents of a store, counted.
 
     Attributes
     ----------
@@ -87,13 +80,13 @@ class StoreInfo:
     file_bytes, log_bytes : int
         Size of the file and of the write-ahead log beside it.
     trials, prompts, prompt_signals, outcomes : int
-        How many trials, described prompts, prompts with signals and graded outcomes there are.
+        Number of trials, prompts, prompts with signals and graded outcomes.
     models, samplings : dict
         Fingerprints and generation settings, by hash.
     series : tuple of SeriesInfo
-        One for each pair of model and sampling that has trials.
+        One for each pair of model and sampling with trials.
     tasks : tuple of TaskInfo
-        What was graded.
+        One for each version of a task and filter with outcomes.
     counts : dict
         The number of trials of every key.
     """
@@ -110,19 +103,16 @@ class StoreInfo:
     samplings: dict[str, dict[str, Any]]
     series: tuple[SeriesInfo, ...]
     tasks: tuple[TaskInfo, ...]
-    counts: dict[TrialKey, int] = field(repr=False)
+    counts: dict[TrialKey, int] = field(repr=False, metadata=NOT_IN_JSON)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields["series"] = [series.to_dict() for series in self.series]
-        fields["tasks"] = [task.to_dict() for task in self.tasks]
-        fields["counts"] = [{**key.to_dict(), "trials": n} for key, n in self.counts.items()]
-        return fields
+        """Return plain JSON types, with `counts` as a list of keys with their trials."""
+        counts = [{**key.to_dict(), "trials": n} for key, n in self.counts.items()]
+        return {**super().to_dict(), "counts": counts}
 
 
 def store_info(file: StoreFile) -> StoreInfo:
-    """Count what is stored, by model, sampling and prompt."""
+    """Count the contents of a store by model, sampling and prompt."""
     with file.reading() as connection, readable(file.path, "a description"):
         described = {
             table: {

@@ -1,4 +1,4 @@
-"""Bring the stores of several ranks, jobs or computers together."""
+"""Merge the stores of several ranks, jobs or computers into one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.files import resolve_path
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store import prompt_signals
@@ -30,41 +32,44 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
 from lm_eval_bayes.store.locations import store_at
-from lm_eval_bayes.store.merge_outcomes import CopiedOutcomes, Place, copy_outcomes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.trial import COLUMNS, INSERT, Conflict, TrialKey, difference, is_intact
+from lm_eval_bayes.store.outcomes import (
+    INSERT_IF_NEW,
+    OutcomeRow,
+    outcome_rows,
+    put_question,
+    stored_grading,
+)
+from lm_eval_bayes.store.trial import COLUMNS, Conflict, TrialKey, difference, is_intact
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
+from lm_eval_bayes.store.trial_table import RowId, insert_row, stored_seed_and_text
 
-#: Conflicts are counted all, and named up to this many.
+#: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
-
-#: A row's id in a source -> its id in the target, its hash, and what the hash stands for.
-_Map = dict[int, tuple[int, str, Any]]
 
 
 @dataclass(frozen=True)
-class MergeReport:
+class MergeReport(Record):
     """What a merge did.
 
     Attributes
     ----------
     target : str
-        The store that holds everything now.
+        The merged store.
     sources : tuple of str
         The stores that were read.
     added : int
         Trials that were new to the target.
     known : int
-        Trials that were there already, the same.
+        Trials that the target had already, with the same text and seed.
     conflicts : tuple of Conflict
-        Trials that were there with another text or seed, and were kept; at most 1,000.
+        Trials that the target had with another text or seed, and kept; at most 1,000.
     n_conflicts : int
-        How many there were.
+        The number of these trials.
     outcomes : int
         Graded outcomes that were new to the target.
     notes : tuple of str
-        What a reader should know, such as two weights under one name, or trials that stores
-        graded differently.
+        Models of one name with different weights, and trials that stores graded differently.
     """
 
     target: str
@@ -76,15 +81,6 @@ class MergeReport:
     outcomes: int
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields["conflicts"] = [conflict.to_dict() for conflict in self.conflicts]
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in fields.items()
-        }
-
 
 def merge(
     sources: Sequence[str | PathLike[str]],
@@ -94,16 +90,16 @@ def merge(
 ) -> MergeReport:
     """Copy all trials of the sources into the target, all of them or none.
 
-    A trial that several stores hold, with the same text and seed, is kept once, as the first
-    store measured it, and so is what it was graded as. Every row is checked against its hash
-    on the way.
+    A trial that several stores have, with the same text and seed, is stored once, with the
+    measurements and outcomes of the first store that has it. Every row is checked against its
+    hash.
 
     Parameters
     ----------
     sources : sequence of paths
-        Stores, read in this order. The target itself may be among them, as a wildcard puts it.
+        Stores, read in this order. The target may be among them, as in the result of a wildcard.
     target : path
-        A store, or a new file, which then appears under its name once it is complete.
+        A store, or a new file, which is created atomically.
     conflicts : str
         What to do about trials with another text or seed: "refuse" to merge anything, or
         "keep-first".
@@ -113,16 +109,16 @@ def merge(
     Raises
     ------
     TrialConflictError
-        If stores disagree; the message sums up, and its ``conflicts`` name every trial, up to
-        1,000.
+        If stores have different trials of one number and `conflicts` is "refuse". Its
+        ``conflicts`` list them, up to 1,000.
     StoreError
-        If one of the files is no store, damaged, of a later release, or cannot be written.
+        If one of the files is not a store, damaged, of a later release, or cannot be written.
     """
     conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
     if isinstance(sources, (str, bytes, PathLike)):
         raise InvalidInputError.of("sources", "be a list of paths", sources)
-    place = resolve_path(target)
-    paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != place]
+    target_path = resolve_path(target)
+    paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != target_path]
     if not paths:
         raise InvalidInputError.of("sources", "name a store other than the target", sources)
     with ExitStack() as stack:
@@ -131,22 +127,34 @@ def merge(
             file = open_file(path, "read")
             stack.callback(file.close)
             files.append(file)
-        merger = _Merger(place, files, conflicts)
-        if store_at(place):
+        merger = _Merger(target_path, files, conflicts)
+        if store_at(target_path):
             with (
-                closing(open_file(place, "write", wait_s=wait_s)) as file,
+                closing(open_file(target_path, "write", wait_s=wait_s)) as file,
                 file.writing() as connection,
             ):
                 merger.run(connection)
-        elif not create_file(place, merger.run):
+        elif not create_file(target_path, merger.run):
             raise StoreFileError(
-                f"{place} was created by another process meanwhile; nothing was merged"
+                f"{target_path} was created by another process meanwhile; nothing was merged"
             )
     return merger.report()
 
 
+class _Description(NamedTuple):
+    """A description in the target; the text is needed of versions only."""
+
+    id: int
+    digest: str
+    text: str | None
+
+
+#: For each table of descriptions: those of a source, by their ids in the source.
+_Descriptions = dict[str, dict[int, _Description]]
+
+
 class _Merger:
-    """One merge: the sources, and what happened on the way into the target."""
+    """One merge: its sources, and the counts of its report."""
 
     def __init__(self, target: Path, sources: Sequence[StoreFile], conflicts: OnConflict) -> None:
         self.target = target
@@ -154,175 +162,249 @@ class _Merger:
         self.refuses = conflicts == "refuse"
         self.added = 0
         self.known = 0
-        self.n_conflicts = 0
-        self.conflicts: list[Conflict] = []
-        self.differing = _Differing()
-        self.not_merged: set[Place] = set()
-        self.outcomes: list[CopiedOutcomes] = []
-        self.notes: tuple[str, ...] = ()
+        self.conflicts = _Conflicts()
+        self.outcomes = 0
+        self.notes: list[str] = []
 
     def run(self, target: sqlite3.Connection) -> None:
-        """Copy everything, inside the caller's transaction."""
-        for number, source in enumerate(self.sources):
+        """Copy everything, in the caller's transaction."""
+        outcome_notes: list[str] = []
+        for index, source in enumerate(self.sources):
             with source.reading() as connection:
-                maps = {
+                descriptions = {
                     table: _copy_descriptions(connection, target, table, source.path)
                     for table in TABLES
                 }
-                self.not_merged = set()
-                self._copy_trials(connection, target, maps, number)
+                refused = self._copy_trials(connection, target, descriptions, index)
                 if source.schema >= PROMPT_SIGNALS_SCHEMA:
-                    _copy_prompt_signals(connection, target, maps, source.path)
+                    _copy_prompt_signals(connection, target, descriptions, source.path)
                 if source.schema >= OUTCOMES_SCHEMA:
-                    ids = {
-                        table: {digest: there for there, digest, _ in maps[table].values()}
-                        for table in ("models", "samplings", "prompts")
-                    }
-                    self.outcomes.append(
-                        copy_outcomes(connection, target, ids, self.not_merged, source.path)
-                    )
-        if self.conflicts and self.refuses:
+                    copied = _OutcomeCopy(source.path, target, descriptions, refused)
+                    copied.run(connection)
+                    self.outcomes += copied.n_added
+                    outcome_notes += copied.notes()
+        if self.conflicts.count and self.refuses:
             raise TrialConflictError(
-                f"{_count(self.n_conflicts, 'trial differs', 'trials differ')}, so nothing was "
-                f"merged: {self.differing}",
-                tuple(self.conflicts),
-                self.n_conflicts,
+                f"{plural(self.conflicts.count, 'trial differs', 'trials differ')}, so nothing was "
+                f"merged: {self.conflicts}",
+                tuple(self.conflicts.listed),
+                self.conflicts.count,
             )
-        graded = [note for copied in self.outcomes for note in copied.notes()]
-        self.notes = (*_notes(target, self.target), *graded)
+        self.notes = [*_weights_notes(target, self.target), *outcome_notes]
 
     def report(self) -> MergeReport:
-        """Say what was done."""
+        """Return what was done."""
         return MergeReport(
             target=str(self.target),
             sources=tuple(str(source.path) for source in self.sources),
             added=self.added,
             known=self.known,
-            conflicts=tuple(self.conflicts),
-            n_conflicts=self.n_conflicts,
-            outcomes=sum(copied.added for copied in self.outcomes),
-            notes=self.notes,
+            conflicts=tuple(self.conflicts.listed),
+            n_conflicts=self.conflicts.count,
+            outcomes=self.outcomes,
+            notes=tuple(self.notes),
         )
 
     def _copy_trials(
         self,
         source: sqlite3.Connection,
         target: sqlite3.Connection,
-        maps: dict[str, _Map],
-        number: int,
-    ) -> None:
-        path = self.sources[number].path
-        for model, sampling, prompt, trial, versions, *values in source.execute(
+        descriptions: _Descriptions,
+        index: int,
+    ) -> set[RowId]:
+        """Copy the trials of a source; return those that the target has with another text."""
+        path = self.sources[index].path
+        refused: set[RowId] = set()
+        for model_id, sampling_id, prompt_id, trial, versions_id, *values in source.execute(
             f"SELECT {COLUMNS} FROM trials ORDER BY model, sampling, prompt, trial"
         ):
             try:
-                model_id, model_hash, _ = maps["models"][model]
-                sampling_id, sampling_hash, _ = maps["samplings"][sampling]
-                prompt_id, prompt_hash, _ = maps["prompts"][prompt]
-                versions_id, _, versions_text = maps["versions"][versions]
+                model = descriptions["models"][model_id]
+                sampling = descriptions["samplings"][sampling_id]
+                prompt = descriptions["prompts"][prompt_id]
+                versions = descriptions["versions"][versions_id]
             except KeyError:
-                raise _damage(path, f"a trial {trial} lacks what its hashes stand for") from None
-            key = TrialKey(model=model_hash, prompt=prompt_hash, sampling=sampling_hash)
-            if not is_intact(key, trial, versions_text, tuple(values)):
-                raise _damage(path, f"trial {trial} of {key} is not what was written")
-            place = (model_id, sampling_id, prompt_id, trial)
-            if target.execute(INSERT, (*place, versions_id, *values)).rowcount == 1:
+                raise _damaged(path, f"a trial {trial} refers to a missing description") from None
+            key = TrialKey(model=model.digest, prompt=prompt.digest, sampling=sampling.digest)
+            if not is_intact(key, trial, str(versions.text), tuple(values)):
+                raise _damaged(path, f"trial {trial} of {key} does not match its hash")
+            row_id = (model.id, sampling.id, prompt.id, trial)
+            if insert_row(target, row_id, versions.id, values):
                 self.added += 1
                 continue
-            there = target.execute(
-                "SELECT seed, text FROM trials "
-                "WHERE model = ? AND sampling = ? AND prompt = ? AND trial = ?",
-                place,
-            ).fetchone()
-            what = difference(there, (values[0], values[-1]))
+            what = difference(stored_seed_and_text(target, row_id), (values[0], values[-1]))
             if what is None:
                 self.known += 1
             else:
-                self.not_merged.add(place)
-                self._collided(key, trial, what, number)
+                refused.add(row_id)
+                self._add_conflict(key, trial, what, index)
+        return refused
 
-    def _collided(self, key: TrialKey, trial: int, what: str, number: int) -> None:
-        self.n_conflicts += 1
-        self.differing.add(key, what)
-        if len(self.conflicts) < MAX_CONFLICTS:
-            holders = (file.path for file in self.sources[:number] if _holds(file, key, trial))
-            first = next(holders, self.target)
-            second = self.sources[number].path
-            self.conflicts.append(Conflict(key, trial, what, str(first), str(second)))
-            self.differing.stores |= dict.fromkeys((str(first), str(second)))
+    def _add_conflict(self, key: TrialKey, trial: int, what: str, index: int) -> None:
+        first: str | None = None
+        if self.conflicts.count < MAX_CONFLICTS:
+            earlier = (file.path for file in self.sources[:index] if _has_trial(file, key, trial))
+            first = str(next(earlier, self.target))
+        self.conflicts.add(key, trial, what, first, str(self.sources[index].path))
 
 
-class _Differing:
-    """What trials that differ have in common."""
+class _Conflicts:
+    """The trials that stores have with different texts or seeds."""
 
     def __init__(self) -> None:
-        self.kinds: Counter[str] = Counter()
+        self.count = 0
+        self.listed: list[Conflict] = []
+        self.differences: Counter[str] = Counter()
         self.prompts: set[str] = set()
         self.models: set[str] = set()
-        self.stores: dict[str, None] = {}
 
-    def add(self, key: TrialKey, what: str) -> None:
-        self.kinds[what] += 1
+    def add(self, key: TrialKey, trial: int, what: str, first: str | None, second: str) -> None:
+        """Count a conflict, and list it if the store that has the `first` trial is given."""
+        self.count += 1
+        self.differences[what] += 1
         self.prompts.add(key.prompt)
         self.models.add(key.model)
+        if first is not None:
+            self.listed.append(Conflict(key, trial, what, first, second))
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{n:,} in {what}" for what, n in sorted(self.kinds.items()))
-        prompts = _count(len(self.prompts), "prompt", "prompts")
-        models = _count(len(self.models), "model", "models")
-        stores = [*self.stores]
-        named = " and ".join(stores[:2])
+        differences = ", ".join(f"{n:,} in {what}" for what, n in sorted(self.differences.items()))
+        prompts = plural(len(self.prompts), "prompt")
+        models = plural(len(self.models), "model")
+        stores = list(dict.fromkeys(store for c in self.listed for store in (c.first, c.second)))
+        names = " and ".join(stores[:2])
         if len(stores) > 2:
-            named += f" and {_count(len(stores) - 2, 'other store', 'other stores')}"
-        return f"{kinds}, of {prompts} and {models}, between {named}"
-
-
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n:,} {one if n == 1 else many}"
+            names += f" and {plural(len(stores) - 2, 'other store')}"
+        return f"{differences}, of {prompts} and {models}, between {names}"
 
 
 def _copy_descriptions(
     source: sqlite3.Connection, target: sqlite3.Connection, table: str, path: Path
-) -> _Map:
-    found: _Map = {}
+) -> dict[int, _Description]:
+    copied = {}
     rows = source.execute(f"SELECT id, hash, description FROM {table} ORDER BY id")
-    for number, digest, description in rows:
+    for source_id, digest, description in rows:
         if not description_intact(table, digest, description):
-            raise _damage(path, f"the {TABLES[table]} {digest} is not what was written")
-        there = put_description(target, table, digest, description)
-        # Prompts are long and only their hashes are needed from here on.
-        found[number] = (there, digest, description if table == "versions" else None)
-    return found
+            raise _damaged(path, f"the {TABLES[table]} {digest} does not match its hash")
+        target_id = put_description(target, table, digest, description)
+        # Prompts can be long and only their hashes are needed from here on.
+        text = description if table == "versions" else None
+        copied[source_id] = _Description(target_id, digest, text)
+    return copied
 
 
 def _copy_prompt_signals(
-    source: sqlite3.Connection, target: sqlite3.Connection, maps: dict[str, _Map], path: Path
+    source: sqlite3.Connection, target: sqlite3.Connection, descriptions: _Descriptions, path: Path
 ) -> None:
     rows = source.execute("SELECT model, prompt, created, signals, hash FROM prompt_signals")
-    for model, prompt, *values, digest in rows:
+    for model_id, prompt_id, *values, digest in rows:
         try:
-            model_id, model_hash, _ = maps["models"][model]
-            prompt_id, prompt_hash, _ = maps["prompts"][prompt]
+            model = descriptions["models"][model_id]
+            prompt = descriptions["prompts"][prompt_id]
         except KeyError:
-            raise _damage(path, "signals of a prompt lack what their hashes stand for") from None
-        if not prompt_signals.prompt_signals_intact(digest, model_hash, prompt_hash, values):
-            raise _damage(path, f"the signals of prompt {prompt_hash} are not what was written")
-        target.execute(prompt_signals.INSERT, (model_id, prompt_id, *values, digest))
+            raise _damaged(path, "prompt signals refer to a missing description") from None
+        if not prompt_signals.prompt_signals_intact(digest, model.digest, prompt.digest, values):
+            raise _damaged(path, f"the signals of prompt {prompt.digest} do not match their hash")
+        target.execute(prompt_signals.INSERT, (model.id, prompt.id, *values, digest))
 
 
-def _holds(file: StoreFile, key: TrialKey, trial: int) -> bool:
+class _OutcomeCopy:
+    """Copies the outcomes of one source that the target has no grading of.
+
+    Parameters
+    ----------
+    path : Path
+        The source, for messages.
+    target : sqlite3.Connection
+        In a transaction that writes.
+    descriptions : dict
+        The descriptions of the source.
+    refused : set
+        Trials that the target has with another text than the source.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: sqlite3.Connection,
+        descriptions: _Descriptions,
+        refused: set[RowId],
+    ) -> None:
+        self.path = path
+        self.target = target
+        self.ids = {
+            table: {row.digest: row.id for row in descriptions[table].values()}
+            for table in ("models", "samplings", "prompts")
+        }
+        self.refused = refused
+        self.n_added = 0
+        self.n_refused = 0
+        self.n_different: Counter[str] = Counter()
+
+    def run(self, source: sqlite3.Connection) -> None:
+        """Copy the outcomes.
+
+        Raises
+        ------
+        StoreDamagedError
+            If a row does not match its hash.
+        """
+        n_read = 0
+        for row in outcome_rows(source):
+            n_read += 1
+            if not row.is_intact():
+                raise _damaged(self.path, f"{row} does not match its hash")
+            self._copy(row)
+        if n_read != source.execute("SELECT count(*) FROM outcomes").fetchone()[0]:
+            raise _damaged(self.path, "outcomes refer to missing questions or descriptions")
+
+    def _copy(self, row: OutcomeRow) -> None:
+        row_id = (
+            self.ids["models"][row.key.model],
+            self.ids["samplings"][row.key.sampling],
+            self.ids["prompts"][row.key.prompt],
+            row.trial,
+        )
+        if row_id in self.refused:
+            self.n_refused += 1
+            return
+        grading = stored_grading(self.target, row.question, row_id)
+        if grading is None:
+            question_id = put_question(self.target, row.question)
+            values = (question_id, *row_id, *row.values, row.digest)
+            self.target.execute(INSERT_IF_NEW, values)
+            self.n_added += 1
+        elif grading != row.grading:
+            self.n_different[row.question[0]] += 1
+
+    def notes(self) -> list[str]:
+        """Return a sentence about the outcomes that were not copied, for each task."""
+        notes = [
+            f"{self.path} grades {plural(n, 'trial')} of task {task} differently; the first "
+            "outcome is kept"
+            for task, n in sorted(self.n_different.items())
+        ]
+        if self.n_refused:
+            notes.append(
+                f"{plural(self.n_refused, 'outcome')} of {self.path} not merged, because the "
+                "trials differ"
+            )
+        return notes
+
+
+def _has_trial(file: StoreFile, key: TrialKey, trial: int) -> bool:
     with file.reading() as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT 1 FROM trials JOIN models AS m ON m.id = model "
             "JOIN samplings AS s ON s.id = sampling JOIN prompts AS p ON p.id = prompt "
             "WHERE m.hash = ? AND s.hash = ? AND p.hash = ? AND trial = ?",
             (key.model, key.sampling, key.prompt, trial),
         ).fetchone()
-    return found is not None
+    return row is not None
 
 
-def _notes(target: sqlite3.Connection, path: Path) -> tuple[str, ...]:
-    """Tell of models that bear one name and have other weights."""
+def _weights_notes(target: sqlite3.Connection, path: Path) -> list[str]:
+    """Return a sentence about each model that has several sets of weights."""
     notes: list[str] = []
     models: list[dict[str, Any]] = []
     for (text,) in target.execute("SELECT description FROM models ORDER BY id"):
@@ -332,11 +414,11 @@ def _notes(target: sqlite3.Connection, path: Path) -> tuple[str, ...]:
         except OtherWeightsError:
             notes.append(
                 f"the model {model['pretrained']} stands for more than one set of weights in "
-                f"{path}; their trials are kept apart"
+                f"{path}; their trials are stored separately"
             )
         models.append(model)
-    return tuple(dict.fromkeys(notes))
+    return list(dict.fromkeys(notes))
 
 
-def _damage(path: Path, what: str) -> StoreDamagedError:
-    return StoreDamagedError(f"{path} is damaged, so nothing was merged: {what}")
+def _damaged(path: Path, problem: str) -> StoreDamagedError:
+    return StoreDamagedError(f"{path} is damaged, so nothing was merged: {problem}")

@@ -1,150 +1,194 @@
-"""Graded outcomes in a store: the statements, the hashes, what goes in and what comes out."""
+"""Graded outcomes: the records of what trials were graded as, and their tables."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, marks
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
-from lm_eval_bayes.store.trial_table import key_ids
 from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
+from lm_eval_bayes.store.trial_table import RowId, key_ids
 
-#: What says which question of which task a trial answered, in the order of every row here.
-QUESTION = "task, version, filter, doc_id, categories, doc_hash"
-PLACE = "question, model, sampling, prompt, trial"
-VALUES = "graded, outcome, answer, error, hash"
 
-_INSERT = f"INSERT INTO outcomes ({PLACE}, {VALUES}) VALUES (?{', ?' * 9}) "
-#: For merging: what is there stays.
+@dataclass(frozen=True)
+class GradedTrial(Record):
+    """One trial, graded as the answer to one question of a task.
+
+    Attributes
+    ----------
+    key : TrialKey
+        Model, prompt and sampling of the trial.
+    trial : int
+        Its number among those of its key, from 0.
+    outcome : int
+        Its category, 0..C.
+    answer : str or None
+        The answer that the grader extracted from the response, if any.
+    error : str or None
+        Why it could not be graded and counts as category 0.
+    """
+
+    key: TrialKey = field(metadata=NOT_IN_JSON)
+    trial: int
+    outcome: int
+    answer: str | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, with the three hashes of the key."""
+        return {**self.key.to_dict(), **super().to_dict()}
+
+
+@dataclass(frozen=True)
+class GradedQuestion(Record):
+    """One question of a task, with the trials that answered it.
+
+    Attributes
+    ----------
+    doc_id : int
+        Its index in the task's data, from 0.
+    doc_hash : str
+        The harness's hash of its document. It identifies the question across models, whose chat
+        templates make different prompts of it.
+    trials : tuple of GradedTrial
+        Grouped by model, sampling and prompt, then by number.
+    """
+
+    doc_id: int
+    doc_hash: str
+    trials: tuple[GradedTrial, ...]
+
+
+@dataclass(frozen=True)
+class GradedTask(Record):
+    """One version of a task, as graded through one filter.
+
+    Attributes
+    ----------
+    task : str
+        Its name.
+    version : str
+        Its version, as text.
+    filter : str
+        The name of the filter pipeline that the responses went through.
+    categories : int
+        C + 1, the number of categories that a trial may be graded as.
+    questions : tuple of GradedQuestion
+        In the order of their doc_id.
+
+    Examples
+    --------
+    >>> key = TrialKey(model="blake2b-128:0a", prompt="blake2b-128:0b", sampling="blake2b-128:0c")
+    >>> trials = (GradedTrial(key, 0, 1, "42"), GradedTrial(key, 1, 0, "41"))
+    >>> task = GradedTask("aime", "1.0", "none", 2, (GradedQuestion(0, "ab", trials),))
+    >>> task.series
+    (('blake2b-128:0a', 'blake2b-128:0c'),)
+    >>> task.of("another model").questions
+    ()
+    """
+
+    task: str
+    version: str
+    filter: str
+    categories: int
+    questions: tuple[GradedQuestion, ...]
+
+    @property
+    def series(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of model and sampling of the trials, sorted."""
+        pairs = {
+            (trial.key.model, trial.key.sampling)
+            for question in self.questions
+            for trial in question.trials
+        }
+        return tuple(sorted(pairs))
+
+    def of(self, model: str, sampling: str | None = None) -> GradedTask:
+        """Return the part of one model, and of one sampling if it is given.
+
+        Questions without such a trial are left out.
+        """
+        questions = []
+        for question in self.questions:
+            trials = tuple(
+                trial
+                for trial in question.trials
+                if trial.key.model == model and sampling in (None, trial.key.sampling)
+            )
+            if trials:
+                questions.append(replace(question, trials=trials))
+        return replace(self, questions=tuple(questions))
+
+
+#: The columns that identify a question, in the order of every row here.
+QUESTION = ("task", "version", "filter", "doc_id", "categories", "doc_hash")
+#: A question, as :data:`QUESTION` orders it.
+Question = tuple[str, str, str, int, int, str]
+
+_TRIAL = "model, sampling, prompt, trial"
+_INSERT = (
+    f"INSERT INTO outcomes (question, {_TRIAL}, graded, outcome, answer, error, hash) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+)
+#: For merging: a stored outcome stays.
 INSERT_IF_NEW = _INSERT + "ON CONFLICT DO NOTHING"
-# A grading that repeats an earlier one leaves it alone, date included.
+# An equal outcome stays as it is, its date included.
 _REPLACE = _INSERT + (
-    "ON CONFLICT (question, model, sampling, prompt, trial) DO UPDATE SET "
+    f"ON CONFLICT (question, {_TRIAL}) DO UPDATE SET "
     "graded = excluded.graded, outcome = excluded.outcome, answer = excluded.answer, "
     "error = excluded.error, hash = excluded.hash WHERE outcome IS NOT excluded.outcome "
     "OR answer IS NOT excluded.answer OR error IS NOT excluded.error"
 )
-#: Every outcome with its question and its key, spelled out.
-SELECT = (
-    "SELECT q.task, q.version, q.filter, q.doc_id, q.categories, q.doc_hash, "
+# Every outcome with its question and its key.
+_SELECT = (
+    f"SELECT {', '.join(f'q.{column}' for column in QUESTION)}, "
     "m.hash, s.hash, p.hash, o.trial, o.graded, o.outcome, o.answer, o.error, o.hash "
     "FROM outcomes AS o JOIN questions AS q ON q.id = o.question "
     "JOIN models AS m ON m.id = o.model JOIN samplings AS s ON s.id = o.sampling "
     "JOIN prompts AS p ON p.id = o.prompt "
 )
-ORDER = "ORDER BY q.task, q.version, q.filter, q.categories, q.doc_id, q.doc_hash, 7, 8, 9, 10"
-
-#: A question, as :data:`QUESTION` orders it.
-Question = tuple[str, str, str, int, int, str]
-#: A question with its trials, fit to be stored.
-Checked = tuple[Question, tuple[GradedTrial, ...]]
+_ORDER = "ORDER BY q.task, q.version, q.filter, q.categories, q.doc_id, q.doc_hash, 7, 8, 9, 10"
 
 
-def put_outcomes(
-    connection: sqlite3.Connection, checked: Iterable[Checked], now: float, path: Path
-) -> int:
-    """Store outcomes over what was graded before; return how many are new or changed.
-
-    Raises
-    ------
-    InvalidInputError
-        If nobody told the store what a hash stands for.
-    """
-    changed = 0
-    keys: dict[TrialKey, tuple[int, ...]] = {}
-    for question, trials in checked:
-        number = put_question(connection, question)
-        stale = _siblings(connection, question, number)
-        rows = []
-        for trial in trials:
-            if trial.key not in keys:
-                keys[trial.key] = key_ids(connection, trial.key, path)
-            place = (*keys[trial.key], trial.trial)
-            rows.append((number, *place, *_values(question, trial, now)))
-        changed += connection.executemany(_REPLACE, rows).rowcount
-        if stale:
-            _forget(connection, stale, [row[1:5] for row in rows])
-    return changed
-
-
-def put_question(connection: sqlite3.Connection, question: Question) -> int:
-    """Keep a question, once, and return its row."""
-    where = " AND ".join(f"{column} = ?" for column in QUESTION.split(", "))
-    found = connection.execute(f"SELECT id FROM questions WHERE {where}", question).fetchone()
-    if found is not None:
-        return int(found[0])
-    statement = f"INSERT INTO questions ({QUESTION}) VALUES (?, ?, ?, ?, ?, ?)"
-    return int(connection.execute(statement, question).lastrowid or 0)
-
-
-def _siblings(connection: sqlite3.Connection, question: Question, number: int) -> list[int]:
-    """Return what else stood at this place of this task, such as the document before its gold
-    answer was corrected.
-    """
-    rows = connection.execute(
-        "SELECT id FROM questions WHERE task = ? AND version = ? AND filter = ? AND doc_id = ? "
-        "AND id <> ?",
-        (*question[:4], number),
-    )
-    return [int(row[0]) for row in rows]
-
-
-def _forget(
-    connection: sqlite3.Connection, stale: list[int], places: list[tuple[int, ...]]
-) -> None:
-    connection.executemany(
-        f"DELETE FROM outcomes WHERE question IN ({marks(stale)}) "
-        "AND model = ? AND sampling = ? AND prompt = ? AND trial = ?",
-        [(*stale, *place) for place in places],
-    )
-    delete_unused_questions(connection, stale)
-
-
-def delete_unused_questions(connection: sqlite3.Connection, questions: Iterable[int]) -> int:
-    """Delete those of the questions that have no outcome left; return how many."""
-    return connection.executemany(
-        "DELETE FROM questions WHERE id = ? "
-        "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE question = questions.id)",
-        [(number,) for number in questions],
-    ).rowcount
-
-
-def check_outcomes(tasks: Iterable[GradedTask]) -> list[Checked]:
-    """Return the questions that have trials, with these, if they may be stored.
+def check_outcomes(
+    tasks: Iterable[GradedTask],
+) -> list[tuple[Question, tuple[GradedTrial, ...]]]:
+    """Return the questions that have trials, each with its trials, if they are valid.
 
     Raises
     ------
     InvalidInputError
         If a record breaks a rule.
     """
-    checked: list[Checked] = []
+    checked: list[tuple[Question, tuple[GradedTrial, ...]]] = []
     for task in tasks:
         if not isinstance(task, GradedTask):
             raise InvalidInputError.of("tasks", "hold GradedTask records", task)
-        name, version = _text("task", task.task), _text("version", task.version)
-        pipeline = _text("filter", task.filter)
+        name, version = _required("task", task.task), _required("version", task.version)
+        filter_name = _required("filter", task.filter)
         categories = check_int64("categories", task.categories, 2)
         for question in task.questions:
             if not isinstance(question, GradedQuestion):
                 raise InvalidInputError.of("questions", "hold GradedQuestion records", question)
             doc_id = check_int64("doc_id", question.doc_id, 0)
-            doc_hash = _text("doc_hash", question.doc_hash)
+            doc_hash = _required("doc_hash", question.doc_hash)
             trials = tuple(question.trials)
             for trial in trials:
                 _check_trial(trial, categories)
             if trials:
-                checked.append(((name, version, pipeline, doc_id, categories, doc_hash), trials))
+                row: Question = (name, version, filter_name, doc_id, categories, doc_hash)
+                checked.append((row, trials))
     return checked
 
 
@@ -160,22 +204,108 @@ def _check_trial(trial: GradedTrial, categories: int) -> None:
             raise InvalidInputError.of(name, "be a string or None", text)
 
 
-def _text(name: str, value: object) -> str:
+def _required(name: str, value: object) -> str:
     text = check_text(name, value)
     if text is None:
         raise InvalidInputError.of(name, "be a string that UTF-8 can hold", value)
     return text
 
 
-def _values(question: Question, trial: GradedTrial, now: float) -> tuple[Any, ...]:
+def put_outcomes(
+    connection: sqlite3.Connection,
+    checked: Iterable[tuple[Question, tuple[GradedTrial, ...]]],
+    now: float,
+    path: Path,
+) -> int:
+    """Store outcomes in place of earlier ones; return how many are new or changed.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        In a transaction that writes.
+    checked : iterable
+        From :func:`check_outcomes`.
+    now : float
+        The date of the outcomes, in seconds since 1970 UTC.
+    path : Path
+        The store, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If a hash has no description in the store.
+    """
+    n_changed = 0
+    ids: dict[TrialKey, tuple[int, int, int]] = {}
+    for question, trials in checked:
+        question_id = put_question(connection, question)
+        stale = _other_versions(connection, question, question_id)
+        rows = []
+        for trial in trials:
+            if trial.key not in ids:
+                ids[trial.key] = key_ids(connection, trial.key, path)
+            values = _encode(question, trial, now)
+            rows.append((question_id, *ids[trial.key], trial.trial, *values))
+        n_changed += connection.executemany(_REPLACE, rows).rowcount
+        if stale:
+            _delete_outcomes(connection, stale, [row[1:5] for row in rows])
+    return n_changed
+
+
+def put_question(connection: sqlite3.Connection, question: Question) -> int:
+    """Insert a question unless it is stored, and return its id."""
+    where = " AND ".join(f"{column} = ?" for column in QUESTION)
+    row = connection.execute(f"SELECT id FROM questions WHERE {where}", question).fetchone()
+    if row is not None:
+        return int(row[0])
+    statement = f"INSERT INTO questions ({', '.join(QUESTION)}) VALUES ({marks(QUESTION)})"
+    return int(connection.execute(statement, question).lastrowid or 0)
+
+
+def _other_versions(
+    connection: sqlite3.Connection, question: Question, question_id: int
+) -> list[int]:
+    """Return questions with the same doc_id in the same task, version and filter.
+
+    Such as the document before its gold answer was corrected.
+    """
+    rows = connection.execute(
+        "SELECT id FROM questions WHERE task = ? AND version = ? AND filter = ? AND doc_id = ? "
+        "AND id <> ?",
+        (*question[:4], question_id),
+    )
+    return [int(row[0]) for row in rows]
+
+
+def _delete_outcomes(
+    connection: sqlite3.Connection, questions: list[int], trials: list[tuple[Any, ...]]
+) -> None:
+    connection.executemany(
+        f"DELETE FROM outcomes WHERE question IN ({marks(questions)}) "
+        "AND model = ? AND sampling = ? AND prompt = ? AND trial = ?",
+        [(*questions, *trial) for trial in trials],
+    )
+    delete_unused_questions(connection, questions)
+
+
+def delete_unused_questions(connection: sqlite3.Connection, questions: Iterable[int]) -> int:
+    """Delete those questions that have no outcome left; return how many."""
+    return connection.executemany(
+        "DELETE FROM questions WHERE id = ? "
+        "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE question = questions.id)",
+        [(question_id,) for question_id in questions],
+    ).rowcount
+
+
+def _encode(question: Question, trial: GradedTrial, now: float) -> tuple[Any, ...]:
     answer = None if trial.answer is None else text_bytes(trial.answer)
     error = None if trial.error is None else text_bytes(trial.error)
     values = (now, int(trial.outcome), answer, error)
-    return (*values, hash_bytes(_hashed(question, trial.key, int(trial.trial), values)))
+    return (*values, hash_bytes(_hashed_bytes(question, trial.key, int(trial.trial), values)))
 
 
-def _hashed(question: Question, key: TrialKey, trial: int, values: tuple[Any, ...]) -> bytes:
-    """Return the bytes that an outcome's hash is taken of, whatever ids its file uses."""
+def _hashed_bytes(question: Question, key: TrialKey, trial: int, values: tuple[Any, ...]) -> bytes:
+    """Return the bytes that an outcome is hashed by, independent of the ids of a file."""
     graded, outcome, answer, error = values
     lengths = [None if text is None else len(text) for text in (answer, error)]
     head = [*question, key.model, key.prompt, key.sampling, trial, graded, outcome, *lengths]
@@ -184,33 +314,41 @@ def _hashed(question: Question, key: TrialKey, trial: int, values: tuple[Any, ..
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One row of :data:`SELECT`."""
+    """One row of the table of outcomes, with its question and its key.
+
+    Attributes
+    ----------
+    question : tuple
+        As :data:`QUESTION` orders it.
+    key : TrialKey
+        Model, prompt and sampling.
+    trial : int
+        The number of the trial.
+    values : tuple
+        Date, outcome, answer and error, as they are stored.
+    digest : object
+        The stored hash.
+    """
 
     question: Question
     key: TrialKey
     trial: int
     values: tuple[Any, ...]
-    hash: object
-
-    @classmethod
-    def of(cls, row: tuple[Any, ...]) -> OutcomeRow:
-        """Take a row apart."""
-        key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
-        question: Question = (row[0], row[1], row[2], row[3], row[4], row[5])
-        return cls(question, key, row[9], tuple(row[10:14]), row[14])
+    digest: object
 
     def __str__(self) -> str:
         return f"the outcome of trial {self.trial} of {self.key} in task {self.question[0]}"
 
     @property
     def grading(self) -> tuple[Any, ...]:
-        """What another grading of the same trial may have otherwise."""
+        """Categories, document, outcome, answer and error: what gradings may differ in."""
         return (*self.question[4:], *self.values[1:])
 
     def is_intact(self) -> bool:
-        """Whether it is what was written."""
+        """Whether it matches its hash."""
         try:
-            return agrees(self.hash, _hashed(self.question, self.key, self.trial, self.values))
+            data = _hashed_bytes(self.question, self.key, self.trial, self.values)
+            return agrees(self.digest, data)
         except (TypeError, ValueError):
             return False
 
@@ -223,34 +361,49 @@ class OutcomeRow:
             If the row is damaged.
         """
         _, outcome, answer, error = self.values
-        return GradedTrial(self.key, self.trial, outcome, _decoded(answer), _decoded(error))
+        return GradedTrial(self.key, self.trial, outcome, _decode(answer), _decode(error))
 
 
-def _decoded(text: Any) -> str | None:
+def _decode(text: Any) -> str | None:
     return None if text is None else str(text, "utf-8", "surrogatepass")
 
 
-def rows_of(
+def outcome_rows(
     connection: sqlite3.Connection, where: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[OutcomeRow]:
-    """Read outcomes, those of one question after each other."""
-    for row in connection.execute(f"{SELECT} {where} {ORDER}", values):
-        yield OutcomeRow.of(row)
+    """Read outcomes, grouped by question; `where` may use o (outcomes), q, m, s and p."""
+    for row in connection.execute(f"{_SELECT} {where} {_ORDER}", values):
+        question: Question = row[:6]
+        key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
+        yield OutcomeRow(question, key, row[9], row[10:14], row[14])
+
+
+def stored_grading(
+    connection: sqlite3.Connection, question: Question, row_id: RowId
+) -> tuple[Any, ...] | None:
+    """Return the stored :attr:`OutcomeRow.grading` of a trial, None if it has none."""
+    row: tuple[Any, ...] | None = connection.execute(
+        "SELECT q.categories, q.doc_hash, o.outcome, o.answer, o.error "
+        "FROM questions AS q JOIN outcomes AS o ON o.question = q.id "
+        "WHERE q.task = ? AND q.version = ? AND q.filter = ? AND q.doc_id = ? "
+        "AND o.model = ? AND o.sampling = ? AND o.prompt = ? AND o.trial = ?",
+        (*question[:4], *row_id),
+    ).fetchone()
+    return row
 
 
 def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask, ...]:
-    """Return what was graded, see ``TrialStore.outcomes_of``."""
+    """Return what was graded: of the task of this name, or of all tasks."""
     if file.schema < OUTCOMES_SCHEMA:
         return ()
-    where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_text("task", task),))
+    where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
-        rows = connection.execute(f"{SELECT} {where} {ORDER}", values).fetchall()
-        return tuple(_tasks(rows))
+        rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
+        return tuple(_group_by_task(rows))
 
 
-def _tasks(rows: list[tuple[Any, ...]]) -> Iterator[GradedTask]:
-    # Task, version, filter and categories; then the question.
-    for (name, version, pipeline, categories), of_task in groupby(rows, itemgetter(0, 1, 2, 4)):
+def _group_by_task(rows: list[tuple[Any, ...]]) -> Iterator[GradedTask]:
+    for (name, version, filter_name, categories), of_task in groupby(rows, itemgetter(0, 1, 2, 4)):
         questions = []
         for (doc_id, doc_hash), of_question in groupby(of_task, itemgetter(3, 5)):
             keys: dict[tuple[str, ...], TrialKey] = {}
@@ -259,7 +412,7 @@ def _tasks(rows: list[tuple[Any, ...]]) -> Iterator[GradedTask]:
                 hashes = row[6:9]
                 if hashes not in keys:
                     keys[hashes] = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
-                text, error = _decoded(row[12]), _decoded(row[13])
-                trials.append(GradedTrial(keys[hashes], row[9], row[11], text, error))
+                answer, error = _decode(row[12]), _decode(row[13])
+                trials.append(GradedTrial(keys[hashes], row[9], row[11], answer, error))
             questions.append(GradedQuestion(doc_id, doc_hash, tuple(trials)))
-        yield GradedTask(name, version, pipeline, categories, tuple(questions))
+        yield GradedTask(name, version, filter_name, categories, tuple(questions))

@@ -15,16 +15,16 @@ from typing import Any, BinaryIO
 from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.store.checked import CheckedTrials
 from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import StoreFileError, readable
 from lm_eval_bayes.store.export import check_regular, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.outcomes import OutcomeRow, rows_of
+from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.trial_table import HashCheckedReader
 
 #: The fields of a trial among its signals in a log of samples, before the trial's own signals.
 MEASURED = ("trial", *(name for name in MEASUREMENTS if name not in ("created", "signals")))
@@ -245,7 +245,7 @@ class _LineReader:
         self.hashes, self.ids = hashes, ids
         self.kwargs = kwargs
         self.damaged = damaged
-        self.trials = CheckedTrials(connection)
+        self.reader = HashCheckedReader(connection)
         # By id, which is the order in which they were described and that of the task's data.
         self.prompt_ids: dict[str, int] = dict(
             connection.execute(
@@ -262,7 +262,7 @@ class _LineReader:
             return {}
         rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
         where = "WHERE o.model = ? AND o.sampling = ?"
-        for row in rows_of(self.connection, where, tuple(self.ids)):
+        for row in outcome_rows(self.connection, where, tuple(self.ids)):
             if row.key.prompt in self.prompt_ids:
                 if not row.is_intact():
                     self.damaged.add(("outcome", *row.question, row.key, row.trial))
@@ -312,7 +312,7 @@ class _LineReader:
     def _trials(self, digest: str, prompt_id: int) -> list[Trial]:
         key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
         trials = []
-        for trial, intact in self.trials.of(key, (*self.ids, prompt_id)):
+        for trial, intact in self.reader.trials(key, (*self.ids, prompt_id)):
             trials.append(trial)
             if not intact:
                 self.damaged.add(("trial", key, trial.trial))

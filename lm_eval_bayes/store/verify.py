@@ -1,45 +1,46 @@
-"""Find out whether a store still is what was written."""
+"""Verify a store: SQLite's structure, its references, and the hash of every record."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.descriptions import TABLES, description_intact
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.outcomes import rows_of
+from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
 from lm_eval_bayes.store.trial import COLUMNS, TrialKey, is_intact
 
-#: Problems are counted all, and named up to this many.
+#: The most problems that a verification lists; all are counted.
 MAX_PROBLEMS = 100
 
-#: What is counted while it is checked.
-COUNTED = ("trials", "descriptions", "prompt_signals", "outcomes")
+#: For each table of descriptions: the hashes by id; of versions, the text.
+_Descriptions = dict[str, dict[int, Any]]
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What was checked in a store, and what is wrong with it.
+class Verification(Record):
+    """What was checked in a store, and its problems.
 
     Attributes
     ----------
     path : str
         The file.
     schema : int
-        Its schema; 0 where it could not be opened.
+        Its schema; 0 if it could not be opened.
     trials, descriptions, prompt_signals, outcomes : int
-        How many of each were hashed again.
+        Number of records that were checked.
     problems : tuple of str
-        One sentence each, at most 100; empty where the store is sound.
+        One sentence each, at most 100; empty for an intact store.
     n_problems : int
-        How many there are.
+        The number of problems.
     """
 
     path: str
@@ -53,29 +54,29 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no problem."""
         return self.n_problems == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "problems": list(self.problems), "ok": self.ok}
+        """Return plain JSON types, with `ok`."""
+        return {**super().to_dict(), "ok": self.ok}
 
 
 def verify(path: str | PathLike[str]) -> Verification:
-    """Check a store: SQLite's own structure, its references, and every hash.
+    """Check a store: SQLite's structure, its references, and every hash.
 
-    Each trial carries a hash of all its fields and of what its key stands for, so one flipped
-    bit in a text, a signal or a seed is found.
+    The hash of a trial is of all its fields and the hashes of its key, so a single changed bit
+    in a text, a signal or a seed is detected.
 
     Parameters
     ----------
     path : path
-        The store. It may be in use; it is read as it is at this moment.
+        The store. It may be in use: one consistent state of it is checked.
 
     Returns
     -------
     Verification
-        Also of a store too damaged to be opened.
+        Also for a store that is too damaged to be opened.
 
     Raises
     ------
@@ -90,22 +91,22 @@ def verify(path: str | PathLike[str]) -> Verification:
         check = _Check(file)
         try:
             with file.reading() as connection:
-                # A text that is no UTF-8 any more shall fail its hash, not stop the check.
+                # Text that is not UTF-8 should fail its hash, and not end the check.
                 connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
                 check.run(connection)
         except StoreError as error:
-            check.note(str(error))
+            check.add_problem(str(error))
         return check.result()
 
 
 class _Check:
     def __init__(self, file: StoreFile) -> None:
         self.file = file
-        self.counted = dict.fromkeys(COUNTED, 0)
+        self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
         self.n_problems = 0
 
-    def note(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         self.n_problems += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
@@ -114,73 +115,73 @@ class _Check:
         return Verification(
             path=str(self.file.path),
             schema=self.file.schema,
+            trials=self.counts["trials"],
+            descriptions=self.counts["descriptions"],
+            prompt_signals=self.counts["prompt_signals"],
+            outcomes=self.counts["outcomes"],
             problems=tuple(self.problems),
             n_problems=self.n_problems,
-            **self.counted,
         )
 
     def run(self, connection: sqlite3.Connection) -> None:
         for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
             if line != "ok":
-                self.note(f"SQLite: {line}")
+                self.add_problem(f"SQLite: {line}")
         if _tables(connection) != _expected_tables(self.file.schema):
-            self.note(f"the tables are not those of schema {self.file.schema}")
+            self.add_problem(f"the tables are not those of schema {self.file.schema}")
         for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-            self.note(f"row {row} of {table} refers to nothing in {parent}")
-        known = {table: self._descriptions(connection, table) for table in TABLES}
-        for problem in self._trials(connection, known):
-            self.note(problem)
+            self.add_problem(f"row {row} of {table} refers to nothing in {parent}")
+        descriptions = {table: self._check_descriptions(connection, table) for table in TABLES}
+        self._check_trials(connection, descriptions)
         if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
-            self._prompt_signals(connection, known)
+            self._check_prompt_signals(connection, descriptions)
         if self.file.schema >= OUTCOMES_SCHEMA:
-            for row in rows_of(connection):
-                self.counted["outcomes"] += 1
+            for row in outcome_rows(connection):
+                self.counts["outcomes"] += 1
                 if not row.is_intact():
-                    self.note(f"{row} is not what was written")
+                    self.add_problem(f"{row} does not match its hash")
 
-    def _descriptions(self, connection: sqlite3.Connection, table: str) -> dict[int, Any]:
-        """Return a table's hashes by id; of versions, whose hash is in no key, the JSON."""
-        found = {}
+    def _check_descriptions(self, connection: sqlite3.Connection, table: str) -> dict[int, Any]:
+        described = {}
         rows = connection.execute(f"SELECT id, hash, description FROM {table} ORDER BY id")
-        for number, digest, description in rows:
-            self.counted["descriptions"] += 1
+        for row_id, digest, description in rows:
+            self.counts["descriptions"] += 1
             if not description_intact(table, digest, description):
-                self.note(f"the {TABLES[table]} {digest} is not what was written")
-            found[number] = description if table == "versions" else digest
-        return found
+                self.add_problem(f"the {TABLES[table]} {digest} does not match its hash")
+            described[row_id] = description if table == "versions" else digest
+        return described
 
-    def _trials(
-        self, connection: sqlite3.Connection, known: dict[str, dict[int, Any]]
-    ) -> Iterator[str]:
+    def _check_trials(self, connection: sqlite3.Connection, descriptions: _Descriptions) -> None:
         rows = connection.execute(
             f"SELECT {COLUMNS} FROM trials ORDER BY model, sampling, prompt, trial"
         )
         for model, sampling, prompt, trial, versions, *values in rows:
-            self.counted["trials"] += 1
+            self.counts["trials"] += 1
             key = TrialKey(
-                model=known["models"].get(model, "?"),
-                prompt=known["prompts"].get(prompt, "?"),
-                sampling=known["samplings"].get(sampling, "?"),
+                model=descriptions["models"].get(model, "?"),
+                prompt=descriptions["prompts"].get(prompt, "?"),
+                sampling=descriptions["samplings"].get(sampling, "?"),
             )
-            if not is_intact(key, trial, known["versions"].get(versions, "?"), tuple(values)):
-                yield f"trial {trial} of {key} is not what was written"
+            versions_text = descriptions["versions"].get(versions, "?")
+            if not is_intact(key, trial, versions_text, tuple(values)):
+                self.add_problem(f"trial {trial} of {key} does not match its hash")
 
-    def _prompt_signals(
-        self, connection: sqlite3.Connection, known: dict[str, dict[int, Any]]
+    def _check_prompt_signals(
+        self, connection: sqlite3.Connection, descriptions: _Descriptions
     ) -> None:
         rows = connection.execute(
             "SELECT model, prompt, created, signals, hash FROM prompt_signals"
         )
-        for model, prompt, *values, digest in rows:
-            self.counted["prompt_signals"] += 1
-            model_hash = known["models"].get(model, "?")
-            prompt_hash = known["prompts"].get(prompt, "?")
-            if not prompt_signals_intact(digest, model_hash, prompt_hash, values):
-                self.note(f"the signals of prompt {prompt_hash} are not what was written")
+        for model_id, prompt_id, *values, digest in rows:
+            self.counts["prompt_signals"] += 1
+            model = descriptions["models"].get(model_id, "?")
+            prompt = descriptions["prompts"].get(prompt_id, "?")
+            if not prompt_signals_intact(digest, model, prompt, values):
+                self.add_problem(f"the signals of prompt {prompt} do not match their hash")
 
 
 def _tables(connection: sqlite3.Connection) -> list[Any]:
-    # SQLite's own tables, as ANALYZE leaves them, are no damage.
+    # Without the tables that ANALYZE creates.
     return connection.execute(
         "SELECT type, name, tbl_name, sql FROM sqlite_master "
         "WHERE name NOT LIKE 'sqlite~_stat%' ESCAPE '~' ORDER BY type, name"
@@ -188,8 +189,8 @@ def _tables(connection: sqlite3.Connection) -> list[Any]:
 
 
 def _expected_tables(schema: int) -> list[Any]:
-    with closing(sqlite3.connect(":memory:")) as fresh:
+    with closing(sqlite3.connect(":memory:")) as connection:
         for migration in MIGRATIONS[:schema]:
             for statement in migration.statements:
-                fresh.execute(statement)
-        return _tables(fresh)
+                connection.execute(statement)
+        return _tables(connection)

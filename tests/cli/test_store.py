@@ -15,7 +15,7 @@ from _support.command_line import called
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import output
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 

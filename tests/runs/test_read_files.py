@@ -9,7 +9,7 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 

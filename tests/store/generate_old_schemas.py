@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from lm_eval_bayes.store import file, migrations
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 

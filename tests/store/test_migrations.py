@@ -15,8 +15,8 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes.store import migrations
 from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 

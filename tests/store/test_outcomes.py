@@ -12,8 +12,8 @@ import pytest
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
 from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -207,11 +207,10 @@ def test_slices_become_one_run(shard, path):
 def test_a_trial_that_was_graded_otherwise_stays_as_it_is_and_is_noted(shard, path, other):
     parts = [shard("a.sqlite", [1, 0]), shard("b.sqlite", [0, 0], **other)]
     report = merge(parts, path)
-    wrong = 1 if not other else 2
+    wrong = "1 trial" if not other else "2 trials"
     assert report.outcomes == 2
     assert report.notes == (
-        f"graded otherwise in {parts[1]}: {wrong} of the trials of task aime; what was graded "
-        "first is kept",
+        f"{parts[1]} grades {wrong} of task aime differently; the first outcome is kept",
     )
     assert outcomes_in(path) == outcomes_in(parts[0])
 
@@ -226,9 +225,7 @@ def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
         connection.commit()
     report = merge(parts, path, conflicts="keep-first")
     assert (report.n_conflicts, report.outcomes) == (1, 1)
-    assert report.notes == (
-        f"outcomes that stayed in {parts[1]}, since their trials differ and were not merged: 1",
-    )
+    assert report.notes == (f"1 outcome of {parts[1]} not merged, because the trials differ",)
     (kept,) = outcomes_in(path)[0].questions
     assert [(trial.trial, trial.outcome) for trial in kept.trials] == [(1, 0)]
 
@@ -252,7 +249,7 @@ def test_outcomes_whose_question_is_lost_are_not_merged(shard, path):
     with closing(sqlite3.connect(part)) as connection:
         connection.execute("DELETE FROM questions")
         connection.commit()
-    with pytest.raises(StoreDamagedError, match="outcomes lack what their hashes stand for"):
+    with pytest.raises(StoreDamagedError, match="outcomes refer to missing questions"):
         merge([part], path)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
 from lm_eval_bayes.store.trial_store import TrialStore
 

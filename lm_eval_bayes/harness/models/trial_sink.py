@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.store.graded import GradedTask
 from lm_eval_bayes.store.locations import is_store, network_file_system
+from lm_eval_bayes.store.outcomes import GradedTask
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 

@@ -12,7 +12,7 @@ from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.completion import stored_trial
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.task.pipelines import Responses
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)

@@ -16,7 +16,7 @@ from lm_eval_bayes.runs.readers.harness_log import Wanted
 from lm_eval_bayes.runs.readers.logged_rows import Advance
 from lm_eval_bayes.runs.saved_tasks import distinct, plain_model_name
 from lm_eval_bayes.runs.task_run import Made
-from lm_eval_bayes.store.graded import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
 from lm_eval_bayes.store.trial import Trial
 from lm_eval_bayes.store.trial_store import TrialStore
