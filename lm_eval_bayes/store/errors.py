@@ -1,4 +1,4 @@
-"""What can be wrong with a trial store, each as one sentence."""
+"""The errors of trial stores, and the translation of SQLite's errors into them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from lm_eval_bayes._util.sqlite import (
 )
 from lm_eval_bayes.errors import LmEvalBayesError
 
-_WAITING = (BUSY, LOCKED, PROTOCOL)
-_DAMAGE = (CORRUPT, NOT_A_DATABASE)
+_LOCK_CODES = (BUSY, LOCKED, PROTOCOL)
+_DAMAGE_CODES = (CORRUPT, NOT_A_DATABASE)
 
-#: Bytes that a disk must have free for us to believe that it is not full: the index of SQLite's
-#: log alone takes half of them, and where it finds no room SQLite speaks of an I/O error.
-ROOM = 2**16
+#: A disk with fewer free bytes is considered full. The index of SQLite's write-ahead log needs half
+#: of them, and SQLite reports an I/O error if it cannot create it.
+FREE_BYTES = 2**16
 
 
 class StoreError(LmEvalBayesError):
-    """Base class of everything that a trial store refuses."""
+    """Base class of the errors of trial stores."""
 
 
 class StoreFileError(StoreError, OSError):
@@ -39,19 +39,19 @@ class StoreFileError(StoreError, OSError):
 
 
 class StoreBusyError(StoreFileError):
-    """Another process kept the store locked for longer than we wait."""
+    """Another process locked the store for longer than the wait."""
 
 
 class StoreFullError(StoreFileError):
-    """There is no room left to write; what was committed before is safe."""
+    """The disk is full; what was committed before is safe."""
 
 
 class NotAStoreError(StoreError, ValueError):
-    """The path leads to something that is not a trial store."""
+    """The path is not that of a trial store."""
 
 
 class StoreDamagedError(StoreError):
-    """The file is a trial store whose content is broken."""
+    """The file is a damaged trial store."""
 
 
 class NewerSchemaError(StoreError):
@@ -59,18 +59,18 @@ class NewerSchemaError(StoreError):
 
 
 class OtherWeightsError(StoreError, ValueError):
-    """The store holds trials of other weights under the same name."""
+    """The store has trials of other weights under the same name."""
 
 
 class TrialConflictError(StoreError, ValueError):
-    """A trial is already stored, with another text or another seed.
+    """A trial is already stored with another text or seed.
 
     Attributes
     ----------
     conflicts : tuple
-        What collided, one record each.
+        A :class:`~lm_eval_bayes.store.trial.Conflict` for each trial, up to a limit.
     n_conflicts : int
-        How many there are, where not all have a record.
+        The number of these trials.
     """
 
     def __init__(
@@ -81,38 +81,38 @@ class TrialConflictError(StoreError, ValueError):
         self.n_conflicts = len(conflicts) if n_conflicts is None else n_conflicts
 
 
-def is_wait(error: sqlite3.Error) -> bool:
-    """Whether trying again later may help, because somebody else holds a lock."""
-    return primary_code(error) in _WAITING
+def is_lock_error(error: sqlite3.Error) -> bool:
+    """Whether another process holds a lock, so that a later attempt may succeed."""
+    return primary_code(error) in _LOCK_CODES
 
 
-def plain_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> StoreError:
-    """Turn an error of SQLite into one of ours.
+def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> StoreError:
+    """Return an error of SQLite as an error of this module.
 
     Parameters
     ----------
     error : sqlite3.Error
-        What SQLite raised.
+        The error.
     path : path
         The store.
     doing : str
-        What was tried, as the words after "cannot be".
+        The operation, as the words after "cannot be".
     """
     code = primary_code(error)
-    if code in _WAITING:
-        return StoreBusyError(f"{path} cannot be {doing}: another process keeps it locked")
+    if code in _LOCK_CODES:
+        return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):
         return StoreFullError(
             f"{path} cannot be {doing}: the disk is full ({error}); what was committed is safe"
         )
-    # Python 3.10 tells damage by the class alone: SQLite's own DatabaseError, no subclass of it.
-    if code in _DAMAGE or (not code and type(error) is sqlite3.DatabaseError):
+    # Python 3.10 has no codes: damage is a DatabaseError itself, and no subclass of it.
+    if code in _DAMAGE_CODES or (not code and type(error) is sqlite3.DatabaseError):
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
     return StoreFileError(f"{path} cannot be {doing}: {error}")
 
 
 def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool:
-    # By its words on Python 3.10.
+    # Python 3.10 has no codes, so the text decides.
     if code == FULL or (not code and "disk is full" in str(error)):
         return True
     if code != IO and (code or "disk I/O error" not in str(error)):
@@ -121,28 +121,28 @@ def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool
         free: float = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
     except OSError:
         free = math.inf
-    return free < ROOM
+    return free < FREE_BYTES
 
 
 @contextmanager
-def plain_errors(path: str | PathLike[str], doing: str) -> Iterator[None]:
-    """Raise errors of SQLite as errors of this package, see :func:`plain_error`."""
+def translate_errors(path: str | PathLike[str], doing: str) -> Iterator[None]:
+    """Raise errors of SQLite as errors of this module, see :func:`translate_error`."""
     try:
         yield
     except sqlite3.Error as error:
-        raise plain_error(error, path, doing) from error
+        raise translate_error(error, path, doing) from error
 
 
 @contextmanager
 def readable(path: str | PathLike[str], what: str) -> Iterator[None]:
-    """Raise a :class:`StoreDamagedError` where what was read is not what we write.
+    """Raise a :class:`StoreDamagedError` if a record cannot be decoded.
 
     Parameters
     ----------
     path : path
         The store.
     what : str
-        What is being read, as the words before "cannot be read".
+        The record, as the words before "cannot be read".
     """
     try:
         yield

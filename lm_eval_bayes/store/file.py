@@ -1,4 +1,4 @@
-"""An open store file: who may read and write it, one transaction at a time."""
+"""Open, create, read and write the file of a store, one transaction at a time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lm_eval_bayes.store.errors import (
     StoreDamagedError,
     StoreError,
     StoreFileError,
-    is_wait,
-    plain_errors,
+    is_lock_error,
+    translate_errors,
 )
-from lm_eval_bayes.store.locations import create_whole, log_bytes, network_warning, store_at
+from lm_eval_bayes.store.locations import create_atomically, log_bytes, network_warning, store_at
 from lm_eval_bayes.store.migrations import SCHEMA, refuse_newer, schema_of, upgrade
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -34,7 +34,7 @@ Synchronous: TypeAlias = Literal["NORMAL", "FULL"]
 MODES: tuple[Mode, ...] = ("write", "read")
 SYNCHRONOUS: tuple[Synchronous, ...] = ("NORMAL", "FULL")
 
-#: How long to wait for another process that is writing, in seconds.
+#: Seconds to wait for another process that is writing.
 WAIT_S = 60.0
 
 #: Values bound in one statement; SQLite before 3.32 allows 999.
@@ -42,18 +42,18 @@ MAX_BOUND = 500
 
 
 class StoreFile:
-    """An SQLite connection to a store, made by :func:`open_file`.
+    """An SQLite connection to a store, returned by :func:`open_file`.
 
-    Threads may share it: each transaction holds a lock. A forked process may not.
+    Threads may share it, as each transaction holds a lock. A forked process may not use it.
 
     Attributes
     ----------
     path : Path
-        The file, absolute, symbolic links followed.
+        The file, absolute and with symbolic links followed.
     mode : str
         "write" or "read".
     schema : int
-        Its schema, which a reader finds older than ours at times.
+        Its schema; for a reader it may be older than that of this release.
     """
 
     def __init__(
@@ -63,41 +63,41 @@ class StoreFile:
         self.mode: Mode = mode
         self.wait_s = wait_s
         self.schema = 0
-        self.frozen: tuple[int, int] | None = None
+        self.signature: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
         self._lock = threading.RLock()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection, inside one view of the store that no writer changes."""
-        with self._lock, plain_errors(self.path, "read"):
-            connection = self._usable()
+        """Return the connection in a transaction that reads one consistent state of the store."""
+        with self._lock, translate_errors(self.path, "read"):
+            connection = self.connection()
             connection.execute("BEGIN")
             try:
                 yield connection
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            if self.frozen is not None and self.frozen != _signature(self.path):
+            if self.signature is not None and self.signature != _signature(self.path):
                 raise StoreFileError(
-                    f"{self.path} was changed by another process while we read it without locks: "
-                    "open it again, from a folder that can be written to"
+                    f"{self.path} was changed by another process while it was read without locks: "
+                    "open it again, from a folder that can be written"
                 )
 
     @contextmanager
     def writing(self, commit: bool = True) -> Iterator[sqlite3.Connection]:
-        """Give the connection, inside one transaction that is committed at the end.
+        """Return the connection in a transaction that is committed at the end.
 
-        Whatever is raised inside takes all of it back, and so does `commit` = False.
+        It is rolled back on an exception, and if `commit` is False.
         """
-        with self._lock, plain_errors(self.path, "written"):
-            connection = self._usable()
+        with self._lock, translate_errors(self.path, "written"):
+            connection = self.connection()
             if self.mode != "write":
                 raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
             begin_writing(connection, self.wait_s)
             try:
-                # A later release may have upgraded the file since we opened it.
+                # A later release may have upgraded the file since it was opened.
                 refuse_newer(connection, self.path)
                 yield connection
                 connection.execute("COMMIT" if commit else "ROLLBACK")
@@ -107,31 +107,32 @@ class StoreFile:
                 raise
 
     def compact(self) -> None:
-        """Hand the room of deleted trials back to the disk."""
-        with self._lock, plain_errors(self.path, "made smaller"):
-            connection = self._usable()
+        """Return the space of deleted trials to the file system."""
+        with self._lock, translate_errors(self.path, "compacted"):
+            connection = self.connection()
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the file; what is committed stays. Closing twice is fine."""
+        """Close the file; closing it twice does nothing."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None and self._process == os.getpid():
                 connection.close()
 
-    def _usable(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection, if the file is open in this process."""
         if self._connection is None:
             raise StoreError(f"{self.path} is closed")
         if self._process != os.getpid():
             raise StoreError(
-                f"{self.path} was opened before this process was forked: open it again here"
+                f"{self.path} was opened before this process was forked: open it again"
             )
         return self._connection
 
 
 def chunks(items: list[Any]) -> Iterator[list[Any]]:
-    """Split a list into parts whose values one statement can bind."""
+    """Split a list into chunks whose values one statement can bind."""
     for start in range(0, len(items), MAX_BOUND):
         yield items[start : start + MAX_BOUND]
 
@@ -142,15 +143,15 @@ def marks(items: Sequence[object]) -> str:
 
 
 def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
-    """Begin a transaction that may write, when others let us."""
+    """Begin a transaction that may write, once no other process is writing."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            # Some locks, as during recovery after a kill, are refused without any waiting.
-            if not is_wait(error) or time.monotonic() >= deadline:
+            # SQLite refuses some locks at once, such as during recovery after a kill.
+            if not is_lock_error(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(0.01)
 
@@ -164,37 +165,37 @@ def open_file(
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
     mode = check_option("mode", mode, MODES)
     synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
-    place = resolve_path(path)
+    resolved = resolve_path(path)
     if mode == "read":
-        if not store_at(place):
-            raise StoreFileError(f"{place} cannot be opened: there is no such file")
-        return _open_to_read(place, wait_s)
-    warning = network_warning(place)
+        if not store_at(resolved):
+            raise StoreFileError(f"{resolved} cannot be opened: there is no such file")
+        return _open_to_read(resolved, wait_s)
+    warning = network_warning(resolved)
     if warning:
         log.warning(warning)
-    if not store_at(place) and not create_file(place):
-        # Somebody else was faster; see what it is.
-        store_at(place)
-    return _open_to_write(place, synchronous, wait_s)
+    if not store_at(resolved) and not create_file(resolved):
+        # Another process created it meanwhile: check that it is a store.
+        store_at(resolved)
+    return _open_to_write(resolved, synchronous, wait_s)
 
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = None) -> bool:
-    """Create a store at `path`, complete or not at all.
+    """Create a store atomically.
 
     Parameters
     ----------
     path : Path
-        Where nothing is yet.
+        The file. An existing one is not replaced.
     fill : callable, optional
-        Writes the first trials; it gets a connection inside a transaction.
+        Writes the first trials; it gets a connection in a transaction.
 
     Returns
     -------
     bool
-        False where somebody else made a file of this name meanwhile.
+        False if another process created a file of this name meanwhile.
     """
 
-    def make(temporary: Path) -> None:
+    def write(temporary: Path) -> None:
         with closing(connect(temporary, "mode=rwc")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             upgrade(connection)
@@ -203,31 +204,30 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
                 connection.execute("BEGIN IMMEDIATE")
                 fill(connection)
                 connection.execute("COMMIT")
-            # From here on, and last, so that no log lies beside the file when it is renamed.
+            # The last step, so that there is no write-ahead log when the file is renamed.
             connection.execute("PRAGMA journal_mode = WAL")
 
-    with plain_errors(path, "created"):
-        return create_whole(path, make)
+    with translate_errors(path, "created"):
+        return create_atomically(path, write)
 
 
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
     if not _writable(path):
-        # Asked before SQLite, which would leave a log of ours beside a file that is not ours.
+        # Checked before SQLite opens it, which would leave a log beside a read-only file.
         raise StoreFileError(
-            f"{path} cannot be written: the file is read-only for us; write to a copy of it, or "
+            f"{path} cannot be written: the file is read-only; write to a copy of it, or "
             "read it with `lm-eval-bayes store export`"
         )
-    with plain_errors(path, "opened for writing"):
+    with translate_errors(path, "opened for writing"):
         file = StoreFile(path, "write", connect(path, "mode=rw", wait_s), wait_s)
         try:
-            connection = _prepared(file)
-            # Refused here where file or folder are read-only, rather than after hours of sampling.
+            connection = _prepare(file)
+            # Fails here if file or folder are read-only, and not after hours of sampling.
             begin_writing(connection, wait_s)
             connection.execute(f"PRAGMA user_version = {file.schema}")
             connection.execute("ROLLBACK")
             if file.schema < SCHEMA:
-                taken = upgrade(connection)
-                if taken:
+                if upgrade(connection):
                     log.info("%s: upgraded from schema %d to %d", path, file.schema, SCHEMA)
                 file.schema = schema_of(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
@@ -240,12 +240,12 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
 
 
 def _open_to_read(path: Path, wait_s: float) -> StoreFile:
-    with plain_errors(path, "opened for reading"):
+    with translate_errors(path, "opened for reading"):
         if _writable(path) or log_bytes(path):
-            # Opened like a writer, who tidies the log away at the end, but kept from writing.
+            # Opened like a writer, which removes the log at the end, with writing disabled.
             file = StoreFile(path, "read", connect(path, "mode=rw", wait_s), wait_s)
             try:
-                _prepared(file).execute("PRAGMA query_only = ON")
+                _prepare(file).execute("PRAGMA query_only = ON")
                 return file
             except sqlite3.OperationalError:
                 file.close()
@@ -254,31 +254,31 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
             except BaseException:
                 file.close()
                 raise
-        # Nobody is writing and we cannot put a log there: a read-only medium, or an archive.
+        # No process is writing, and a log cannot be created: a read-only medium or an archive.
         file = StoreFile(path, "read", connect_unlocked(path), wait_s)
         try:
-            file.frozen = _signature(path)
-            _prepared(file)
+            file.signature = _signature(path)
+            _prepare(file)
         except BaseException:
             file.close()
             raise
         return file
 
 
-def _prepared(file: StoreFile) -> sqlite3.Connection:
-    """Read the header, with the log if there is one, and find the schema."""
-    connection = file._usable()
+def _prepare(file: StoreFile) -> sqlite3.Connection:
+    """Configure the connection, check the header and read the schema."""
+    connection = file.connection()
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != TRIAL_STORE_ID:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application_id != TRIAL_STORE_ID:
         raise StoreDamagedError(f"{file.path} is damaged: its header is not that of a trial store")
     file.schema = schema_of(connection, file.path)
     return connection
 
 
 def _writable(path: Path) -> bool:
-    # The superuser could write without the bits, but who took them away wanted the file kept.
+    # Root could write to a file without these bits, but it was made read-only on purpose.
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 

@@ -1,4 +1,4 @@
-"""What lies at a path, found out without touching it, and new files that appear whole."""
+"""Paths of stores: what exists at a path, how a store is created, and network file systems."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ ceph ceph-fuse cvmfs davfs davfs2 gcsfuse glusterfs goofys juicefs mfs moosefs o
 s3ql seaweedfs smbnetfs sshfs vmhgfs-fuse
 """
 
-#: File systems that other computers reach too. SQLite's write-ahead log keeps an index in memory
-#: that processes share and computers do not, and locks on them are often only pretended.
+#: File systems that several computers use. The index of SQLite's write-ahead log is in memory that
+#: only processes of one computer share, and locks on these file systems are often not reliable.
 NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
 
-#: How often a file that seems torn is looked at, and the seconds between two looks.
-_LOOKS, _BETWEEN_LOOKS_S = 20, 0.01
+#: How often a file that looks truncated is read, and the seconds between two reads.
+_ATTEMPTS, _RETRY_S = 20, 0.01
 
 
 def is_store(path: Path) -> bool:
-    """Whether a trial store is at `path`; False where there is nothing yet.
+    """Whether `path` is a trial store; False if nothing exists there.
 
     Raises
     ------
     NotAStoreError
-        If something else is there.
+        If it is something else.
+    StoreDamagedError
+        If it is a truncated store.
     StoreFileError
-        If nothing can be there, because the folder is missing or closed to us.
+        If its folder is missing or cannot be read.
     """
     try:
         status = path.stat()
@@ -72,17 +74,17 @@ def is_store(path: Path) -> bool:
 
 
 def store_at(path: Path) -> bool:
-    """Whether a trial store is at `path`, see :func:`is_store`.
+    """Return :func:`is_store` of a path that is to be opened or written as a store.
 
     Raises
     ------
     StoreDamagedError
-        Also where an SQLite file is cut off before it tells whose it is.
+        Also for an SQLite file that is truncated within its header.
     """
     try:
         return is_store(path)
     except NotAStoreError as error:
-        # Without a cause: SQLite itself took the first bytes for those of a file of its own.
+        # Without a cause: SQLite took the first bytes for those of an SQLite file.
         if error.__cause__ is None and path.is_file():
             size = path.stat().st_size
             if 0 < size < HEADER:
@@ -93,7 +95,7 @@ def store_at(path: Path) -> bool:
 
 
 def log_bytes(path: Path) -> int:
-    """Return the size of the write-ahead log beside a store, 0 where there is none."""
+    """Return the size of a store's write-ahead log, 0 if it has none."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size
     except OSError:
@@ -101,9 +103,9 @@ def log_bytes(path: Path) -> int:
 
 
 def _check_application(path: Path) -> None:
-    """Refuse files of other applications, and ours where it was cut short."""
+    """Refuse SQLite files of other applications, and truncated stores."""
     try:
-        found, whole = _settled(path)
+        application_id, is_complete = _stable_header(path)
     except sqlite3.OperationalError as error:
         raise StoreFileError(f"{path} cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
@@ -112,58 +114,62 @@ def _check_application(path: Path) -> None:
                 f"{path} is a damaged SQLite file, perhaps cut short: {error}"
             ) from error
         raise NotAStoreError(f"{path} is not a trial store: {error}") from error
-    if found not in (TRIAL_STORE_ID, None):
+    if application_id not in (TRIAL_STORE_ID, None):
         raise NotAStoreError(f"{path} is an SQLite file of another application, not a trial store")
-    if not whole:
+    if not is_complete:
         raise StoreDamagedError(f"{path} is damaged: its last page is cut short")
 
 
-def _settled(path: Path) -> tuple[int | None, bool]:
-    """Look again where a file seems torn: a last writer may be folding its log in right now."""
-    for _ in range(_LOOKS - 1):
+def _stable_header(path: Path) -> tuple[int | None, bool]:
+    """Return :func:`_read_header`, again while the file looks truncated.
+
+    It looks so while the last writer checkpoints its write-ahead log.
+    """
+    for _ in range(_ATTEMPTS - 1):
         try:
-            found, whole = _probe(path)
+            application_id, is_complete = _read_header(path)
         except sqlite3.DatabaseError as error:
             if primary_code(error) not in (CORRUPT, 0):
                 raise
         else:
-            if whole:
-                return found, whole
-        time.sleep(_BETWEEN_LOOKS_S)
-    return _probe(path)
+            if is_complete:
+                return application_id, is_complete
+        time.sleep(_RETRY_S)
+    return _read_header(path)
 
 
-def _probe(path: Path) -> tuple[int | None, bool]:
-    """Return the file's application, and whether it ends with a whole page.
+def _read_header(path: Path) -> tuple[int | None, bool]:
+    """Return the file's application id, and whether its last page is complete.
 
-    A store whose log was not folded in completely may look torn by itself; then both answers
-    are left to SQLite, which opens file and log together: (None, True).
+    A store with a write-ahead log may look truncated without it. Then the result is (None, True),
+    and SQLite checks it when it opens both.
     """
     try:
         with closing(connect_unlocked(path)) as connection:
-            found = connection.execute("PRAGMA application_id").fetchone()[0]
-            page = connection.execute("PRAGMA page_size").fetchone()[0]
+            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+            page_size = connection.execute("PRAGMA page_size").fetchone()[0]
     except sqlite3.DatabaseError:
         if log_bytes(path):
             return None, True
         raise
-    return int(found), path.stat().st_size % int(page) == 0 or log_bytes(path) > 0
+    is_complete = path.stat().st_size % int(page_size) == 0 or log_bytes(path) > 0
+    return int(application_id), is_complete
 
 
-def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
-    """Make a file under another name and give it its own once it is complete.
+def create_atomically(path: Path, fill: Callable[[Path], None]) -> bool:
+    """Create an SQLite file under a temporary name, and rename it once it is complete.
 
     Parameters
     ----------
     path : Path
-        The file to be; nothing that is there already is replaced.
+        The file. An existing one is not replaced.
     fill : callable
-        Writes the file whose path it gets, and closes it.
+        Writes and closes the file whose path it gets.
 
     Returns
     -------
     bool
-        False where somebody else made a file of this name meanwhile.
+        False if another process created a file of this name meanwhile.
     """
     temporary = temporary_name(path)
     try:
@@ -174,9 +180,9 @@ def create_whole(path: Path, fill: Callable[[Path], None]) -> bool:
             raise
         raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
     finally:
-        for leftover in ("", "-journal", "-wal", "-shm"):
+        for suffix in ("", "-journal", "-wal", "-shm"):
             with suppress(OSError):
-                os.unlink(f"{temporary}{leftover}")
+                os.unlink(f"{temporary}{suffix}")
 
 
 def network_file_system(path: str | PathLike[str], mounts: str | None = None) -> str | None:
@@ -185,15 +191,15 @@ def network_file_system(path: str | PathLike[str], mounts: str | None = None) ->
     Parameters
     ----------
     path : path
-        It need not exist.
+        A path, which need not exist.
     mounts : str, optional
-        The table of mounts, :data:`MOUNTS` by default. Where it cannot be read, as on macOS
-        and Windows, only Windows' own names of network shares are known.
+        The table of mounts, :data:`MOUNTS` by default. If it cannot be read, as on macOS and
+        Windows, only Windows' names of network shares are recognised.
 
     Returns
     -------
     str or None
-        Such as ``nfs4`` or ``fuse.sshfs``; None for a local or an unknown file system.
+        The type, such as ``nfs4`` or ``fuse.sshfs``; None for a local or unknown file system.
     """
     real = os.path.realpath(os.fsdecode(path))
     if os.path.splitdrive(real)[0].startswith("\\\\"):
@@ -203,21 +209,21 @@ def network_file_system(path: str | PathLike[str], mounts: str | None = None) ->
             lines = table.read().splitlines()
     except OSError:
         return None
-    best, kind = "", None
+    longest, kind = "", None
     for line in lines:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
         point = _unescaped(fields[1])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
-        # Of two mounts on one point the later one is seen.
-        if inside and len(point) >= len(best):
-            best, kind = point, fields[2]
+        # Of two mounts on one point, the later one is visible.
+        if inside and len(point) >= len(longest):
+            longest, kind = point, fields[2]
     return kind if kind is not None and kind.lower() in NETWORK else None
 
 
 def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str | None:
-    """Return a sentence to warn with, or None where there is nothing to warn of."""
+    """Return a warning if `path` is on a network file system, else None."""
     kind = network_file_system(path, mounts)
     if kind is None:
         return None
@@ -229,5 +235,5 @@ def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str
 
 
 def _unescaped(field: str) -> str:
-    # The table writes blanks, tabs, newlines and backslashes as octal numbers of bytes.
+    # The table has spaces, tabs, newlines and backslashes as octal escapes.
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)

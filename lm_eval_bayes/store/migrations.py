@@ -1,4 +1,4 @@
-"""The tables of a store, as numbered steps that bring any older file up to date."""
+"""The tables of a store, as numbered migrations that upgrade an older file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError
 
 @dataclass(frozen=True)
 class Migration:
-    """One step: from schema `number` - 1 to schema `number`, all of it or nothing."""
+    """The step from schema `number` - 1 to schema `number`, in one transaction."""
 
     number: int
     name: str
@@ -22,11 +22,11 @@ class Migration:
 
 
 def _one_line(*statements: str) -> tuple[str, ...]:
-    """Return statements as the file shall keep them, however they are laid out here."""
+    """Return statements with single spaces, as they are stored in the file."""
     return tuple(" ".join(statement.split()) for statement in statements)
 
 
-# A released step is never edited: stores that ran it exist. Add the next number instead.
+# A released migration is never changed, as stores exist that ran it. Add the next number instead.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
@@ -49,8 +49,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             """CREATE TABLE prompts (
                 id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description BLOB NOT NULL
             )""",
-            # The text stands last: SQLite walks through whatever precedes a column, and
-            # what a reasoning model wrote can be long.
+            # The text is the last column: SQLite reads all columns before the one that is selected,
+            # and texts of reasoning models are long.
             """CREATE TABLE trials (
                 model INTEGER NOT NULL REFERENCES models (id),
                 sampling INTEGER NOT NULL REFERENCES samplings (id),
@@ -101,7 +101,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                 doc_hash TEXT NOT NULL,
                 UNIQUE (task, version, filter, doc_id, categories, doc_hash)
             )""",
-            # The trial itself may lie in another rank's store, so nothing refers to it.
+            # Without a reference to the trial, which may be in another rank's store.
             """CREATE TABLE outcomes (
                 question INTEGER NOT NULL REFERENCES questions (id),
                 model INTEGER NOT NULL REFERENCES models (id),
@@ -122,39 +122,39 @@ MIGRATIONS: tuple[Migration, ...] = (
 #: The schema that this release writes.
 SCHEMA = MIGRATIONS[-1].number
 
-#: The schema from which on prompts have signals.
+#: The first schema with signals of prompts.
 PROMPT_SIGNALS_SCHEMA = 2
 
-#: The schema from which on trials have outcomes.
+#: The first schema with outcomes.
 OUTCOMES_SCHEMA = 3
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:
-    """Return the schema in a store's header, unless a later release wrote it.
+    """Return the schema in a store's header, if this release can read it.
 
     Raises
     ------
     NewerSchemaError
-        If it did.
+        If a later release wrote it.
     """
     schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if schema > SCHEMA:
         raise NewerSchemaError(
-            f"{path} has schema {schema} and this release of lm-eval-bayes knows schemas up to "
+            f"{path} has schema {schema} and this release of lm-eval-bayes reads schemas up to "
             f"{SCHEMA}: upgrade lm-eval-bayes; nothing was changed"
         )
     return schema
 
 
 def schema_of(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:
-    """Return the schema of a store, which this release can read.
+    """Return the schema of a store, checked against its list of migrations.
 
     Raises
     ------
     NewerSchemaError
         If a later release wrote it.
     StoreDamagedError
-        If the file's header and its list of migrations tell different stories.
+        If the file's header and its list of migrations differ.
     """
     schema = refuse_newer(connection, path)
     recorded = None
@@ -168,21 +168,21 @@ def schema_of(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:
 
 
 def upgrade(connection: sqlite3.Connection) -> list[int]:
-    """Bring a store, or a new file, to the schema of this release.
+    """Upgrade a store, or a new file, to the schema of this release.
 
-    Each step and its bookkeeping are one transaction, so whatever interrupts the work leaves
-    a store of an older schema and never one between two.
+    Each migration and its entry in the list are one transaction, so an interrupted upgrade leaves
+    a valid store of an older schema.
 
     Returns
     -------
     list of int
-        The numbers of the steps taken.
+        The numbers of the migrations that were applied.
     """
-    taken = []
+    applied = []
     for migration in MIGRATIONS:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Asked inside the transaction: another process may upgrade the same file.
+            # Read in the transaction, as another process may upgrade the same file.
             if connection.execute("PRAGMA user_version").fetchone()[0] < migration.number:
                 for statement in migration.statements:
                     connection.execute(statement)
@@ -192,10 +192,10 @@ def upgrade(connection: sqlite3.Connection) -> list[int]:
                 )
                 connection.execute(f"PRAGMA application_id = {TRIAL_STORE_ID}")
                 connection.execute(f"PRAGMA user_version = {migration.number}")
-                taken.append(migration.number)
+                applied.append(migration.number)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    return taken
+    return applied

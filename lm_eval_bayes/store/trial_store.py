@@ -1,4 +1,4 @@
-"""The trial store: what was sampled once is never sampled again."""
+"""The trial store, through which runs store trials and outcomes and find them again."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ ON_CONFLICT: tuple[OnConflict, ...] = ("refuse", "keep-first")
 
 
 class TrialStore:
-    """Every trial of any number of models and questions, in one SQLite file.
+    """The trials of any number of models and questions, in one SQLite file.
 
-    Made by :meth:`open`. What :meth:`add` was given is on file when it returns: a process
-    that is killed loses what it had not added yet, and nothing else. Several processes may
-    use one store on one computer; on a network file system each writes its own, and
-    :func:`lm_eval_bayes.store.merge.merge` brings them together.
+    Returned by :meth:`open`. Trials are committed when :meth:`add` returns, so a process that is
+    killed loses only those that it had not added. Several processes of one computer may use one
+    store. On a network file system each writes its own store, and
+    :func:`lm_eval_bayes.store.merge.merge` merges them.
 
     Examples
     --------
@@ -81,26 +81,26 @@ class TrialStore:
         synchronous: Synchronous = "NORMAL",
         wait_s: float = WAIT_S,
     ) -> TrialStore:
-        """Open a store; for writing, create it or bring an older one up to date.
+        """Open a store; for writing, create it or upgrade an older one.
 
         Parameters
         ----------
         path : path
             The file. Its folder must exist.
         mode : str
-            "write", or "read", which never changes what is stored, also where another
-            process is writing it.
+            "write", or "read", which never changes the store. Another process may be writing
+            it.
         synchronous : str
-            "NORMAL": no commit is lost when the process dies, the last ones may be when the
-            power fails. "FULL": nor then, for a flush to disk at every commit.
+            "NORMAL": every commit survives a kill of the process; the last ones may be lost in
+            a power failure. "FULL": they survive that too, with a flush to disk per commit.
         wait_s : float
             Seconds to wait while another process is writing.
 
         Raises
         ------
         StoreError
-            If the path leads to something else, to nothing (for reading), to a damaged
-            store, to one of a later release or to one that cannot be written.
+            If the file is not a store, missing (for reading), damaged, of a later release, or
+            cannot be written.
         """
         return cls(open_file(path, mode, synchronous, wait_s))
 
@@ -116,7 +116,7 @@ class TrialStore:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was added stays."""
+        """Close the file."""
         self.file.close()
 
     @property
@@ -129,109 +129,109 @@ class TrialStore:
         """The schema of the file."""
         return self.file.schema
 
-    # What the hashes of a key stand for.
+    # Descriptions: what the hashes of a key stand for.
 
     def describe_model(self, fingerprint: Mapping[str, object]) -> str:
-        """Keep a model's fingerprint and return its hash.
+        """Store a model's fingerprint and return its hash.
 
         Parameters
         ----------
         fingerprint : mapping
-            All that changes the model's distribution, as JSON: backend, pretrained, weights
-            (their hash or hub commit), dtype, quantization, tokenizer, chat template, …
+            Everything that the model's distribution depends on, as JSON: backend, pretrained,
+            weights (their hash or hub commit), dtype, quantization, tokenizer, chat template, …
         """
         digest = model_hash(fingerprint)
         self._describe("models", [(digest, canonical_json(fingerprint, "fingerprint"))])
         return digest
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
-        """Keep generation settings, without the seed, and return their hash."""
+        """Store generation settings, without the seed, and return their hash."""
         digest = sampling_hash(kwargs)
         self._describe("samplings", [(digest, canonical_json(kwargs, "sampling"))])
         return digest
 
     def describe_prompt(self, text: str) -> str:
-        """Keep a prompt, exactly as the model gets it, and return its hash."""
+        """Store a prompt, exactly as the model gets it, and return its hash."""
         return self.describe_prompts([text])[0]
 
     def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Keep many prompts in one transaction and return their hashes, in order."""
+        """Store many prompts in one transaction and return their hashes, in order."""
         prompts = [(prompt_hash(text), text_bytes(text)) for text in texts]
         self._describe("prompts", prompts)
         return [digest for digest, _ in prompts]
 
     def _describe(self, table: str, described: Sequence[tuple[str, str | bytes]]) -> None:
         with self.file.reading() as connection:
-            known = find_ids(connection, table, (digest for digest, _ in described))
-        missing = [(digest, text) for digest, text in described if digest not in known]
+            stored = find_ids(connection, table, (digest for digest, _ in described))
+        missing = [(digest, text) for digest, text in described if digest not in stored]
         if missing:
             with self.file.writing() as connection:
                 for digest, text in missing:
                     put_description(connection, table, digest, text)
 
     def model(self, digest: str) -> dict[str, Any]:
-        """Return the fingerprint that a hash stands for."""
+        """Return the fingerprint with this hash."""
         with readable(self.path, "the model"):
             return dict(json.loads(self._described("models", digest)))
 
     def sampling(self, digest: str) -> dict[str, Any]:
-        """Return the generation settings that a hash stands for."""
+        """Return the generation settings with this hash."""
         with readable(self.path, "the sampling"):
             return dict(json.loads(self._described("samplings", digest)))
 
     def prompt(self, digest: str) -> str:
-        """Return the prompt that a hash stands for."""
+        """Return the prompt with this hash."""
         with readable(self.path, "the prompt"):
             return str(self._described("prompts", digest), "utf-8", "surrogatepass")
 
     def _described(self, table: str, digest: str) -> Any:
         with self.file.reading() as connection:
             statement = f"SELECT description FROM {table} WHERE hash = ?"
-            found = connection.execute(statement, (digest,)).fetchone()
-        if found is None:
+            row = connection.execute(statement, (digest,)).fetchone()
+        if row is None:
             rule = f"be the hash of a {TABLES[table]} in {self.path}"
             raise InvalidInputError.of("digest", rule, digest)
-        return found[0]
+        return row[0]
 
     def check_model(self, fingerprint: Mapping[str, object]) -> None:
-        """Refuse a model if the store holds trials of other weights under its name.
+        """Refuse a model if the store has trials of other weights under its name.
 
         Raises
         ------
         OtherWeightsError
-            If a fingerprint with the same ``pretrained`` (and ``revision`` and the like) has
-            other ``weights``. Where either tells no weights, nothing can be said.
+            If a stored fingerprint has the same ``pretrained``, ``revision`` and so on, and other
+            ``weights``. A fingerprint without ``weights`` is not compared.
         """
         with self.file.reading() as connection:
-            known = connection.execute("SELECT description FROM models ORDER BY id").fetchall()
+            rows = connection.execute("SELECT description FROM models ORDER BY id").fetchall()
         with readable(self.path, "a model"):
-            models = [json.loads(text) for (text,) in known]
+            models = [json.loads(text) for (text,) in rows]
         check_weights(fingerprint, models, self.path)
 
     # Trials.
 
     def add(self, trials: Iterable[Trial], conflicts: OnConflict = "refuse") -> int:
-        """Store trials: all of them are committed when this returns, or none was stored.
+        """Store trials in one transaction, which is committed when this returns.
 
-        A trial that is there already, with the same text and seed, is left as it is.
+        A trial that is stored already, with the same text and seed, is not changed.
 
         Parameters
         ----------
         trials : iterable of Trial
-            Their keys' hashes must have been described to this store.
+            The hashes of their keys must have a description in this store.
         conflicts : str
-            What to do about a trial that is there with another text or seed: "refuse", or
-            "keep-first" to keep the stored one.
+            What to do about a trial that is stored with another text or seed: "refuse" to store
+            anything, or "keep-first".
 
         Returns
         -------
         int
-            How many were new.
+            The number of new trials.
 
         Raises
         ------
         TrialConflictError
-            If a trial is there with another text or seed.
+            If a trial is stored with another text or seed and `conflicts` is "refuse".
         InvalidInputError
             If a record breaks a rule; nothing was stored.
         StoreError
@@ -242,12 +242,12 @@ class TrialStore:
         if not rows:
             return 0
         with self.file.writing() as connection:
-            stored, collided = insert_trials(connection, rows, self.path)
-            if collided and conflicts == "refuse":
+            n_inserted, differing = insert_trials(connection, rows, self.path)
+            if differing and conflicts == "refuse":
                 raise TrialConflictError(
-                    f"nothing was stored: {list_conflicts(collided)}", tuple(collided)
+                    f"nothing was stored: {list_conflicts(differing)}", tuple(differing)
                 )
-        return stored
+        return n_inserted
 
     def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
         """Return the trials of a key with first <= number < last, by number."""
@@ -256,12 +256,12 @@ class TrialStore:
     def trials_of(
         self, keys: Iterable[TrialKey], n: int | None = None
     ) -> dict[TrialKey, dict[int, Trial]]:
-        """Return trials 0..n-1 of many keys at once, all of them without `n`.
+        """Return trials 0..n-1 of many keys, or all trials if `n` is None.
 
         Returns
         -------
         dict
-            Every key that was asked for, with its trials by number, in ascending order.
+            For each of the keys, its trials by number, in ascending order.
         """
         return self._trials(list(keys), *_span(0, n))
 
@@ -269,75 +269,75 @@ class TrialStore:
         self, keys: Iterable[TrialKey], n: int | None = None
     ) -> dict[TrialKey, set[int]]:
         """Return which of the trials 0..n-1 are stored, without reading their texts."""
-        found: dict[TrialKey, set[int]] = {key: set() for key in keys}
+        numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
         with self.file.reading() as connection:
-            for key, row in find_rows(connection, list(found), "prompt, trial", *_span(0, n)):
-                found[key].add(row[1])
-        return found
+            for key, row in find_rows(connection, list(numbers), "prompt, trial", *_span(0, n)):
+                numbers[key].add(row[1])
+        return numbers
 
     def _trials(
         self, keys: list[TrialKey], first: int, last: int
     ) -> dict[TrialKey, dict[int, Trial]]:
-        found: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
+        trials_by_key: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
         with self.file.reading() as connection, paused_collector():
             rows = connection.execute("SELECT id, description FROM versions").fetchall()
             with readable(self.path, "a description of versions"):
-                versions = {number: json.loads(text) for number, text in rows}
+                versions = {version_id: json.loads(text) for version_id, text in rows}
             latest: TrialKey | None = None
             trials: dict[int, Trial] = {}
-            for key, row in find_rows(connection, list(found), READ, first, last):
-                # Rows of one key follow each other, and hashing a key is dearer than a look at it.
+            for key, row in find_rows(connection, list(trials_by_key), READ, first, last):
+                # Rows are grouped by key, and comparing identities is faster than hashing the key.
                 if key is not latest:
-                    latest, trials = key, found[key]
+                    latest, trials = key, trials_by_key[key]
                 try:
                     trials[row[1]] = decode(key, versions, row)
                 except (TypeError, ValueError, LookupError) as error:
                     raise StoreDamagedError(
                         f"{self.path} is damaged: trial {row[1]} of {key} cannot be read: {error}"
                     ) from error
-        return found
+        return trials_by_key
 
     # Signals of prompts.
 
     def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> bool:
-        """Store what a model's reading of a prompt measured; the first measurement stays.
+        """Store what a model's forward pass over a prompt measured; the first measurement stays.
 
         Parameters
         ----------
         model, prompt : str
-            Their hashes, described to this store.
+            Their hashes, which must have a description in this store.
         signals : mapping
-            Whatever JSON can hold, by name.
+            JSON values by name.
 
         Returns
         -------
         bool
-            Whether it was new.
+            Whether they were stored.
         """
         return put_prompt_signals(self.file, model, prompt, signals, time.time())
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the signals of those of the prompts that have some, by the prompt's hash."""
+        """Return the signals of those prompts that have some, by the prompt's hash."""
         return read_prompt_signals(self.file, model, prompts)
 
     # Outcomes.
 
     def add_outcomes(self, tasks: Iterable[GradedTask]) -> int:
-        """Store what trials were graded as: all of it is committed when this returns, or nothing.
+        """Store graded outcomes in one transaction, which is committed when this returns.
 
-        A later grading for the same place in the same version of a task, through the same
-        filter, replaces an earlier one, also where document or categories changed meanwhile.
+        A later outcome of the same trial for the same doc_id, version and filter of a task replaces
+        an earlier one, even if document or categories are different.
 
         Parameters
         ----------
         tasks : iterable of GradedTask
-            Their keys' hashes must have been described to this store; the trials may lie in
-            another one, as those of another rank do.
+            The hashes of their keys must have a description in this store. The trials may be in
+            the store of another rank.
 
         Returns
         -------
         int
-            How many outcomes are new or other than before.
+            The number of outcomes that are new or changed.
 
         Raises
         ------
@@ -357,14 +357,14 @@ class TrialStore:
         -------
         tuple of GradedTask
             One for each version, filter and number of categories of a task, with its questions
-            in the order of their place in the task's data.
+            by doc_id.
         """
         return read_outcomes(self.file, task)
 
-    # The store as a whole.
+    # The entire store.
 
     def info(self) -> StoreInfo:
-        """Count what is stored, by model, sampling and prompt."""
+        """Count the contents of the store by model, sampling and prompt."""
         return store_info(self.file)
 
     def prune(

@@ -25,7 +25,7 @@ from lm_eval_bayes.store.errors import (
     StoreError,
     StoreFileError,
     StoreFullError,
-    plain_error,
+    translate_error,
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
@@ -303,7 +303,7 @@ def test_a_file_marked_read_only_is_kept_even_from_the_superuser(path, filled):
     filled()
     path.chmod(0o444)
     before = path.read_bytes()
-    sentence = "cannot be written: the file is read-only for us; write to a copy of it, or read"
+    sentence = "cannot be written: the file is read-only; write to a copy of it, or read"
     with pytest.raises(StoreFileError, match=sentence):
         TrialStore.open(path)
     with TrialStore.open(path, mode="read") as store:
@@ -321,7 +321,7 @@ def test_a_frozen_file_that_changes_after_all_is_noticed(path, filled):
         path.chmod(0o644)
         with TrialStore.open(path) as writer:
             writer.describe_prompt("new")
-        with pytest.raises(StoreFileError, match="was changed by another process while we read"):
+        with pytest.raises(StoreFileError, match="was changed by another process while"):
             store.info()
 
 
@@ -408,7 +408,7 @@ def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
 
 
 def test_an_error_of_a_disk_with_room_is_told_as_such(path):
-    error = plain_error(sqlite3.OperationalError("disk I/O error"), path, "read")
+    error = translate_error(sqlite3.OperationalError("disk I/O error"), path, "read")
     assert not isinstance(error, StoreFullError)
     assert str(error) == f"{path} cannot be read: disk I/O error"
 
@@ -417,7 +417,7 @@ def test_an_error_of_a_disk_with_room_is_told_as_such(path):
 def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypatch, message):
     usage = shutil.disk_usage(path.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=0))
-    error = plain_error(sqlite3.OperationalError(message), path, "read")
+    error = translate_error(sqlite3.OperationalError(message), path, "read")
     assert isinstance(error, StoreFullError)
 
 
@@ -483,15 +483,15 @@ def test_somebody_faster_is_not_overwritten(path, monkeypatch, filled):
     """Between our look and our creation another process makes the same store."""
     from lm_eval_bayes.store import file
 
-    whole = file.create_whole
+    whole = file.create_atomically
 
     def slow(target, fill):
         if not target.exists():
-            monkeypatch.setattr(file, "create_whole", whole)
+            monkeypatch.setattr(file, "create_atomically", whole)
             filled()
         return whole(target, fill)
 
-    monkeypatch.setattr(file, "create_whole", slow)
+    monkeypatch.setattr(file, "create_atomically", slow)
     with TrialStore.open(path) as store:
         assert store.info().trials == 6
 
@@ -508,7 +508,7 @@ def test_the_file_is_as_readable_as_any_other(path):
 def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monkeypatch, torn):
     with TrialStore.open(path) as store:
         store.describe_model({"pretrained": "some/model"})
-    look, looks = locations._probe, []
+    look, looks = locations._read_header, []
 
     def probe(place):
         looks.append(place)
@@ -520,7 +520,7 @@ def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monke
         error.sqlite_errorcode = CORRUPT
         raise error
 
-    monkeypatch.setattr(locations, "_probe", probe)
+    monkeypatch.setattr(locations, "_read_header", probe)
     with TrialStore.open(path) as store:
         assert store.info().trials == 0
     assert len(looks) == 4

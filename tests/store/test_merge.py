@@ -218,4 +218,4 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(
     with pytest.raises(StoreFileError, match="was created by another process meanwhile"):
         merge(shards, path)
     assert len(plainly(path)) == 2
-    assert file.create_whole is locations.create_whole
+    assert file.create_atomically is locations.create_atomically

@@ -126,7 +126,7 @@ def test_a_newer_store_is_refused_and_left_alone(path, filled):
         connection.execute(f"PRAGMA user_version = {migrations.SCHEMA + 1}")
     before = path.read_bytes()
     sentence = (
-        f"has schema {migrations.SCHEMA + 1} and this release of lm-eval-bayes knows schemas up "
+        f"has schema {migrations.SCHEMA + 1} and this release of lm-eval-bayes reads schemas up "
         f"to {migrations.SCHEMA}: upgrade lm-eval-bayes; nothing was changed"
     )
     for way in (
