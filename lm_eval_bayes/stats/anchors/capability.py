@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
@@ -37,7 +38,7 @@ RANGE_METHODS: tuple[RangeMethod, ...] = ("hdi", "exact")
 
 
 @dataclass(frozen=True, eq=False)
-class CapabilityPosterior:
+class CapabilityPosterior(Record):
     """The posterior over the intervals between anchors.
 
     Attributes
@@ -144,19 +145,8 @@ class CapabilityPosterior:
         return 0, size - 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "anchors": list(self.anchors),
-            "labels": list(self.labels),
-            "probability": self.probability.tolist(),
-            "log_likelihood": self.log_likelihood.tolist(),
-            "peak": self.peak,
-            "n_queries": self.n_queries,
-            "n_trials": self.n_trials,
-            "epsilon": self.epsilon,
-            "between": self.between,
-            "scope": self.scope,
-        }
+        """Return the fields, the labels and the peak as plain JSON types."""
+        return {**super().to_dict(), "labels": list(self.labels), "peak": self.peak}
 
 
 def capability_intervals(
@@ -353,7 +343,7 @@ def normalised(logs: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class PeakSweep:
+class PeakSweep(Record):
     """How sure the placement grows with the number of queries.
 
     Attributes
@@ -375,12 +365,6 @@ class PeakSweep:
     agreement: FloatArray
     replicates: int
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        arrays = ("sizes", "mean", "low", "high", "agreement")
-        found: dict[str, Any] = {name: getattr(self, name).tolist() for name in arrays}
-        return {**found, "replicates": self.replicates, "seed": self.seed}
 
 
 def sample_size_sweep(

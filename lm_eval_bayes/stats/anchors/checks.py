@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.validation import (
@@ -32,7 +32,7 @@ class Violation:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderingReport:
+class OrderingReport(Record):
     """How far the anchors are from solving ever more of every query.
 
     Attributes
@@ -57,17 +57,6 @@ class OrderingReport:
     per_query: IntArray
     tied: tuple[tuple[str, str], ...]
     tolerance: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "violations": [vars(violation) for violation in self.violations],
-            "n_comparisons": self.n_comparisons,
-            "share": self.share,
-            "per_query": self.per_query.tolist(),
-            "tied": [list(pair) for pair in self.tied],
-            "tolerance": self.tolerance,
-        }
 
 
 def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> OrderingReport:
@@ -125,7 +114,7 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
 
 
 @dataclass(frozen=True, eq=False)
-class QueryFilter:
+class QueryFilter(Record):
     """Which queries tell models apart.
 
     Attributes
@@ -142,15 +131,6 @@ class QueryFilter:
     solved: FloatArray
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "kept": self.kept.tolist(),
-            "solved": self.solved.tolist(),
-            "low": self.low,
-            "high": self.high,
-        }
 
 
 def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.5) -> QueryFilter:
@@ -200,7 +180,7 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
 
 
 @dataclass(frozen=True)
-class IndependenceCheck:
+class IndependenceCheck(Record):
     """Whether the outcomes of different queries come independently, given the model.
 
     Attributes
@@ -224,10 +204,6 @@ class IndependenceCheck:
     n_varying: int
     permutations: int
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return dict(vars(self))
 
 
 def query_independence(

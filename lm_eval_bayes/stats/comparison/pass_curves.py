@@ -7,12 +7,13 @@ together says for which budgets either is certain, and where the sign turns firs
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
 from lm_eval_bayes.stats.comparison.alignment import Align, Aligned, align_questions
@@ -50,7 +51,7 @@ BEYOND_TRIALS = (
 
 
 @dataclass(frozen=True, eq=False)
-class PassCurveComparison:
+class PassCurveComparison(Record):
     """Pass@k of A minus Pass@k of B for many k, with a band that holds for all of them.
 
     Attributes
@@ -109,19 +110,6 @@ class PassCurveComparison:
     draws: int
     seed: int
     note: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        plain: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                value = value.tolist()
-            elif isinstance(value, tuple):
-                value = list(value)
-            elif isinstance(value, Turn):
-                value = value.to_dict()
-            plain[name] = value
-        return plain
 
 
 def compare_pass_curves(
@@ -375,7 +363,7 @@ def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntA
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(Record):
     """Where the sign of the difference first turns, as a set that the band implies.
 
     Let s be the sign at the first budget k0 at which the band excludes 0. The turn is the
@@ -396,10 +384,6 @@ class Turn:
     direction: Direction
     low: int
     high: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
 
 
 def first_turn(ks: IntArray, sign: IntArray) -> Turn | None:

@@ -8,12 +8,13 @@ normal variables with correlation ρ, and an answer is right where its variable 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.alignment import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.comparison.difference import difference_table
@@ -44,7 +45,7 @@ _BATCHES = 20
 
 
 @dataclass(frozen=True)
-class SingleTrialComparison:
+class SingleTrialComparison(Record):
     """The posterior of θ_A − θ_B and of the odds ratio; scope "population".
 
     Attributes
@@ -99,10 +100,6 @@ class SingleTrialComparison:
     seed: int | None = None
     left_out_a: int = 0
     left_out_b: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "table": None if self.table is None else list(self.table)}
 
 
 def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTrialComparison:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.confusion.scores import (
     ConfusionScore,
@@ -41,7 +42,7 @@ _BLOCK = 500_000
 
 
 @dataclass(frozen=True, eq=False)
-class ConfusionPosterior:
+class ConfusionPosterior(Record):
     """The posterior of a score of a confusion matrix, as draws.
 
     Attributes
@@ -71,7 +72,7 @@ class ConfusionPosterior:
     sigma: float
     mc_error: float
     estimate: float | None
-    draws: FloatArray = field(repr=False)
+    draws: FloatArray = field(repr=False, metadata=NOT_IN_JSON)
     n_undefined: int
     prior: float
     seed: int
@@ -116,19 +117,8 @@ class ConfusionPosterior:
         return Interval(low, high, level, method, "population", error, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, without the draws."""
-        return {
-            "quantity": self.quantity,
-            "mu": self.mu,
-            "sigma": self.sigma,
-            "mc_error": self.mc_error,
-            "estimate": self.estimate,
-            "n_draws": int(self.draws.size),
-            "n_undefined": self.n_undefined,
-            "prior": self.prior,
-            "seed": self.seed,
-            "note": self.note,
-        }
+        """Return the fields as plain JSON types, the number of draws in place of the draws."""
+        return {**super().to_dict(), "n_draws": int(self.draws.size)}
 
 
 def confusion_posterior(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     Prefixes,
@@ -36,7 +37,7 @@ TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(Record):
     """One bootstrap replicate from its first trial to its last.
 
     Attributes
@@ -59,20 +60,9 @@ class Trajectory:
     scores: FloatArray
     ranks: IntArray
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; an undefined score is None."""
-        rows = [[None if np.isnan(x) else x for x in row] for row in self.scores.tolist()]
-        return {
-            "replicate": self.replicate,
-            "converged_at": self.converged_at,
-            "columns": self.columns.tolist(),
-            "scores": rows,
-            "ranks": self.ranks.tolist(),
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class Convergence:
+class Convergence(Record):
     """The bootstrap distribution of convergence@n.
 
     Attributes
@@ -110,7 +100,7 @@ class Convergence:
     n_max: int
     replicates: int
     seed: int
-    counts: IntArray
+    counts: IntArray = field(metadata=NOT_IN_JSON)
     worst: Trajectory | None
 
     @property
@@ -137,24 +127,13 @@ class Convergence:
         return float(self.counts @ np.arange(1, self.n_max)) / converged
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the fields and the distribution as plain JSON types."""
         return {
-            "metric": self.metric,
-            "k": self.k,
-            "tau": self.tau,
-            "scheme": self.scheme,
-            "ties": self.ties,
-            "confidence": self.confidence,
-            "n_models": self.n_models,
-            "n_questions": self.n_questions,
-            "n_max": self.n_max,
-            "replicates": self.replicates,
-            "seed": self.seed,
+            **super().to_dict(),
             "pmf": self.pmf.tolist(),
             "cdf": self.cdf.tolist(),
             "mean": self.mean,
             "not_converged": self.not_converged,
-            "worst": None if self.worst is None else self.worst.to_dict(),
         }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     Scheme,
@@ -30,7 +31,7 @@ _BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class KendallCurve:
+class KendallCurve(Record):
     """Agreement with a gold ranking after n = 1..N trials, over bootstrap replicates.
 
     Attributes
@@ -66,22 +67,6 @@ class KendallCurve:
     mean: FloatArray
     sd: FloatArray
     undefined: FloatArray
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; what is undefined is None."""
-        return {
-            "metric": self.metric,
-            "k": self.k,
-            "tau": self.tau,
-            "scheme": self.scheme,
-            "gold": self.gold.tolist(),
-            "n_prior": self.n_prior,
-            "replicates": self.replicates,
-            "seed": self.seed,
-            "mean": [None if np.isnan(x) else x for x in self.mean.tolist()],
-            "sd": [None if np.isnan(x) else x for x in self.sd.tolist()],
-            "undefined": self.undefined.tolist(),
-        }
 
 
 def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:

@@ -6,14 +6,14 @@ itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
@@ -27,7 +27,7 @@ NO_SPREAD = "nothing varied in the data, so this method sees no uncertainty; tha
 
 
 @dataclass(frozen=True)
-class ConfidenceInterval:
+class ConfidenceInterval(Record):
     """A confidence interval together with what it is an interval of.
 
     Attributes
@@ -85,13 +85,6 @@ class ConfidenceInterval:
     def clipped(self) -> bool:
         """Whether the method left the possible scores."""
         return self.low != self.raw_low or self.high != self.raw_high
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; what is infinite or undefined becomes None."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
 
 
 def mean_interval(

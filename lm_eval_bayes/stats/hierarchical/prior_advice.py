@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -14,7 +14,7 @@ from lm_eval_bayes.stats.validation import as_real
 
 
 @dataclass(frozen=True)
-class PriorAdvice:
+class PriorAdvice(Record):
     """What a prior weighs, beside the trials and beside what the questions teach.
 
     Attributes
@@ -43,10 +43,6 @@ class PriorAdvice:
     learned_strength: float | None
     advised_strength: float
     note: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
 
 
 def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None) -> str | None:

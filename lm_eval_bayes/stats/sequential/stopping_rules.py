@@ -11,12 +11,13 @@ far the scores lie from the middle, and says little about the side on which the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
@@ -35,7 +36,7 @@ _MOST_LOOKS = 10_000
 
 
 @dataclass(frozen=True)
-class StopVerdict:
+class StopVerdict(Record):
     """What a rule says after a look.
 
     Attributes
@@ -65,10 +66,6 @@ class StopVerdict:
     threshold: float | None = None
     winner: str | None = None
     note: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
 
 
 class StoppingRule(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import separation
@@ -39,7 +40,7 @@ _MOST_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True)
-class TrialsForecast:
+class TrialsForecast(Record):
     """How many further trials of every question it takes to reach a goal.
 
     Attributes
@@ -103,8 +104,8 @@ class TrialsForecast:
         return None if self.additional is None else self.trials + self.additional
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "total": self.total}
+        """Return the fields and the total as plain JSON types."""
+        return {**super().to_dict(), "total": self.total}
 
 
 def trials_needed(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
 from lm_eval_bayes.stats.validation import (
@@ -32,7 +32,7 @@ UPDATE_SD = 0.235
 
 
 @dataclass(frozen=True, eq=False)
-class PriorStudy:
+class PriorStudy(Record):
     """Agreement with the true new ranking, with D prior trials of the old versions.
 
     Attributes
@@ -68,22 +68,6 @@ class PriorStudy:
     update_sd: float
     replicates: int
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "n_prior": list(self.n_prior),
-            "n_trials": list(self.n_trials),
-            "tau": self.tau.tolist(),
-            "error": self.error.tolist(),
-            "tau_update": self.tau_update,
-            "changed": self.changed,
-            "n_models": self.n_models,
-            "n_questions": self.n_questions,
-            "update_sd": self.update_sd,
-            "replicates": self.replicates,
-            "seed": self.seed,
-        }
 
 
 def prior_study(
