@@ -38,11 +38,19 @@ def ends(interval):
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize(("s", "n"), [(0, 1), (1, 1), (0, 10), (7, 10), (10, 10), (37, 300)])
-def test_wilson_and_clopper_pearson_are_those_of_scipy(s, n, level):
-    test = stats.binomtest(s, n)
-    for ours, name in ((wilson_interval, "wilson"), (clopper_pearson_interval, "exact")):
-        theirs = test.proportion_ci(level, method=name)
-        assert ends(ours(s, n, level)) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+def test_wilson_and_clopper_pearson_solve_their_equations(s, n, level):
+    z, tail = stats.norm.ppf((1 + level) / 2), (1 - level) / 2
+    wilson = wilson_interval(s, n, level)
+    for end, certain in ((wilson.low, s == 0), (wilson.high, s == n)):
+        distance = z * math.sqrt(end * (1 - end) / n)
+        assert certain or abs(s / n - end) == pytest.approx(distance, abs=1e-9)
+    assert (wilson.low == 0.0) == (s == 0)
+    assert (wilson.high == 1.0) == (s == n)
+    expected = (
+        stats.beta.ppf(tail, s, n - s + 1) if s else 0.0,
+        stats.beta.ppf(1 - tail, s + 1, n - s) if s < n else 1.0,
+    )
+    assert ends(clopper_pearson_interval(s, n, level)) == pytest.approx(expected, abs=1e-11)
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])

@@ -44,15 +44,7 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3968, 0.8922)
     """
-    successes, trials, level = _check_binomial(successes, trials, level)
-    z2 = float(special.ndtri(0.5 + 0.5 * level)) ** 2
-    share, other = successes / trials, (trials - successes) / trials
-    half = np.sqrt(z2 * (share * other / trials + z2 / (4.0 * trials**2)))
-    middle = share + z2 / (2.0 * trials)
-    # at no success and at no failure the root equals the rest; rounding must not move that end
-    low = 0.0 if successes == 0 else float((middle - half) / (1.0 + z2 / trials))
-    high = 1.0 if successes == trials else float((middle + half) / (1.0 + z2 / trials))
-    return _binomial("wilson", share, low, high, level)
+    return _proportion_interval("wilson", "wilson", successes, trials, level)
 
 
 def clopper_pearson_interval(
@@ -87,37 +79,30 @@ def clopper_pearson_interval(
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3475, 0.9333)
     """
-    successes, trials, level = _check_binomial(successes, trials, level)
-    tail, failures = 0.5 * (1.0 - level), trials - successes
-    low, high = 0.0, 1.0
-    if successes > 0:
-        low = float(special.betaincinv(successes, failures + 1.0, tail))
-    if failures > 0:
-        high = float(special.betaincinv(successes + 1.0, failures, 1.0 - tail))
-    return _binomial("clopper-pearson", successes / trials, low, high, level)
+    return _proportion_interval("clopper-pearson", "exact", successes, trials, level)
 
 
-def _check_binomial(successes: object, trials: object, level: object) -> tuple[int, int, float]:
-    """Return the counts and the level of a binomial interval."""
+def _proportion_interval(
+    name: str, scipy_name: str, successes: object, trials: object, level: object
+) -> ConfidenceInterval:
+    """Return scipy's interval for a binomial proportion, which needs no clipping."""
+    from scipy.stats import binomtest  # takes long to import
+
     n = check_count("trials", trials, 1)
     count = check_integer("successes", successes, 0)
     if count > n:
         raise InvalidInputError.of("successes", f"be at most `trials` ({n})", count)
-    return count, n, check_level(level)
-
-
-def _binomial(
-    method: str, share: float, low: float, high: float, level: float
-) -> ConfidenceInterval:
-    """Return an interval that needs no clipping."""
+    level = check_level(level)
+    interval = binomtest(count, n).proportion_ci(level, method=scipy_name)
+    low, high = float(interval.low), float(interval.high)
     return ConfidenceInterval(
         low=low,
         high=high,
         level=level,
-        method=method,
+        method=name,
         estimand="success probability",
         scope="population",
-        estimate=share,
+        estimate=count / n,
         standard_error=None,
         raw_low=low,
         raw_high=high,
@@ -185,8 +170,7 @@ def odds_ratio_interval(
     if sum(wins) + sum(others) > _MOST_FISHER:
         rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
         raise InvalidInputError.of("trials_a, trials_b", rule, (sum(wins), sum(others)))
-    # scipy.stats takes long to import, and nothing else here wants it
-    from scipy.stats import contingency
+    from scipy.stats import contingency  # takes long to import
 
     found = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
     ends = found.confidence_interval(confidence_level=level)
