@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,22 @@ class Posterior:
         """
         return credible_interval(self, level, method, seed=seed, draws=draws)
 
+    def interval_by(self, spec: IntervalSpec, draws: int | None = None) -> Interval:
+        """Return the credible interval with these settings, in the posterior's own scope.
+
+        Parameters
+        ----------
+        spec : IntervalSpec
+            Level, method and seed.
+        draws : int, optional
+            As in :func:`credible_interval`.
+        """
+        if draws is None:
+            draws = int(np.clip(2_000_000 // self.per_question.mu.size, 4_000, 200_000))
+        moments = (self.mu, self.sigma)
+        own = replace(spec, scope=self.scope)
+        return score_interval(self.distribution, moments, self.bounds, own, draws)
+
     def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
         """Return plain JSON types, without the distribution.
 
@@ -274,12 +290,6 @@ def credible_interval(
         posterior.method if method is None else method,
         seed,
     )
-    if draws is None:
-        draws = int(np.clip(2_000_000 // posterior.per_question.mu.size, 4_000, 200_000))
-    return score_interval(
-        posterior.distribution,
-        (posterior.mu, posterior.sigma),
-        posterior.bounds,
-        spec,
-        check_size("draws", draws, 1000),
-    )
+    if draws is not None:
+        draws = check_size("draws", draws, 1000)
+    return posterior.interval_by(spec, draws)

@@ -9,6 +9,7 @@ from scipy import stats
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.sequential.goals import further_trials, interval_widths
@@ -213,7 +214,8 @@ def test_the_result_is_plain_and_reproducible():
 def test_normal_widths():
     normal = trials_needed(MANY, width=0.05, method="normal")
     assert normal.current == pytest.approx(2 * 1.959964 * MANY.sigma, rel=1e-6)
-    wide = interval_widths(np.array([0.99, 0.5]), np.array([0.1, 0.1]), (0.0, 1.0), 0.95, True)
+    spec = IntervalSpec(method="normal")
+    wide = interval_widths(np.array([0.99, 0.5]), np.array([0.1, 0.1]), (0.0, 1.0), spec)
     assert wide == pytest.approx([0.01 + 0.195996, 0.391993], abs=1e-6)
 
 

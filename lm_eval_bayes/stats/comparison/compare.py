@@ -19,15 +19,13 @@ from lm_eval_bayes.stats.comparison.difference import (
 )
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import Posterior, credible_interval
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
-    check_level,
     check_option,
-    check_seed,
     check_size,
 )
 
@@ -212,36 +210,31 @@ def compare(
     >>> round(result.difference, 4), round(result.p_a_greater, 4), result.rule_z
     (0.3333, 0.9891, 'a')
     """
-    scope = check_option("scope", scope, SCOPES)
-    level = check_level(level)
+    spec = IntervalSpec.of(level, scope, interval, seed)
     estimator = check_option("estimator", estimator, ESTIMATORS)
-    method = check_option("interval", interval, METHODS)
     region = _check_rope(rope)
     threshold = z_threshold(confidence)
-    seed = check_seed(seed)
-    if scope == "population" and estimator == "bayes":
-        rule = 'be "hbayes" for scope "population"; Bayes@N speaks of these questions only'
+    if spec.scope == "population" and estimator == "bayes":
+        rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
         raise InvalidInputError.of("estimator", rule, estimator)
     pair = align_questions(a, b, align)
     if draws is None:
         draws = int(np.clip(1_000_000 // pair.a.n_questions, 4_000, 20_000))
     draws = check_size("draws", draws, 1000)
-    if scope == "benchmark":
-        first, second = (_fit(side, estimator, seed) for side in (pair.a, pair.b))
+    if spec.scope == "benchmark":
+        first, second = (_fit(side, estimator, spec.seed) for side in (pair.a, pair.b))
         posterior = difference_posterior(first, second)
     else:
-        first, second = (hbayes_at_n(side, scope, seed=seed) for side in (pair.a, pair.b))
+        first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in (pair.a, pair.b))
         # each carries the posterior of its questions, by which the two are paired
         posterior = paired_posterior(first.benchmark or first, second.benchmark or second)
-    interval_a = credible_interval(first, level, method, seed=seed, draws=draws)
-    interval_b = credible_interval(second, level, method, seed=seed, draws=draws)
+    interval_a, interval_b = first.interval_by(spec, draws), second.interval_by(spec, draws)
     sample: FloatArray | None = None
-    shown = posterior
+    summarized = posterior
     if posterior.sigma > 0.0 and not posterior.distribution.computed:
         # one set of draws for the interval and the probabilities
-        sample = posterior.distribution.draw(draws, np.random.default_rng(seed))
-        shown = replace(posterior, distribution=SampleDistribution(sample))
-    between = credible_interval(shown, level, method, seed=seed, draws=draws)
+        sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
+        summarized = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
     z = _ratio(posterior.mu, posterior.sigma)
     drawn = sample is not None or first.seed is not None or interval_a.mc_error is not None
@@ -251,7 +244,7 @@ def compare(
         interval_a=interval_a,
         interval_b=interval_b,
         posterior=posterior,
-        interval=between,
+        interval=summarized.interval_by(spec, draws),
         z=z,
         rho=float(special.ndtr(z)),
         p_a_greater=p_a_greater,
@@ -259,12 +252,12 @@ def compare(
         rope=region,
         p_rope=None if region is None else _inside(posterior, region, sample),
         confidence=float(confidence),
-        rule_intervals=_apart(interval_a, interval_b),
+        rule_intervals=_non_overlapping(interval_a, interval_b),
         rule_z=_sign(posterior.mu) if z >= threshold else "undecided",
         n_questions=pair.a.n_questions,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
-        seed=seed if drawn else None,
+        seed=spec.seed if drawn else None,
     )
 
 
@@ -343,7 +336,7 @@ def _ratio(difference: float, sd: float) -> float:
     return abs(difference) / sd if sd > 0.0 else float("inf")
 
 
-def _apart(a: Interval, b: Interval) -> Verdict:
+def _non_overlapping(a: Interval, b: Interval) -> Verdict:
     """Return the better model where the intervals do not overlap."""
     if a.low > b.high:
         return "a"

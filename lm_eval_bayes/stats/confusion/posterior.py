@@ -19,7 +19,7 @@ from lm_eval_bayes.stats.confusion.scores import (
     named_score,
 )
 from lm_eval_bayes.stats.frequentist.interval import NO_SPREAD, ConfidenceInterval, mean_interval
-from lm_eval_bayes.stats.intervals import Interval
+from lm_eval_bayes.stats.intervals import Interval, sample_shortest, sample_tails
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
@@ -107,12 +107,12 @@ class ConfusionPosterior(Record):
         """
         level = check_level(level)
         method = check_option("method", method, _METHODS)
-        find = _tails if method == "exact" else _shortest
-        low, high = find(self.draws, level)
+        endpoints = sample_tails if method == "exact" else sample_shortest
+        low, high = endpoints(self.draws, level)
         # the draws stand in order: shuffled, with the seed that made them, each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
         parts = np.array_split(self.draws[order], _BATCHES)
-        ends = np.array([find(np.sort(part), level) for part in parts])
+        ends = np.array([endpoints(part, level) for part in parts])
         error = float(ends.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES))
         return Interval(low, high, level, method, "population", error, self.seed)
 
@@ -223,19 +223,6 @@ def _draw(
         with np.errstate(invalid="ignore"):
             values[start:stop] = apply_score(score, cells / total)
     return values
-
-
-def _tails(ordered: FloatArray, level: float) -> tuple[float, float]:
-    """Return the equal-tailed quantiles of an ordered sample."""
-    low, high = np.quantile(ordered, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
-    return float(low), float(high)
-
-
-def _shortest(ordered: FloatArray, level: float) -> tuple[float, float]:
-    """Return the shortest interval that holds `level` of an ordered sample."""
-    held = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
-    best = int(np.argmin(ordered[held:] - ordered[: ordered.size - held]))
-    return float(ordered[best]), float(ordered[best + held])
 
 
 def confusion_confidence(

@@ -6,12 +6,11 @@ see :mod:`lm_eval_bayes.stats.pass_family.posteriors`; they have other names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import require_trials
@@ -28,6 +27,16 @@ from lm_eval_bayes.stats.validation import (
 
 #: Above so many trials a subset, a table of all distributions would take too much memory.
 _REMEMBERED = 256
+
+
+#: The successes among k trials that a quantity asks for. mG-Pass@k is none of these: its credit
+#: is (2/k) max(J − ⌈k/2⌉, 0).
+THRESHOLDS: Mapping[str, Callable[[int, Any], int]] = {
+    "pass@k": lambda k, tau: 1,
+    "pass^k": lambda k, tau: k,
+    "strict-maj@k": lambda k, tau: k // 2 + 1,
+    "g-pass@k": lambda k, tau: successes_needed(tau, k),
+}
 
 
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -58,8 +67,7 @@ def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_at_k(outcomes, 2).value, 6)
     0.95
     """
-    check_outcomes("outcomes", outcomes)
-    return _estimate("pass@k", outcomes, k, lambda j: j >= 1)
+    return _estimate("pass@k", outcomes, k)
 
 
 def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -90,8 +98,7 @@ def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_hat_k(outcomes, 2).value, 6)
     0.45
     """
-    check_outcomes("outcomes", outcomes)
-    return _estimate("pass^k", outcomes, k, lambda j: j >= k)
+    return _estimate("pass^k", outcomes, k)
 
 
 def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
@@ -124,10 +131,7 @@ def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     >>> round(g_pass_at_k(outcomes, 3, 0.5).value, 6)
     0.85
     """
-    check_outcomes("outcomes", outcomes)
-    k = _check(outcomes, k)
-    needed = successes_needed(tau, k)
-    return _estimate("g-pass@k", outcomes, k, lambda j: j >= needed, tau=float(tau))
+    return _estimate("g-pass@k", outcomes, k, tau)
 
 
 def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -160,10 +164,7 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(mg_pass_at_k(outcomes, 3).value, 6)
     0.166667
     """
-    check_outcomes("outcomes", outcomes)
-    k = _check(outcomes, k)
-    half = (k + 1) // 2
-    return _estimate("mg-pass@k", outcomes, k, lambda j: np.maximum(j - half, 0) * (2.0 / k))
+    return _estimate("mg-pass@k", outcomes, k)
 
 
 def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -194,8 +195,7 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(strict_majority_at_k(outcomes, 3).value, 6)
     0.85
     """
-    check_outcomes("outcomes", outcomes)
-    return _estimate("strict-maj@k", outcomes, k, lambda j: 2 * j > k)
+    return _estimate("strict-maj@k", outcomes, k)
 
 
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -226,7 +226,6 @@ def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(naive_pass_at_k(outcomes, 2).value, 6)
     0.9
     """
-    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     wrong = outcomes.counts[:, 0] / require_trials(outcomes)
     return _from_rows("naive-pass@k", 1.0 - wrong**k, k)
@@ -258,7 +257,6 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(naive_pass_hat_k(outcomes, 2).value, 6)
     0.5
     """
-    check_outcomes("outcomes", outcomes)
     k = _check(outcomes, k)
     correct = outcomes.counts[:, 1] / require_trials(outcomes)
     return _from_rows("naive-pass^k", correct**k, k)
@@ -285,26 +283,23 @@ def require_binary(outcomes: Outcomes) -> None:
 
 def _check(outcomes: Outcomes, k: int) -> int:
     """Check an estimator's input and return k as an int."""
+    check_outcomes("outcomes", outcomes)
     require_binary(outcomes)
     require_trials(outcomes)
     return check_k(k, outcomes.n_trials)
 
 
-def _estimate(
-    quantity: str,
-    outcomes: Outcomes,
-    k: int,
-    credit: Callable[[IntArray], npt.NDArray[Any]],
-    tau: float | None = None,
-) -> Estimate:
+def _estimate(quantity: str, outcomes: Outcomes, k: int, tau: Tau | None = None) -> Estimate:
     """Return the mean credit of the successes in a random k-subset."""
     k = _check(outcomes, k)
+    needed = THRESHOLDS[quantity](k, tau) if quantity in THRESHOLDS else None
     pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
     scores = np.empty(pairs.times.size)
     for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
         j, probability = success_counts(int(wrong + correct), int(correct), k)
-        scores[index] = probability @ np.asarray(credit(j), dtype=np.float64)
-    return _from_rows(quantity, scores[pairs.where], k, tau)
+        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
+        scores[index] = probability @ credit.astype(np.float64)
+    return _from_rows(quantity, scores[pairs.where], k, None if tau is None else float(tau))
 
 
 def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None) -> Estimate:

@@ -18,9 +18,9 @@ from lm_eval_bayes.stats.distributions.success_curves import (
     beta_moments,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
-from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS, require_binary
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import Tau, check_k, check_prior, read_only, successes_needed
+from lm_eval_bayes.stats.validation import Tau, check_k, check_prior, read_only
 
 
 def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
@@ -55,9 +55,7 @@ def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifor
     >>> round(pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.7
     """
-    check_outcomes("outcomes", outcomes)
-    k = check_k(k)
-    return _posterior("pass@k posterior", outcomes, at_least(1, k), k, prior)
+    return _posterior("pass@k", outcomes, k, prior)
 
 
 def pass_hat_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
@@ -89,9 +87,7 @@ def pass_hat_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "unifo
     >>> round(pass_hat_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.3
     """
-    check_outcomes("outcomes", outcomes)
-    k = check_k(k)
-    return _posterior("pass^k posterior", outcomes, at_least(k, k), k, prior)
+    return _posterior("pass^k", outcomes, k, prior)
 
 
 def g_pass_at_k_posterior(
@@ -126,10 +122,7 @@ def g_pass_at_k_posterior(
     >>> round(g_pass_at_k_posterior(outcomes, 3, 0.5).mu, 12)
     0.5
     """
-    check_outcomes("outcomes", outcomes)
-    k = check_k(k)
-    curve = at_least(successes_needed(tau, k), k)
-    return _posterior("g-pass@k posterior", outcomes, curve, k, prior, float(tau))
+    return _posterior("g-pass@k", outcomes, k, prior, tau)
 
 
 def mg_pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:
@@ -163,9 +156,7 @@ def mg_pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uni
     >>> round(mg_pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2).mu, 12)
     0.3
     """
-    check_outcomes("outcomes", outcomes)
-    k = check_k(k)
-    return _posterior("mg-pass@k posterior", outcomes, MeanExcess(k), k, prior)
+    return _posterior("mg-pass@k", outcomes, k, prior)
 
 
 def strict_majority_at_k_posterior(
@@ -198,20 +189,18 @@ def strict_majority_at_k_posterior(
     >>> round(strict_majority_at_k_posterior(outcomes, 3).mu, 12)
     0.5
     """
-    check_outcomes("outcomes", outcomes)
-    k = check_k(k)
-    return _posterior("strict-maj@k posterior", outcomes, at_least(k // 2 + 1, k), k, prior)
+    return _posterior("strict-maj@k", outcomes, k, prior)
 
 
 def _posterior(
-    quantity: str,
-    outcomes: Outcomes,
-    curve: Curve,
-    k: int,
-    prior: str | float,
-    tau: float | None = None,
+    quantity: str, outcomes: Outcomes, k: int, prior: str | float, tau: Tau | None = None
 ) -> Posterior:
     """Return the posterior of the mean of curve(p_α)."""
+    check_outcomes("outcomes", outcomes)
+    k = check_k(k)
+    curve: Curve = MeanExcess(k)
+    if quantity in THRESHOLDS:
+        curve = at_least(THRESHOLDS[quantity](k, tau), k)
     require_binary(outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
@@ -222,7 +211,7 @@ def _posterior(
     mu = float(min(question_mean.mean(), curve.top))
     sigma = float(np.sqrt((question_sd**2).sum()) / question_sd.size)
     return Posterior(
-        quantity=quantity,
+        quantity=f"{quantity} posterior",
         mu=mu,
         sigma=sigma,
         per_question=PerQuestion(
@@ -232,6 +221,6 @@ def _posterior(
         prior=pseudo,
         distribution=IndependentBetas(nu[:, 1], nu[:, 0], curve, 0.0, 1.0, mu, sigma),
         k=k,
-        tau=tau,
+        tau=None if tau is None else float(tau),
         trials_range=outcomes.trials_range,
     )

@@ -12,6 +12,7 @@ from scipy import special
 from lm_eval_bayes.stats.comparison.difference import paired_spread
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.distributions.beta import beta_quantile
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.sequential.predictive_draws import FuturePopulation, FutureTrials
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -48,18 +49,16 @@ class WidthGoal:
         The width to be reached, and the width now.
     bounds : tuple of float
         The smallest and the largest score that are possible.
-    level : float
-        Level of the interval.
-    normal : bool
-        Whether it is the normal interval; else the moment-matched Beta stands for it.
+    spec : IntervalSpec
+        Level and method of the interval. Any method but "normal" is represented by the
+        moment-matched Beta.
     """
 
     future: FutureTrials | FuturePopulation
     target: float
     current: float
     bounds: tuple[float, float]
-    level: float
-    normal: bool
+    spec: IntervalSpec
 
     @property
     def done(self) -> bool:
@@ -79,7 +78,7 @@ class WidthGoal:
 
     def _widths(self, mu: FloatArray, sigma: FloatArray) -> FloatArray:
         """Return the width of the interval at each mean and sd."""
-        return interval_widths(mu, sigma, self.bounds, self.level, self.normal)
+        return interval_widths(mu, sigma, self.bounds, self.spec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +109,7 @@ class SeparationGoal:
 
 
 def interval_widths(
-    mu: FloatArray, sigma: FloatArray, bounds: tuple[float, float], level: float, normal: bool
+    mu: FloatArray, sigma: FloatArray, bounds: tuple[float, float], spec: IntervalSpec
 ) -> FloatArray:
     """Return the width of a credible interval at each mean and sd.
 
@@ -120,31 +119,30 @@ def interval_widths(
         Posterior means and sds.
     bounds : tuple of float
         The smallest and the largest score that are possible.
-    level : float
-        In (0, 1).
-    normal : bool
-        The normal interval, clipped to `bounds`; else that of the Beta distribution on
-        `bounds` with the same mean and sd, the normal one where there is no such Beta.
+    spec : IntervalSpec
+        Method "normal": the normal interval, clipped to `bounds`; any other: that of the Beta
+        distribution on `bounds` with the same mean and sd, the normal one where there is no
+        such Beta.
 
     Examples
     --------
     Beta(5, 1), the posterior of one question solved four times in four:
 
     >>> mu, sigma = np.array([5 / 6]), np.array([(5 / 252) ** 0.5])
-    >>> interval_widths(mu, sigma, (0.0, 1.0), 0.95, normal=False).round(3).tolist()
+    >>> interval_widths(mu, sigma, (0.0, 1.0), IntervalSpec()).round(3).tolist()
     [0.517]
     """
     bottom, top = bounds
-    half = float(special.ndtri(0.5 + 0.5 * level)) * sigma
+    half = float(special.ndtri(0.5 + 0.5 * spec.level)) * sigma
     width = np.asarray(np.minimum(mu + half, top) - np.maximum(mu - half, bottom))
-    if normal or top == bottom:
+    if spec.method == "normal" or top == bottom:
         return width
     mean = (mu - bottom) / (top - bottom)
     variance = np.maximum((sigma / (top - bottom)) ** 2, np.finfo(np.float64).tiny)
     trials = mean * (1.0 - mean) / variance - 1.0
     fits = (trials > 0.0) & (trials < _NORMAL)
     a, b = mean[fits] * trials[fits], (1.0 - mean[fits]) * trials[fits]
-    tail = 0.5 * (1.0 - level)
+    tail = 0.5 * (1.0 - spec.level)
     width[fits] = (top - bottom) * (1.0 - beta_quantile(b, a, tail) - beta_quantile(a, b, tail))
     return width
 

@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import separation
-from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
@@ -29,8 +29,6 @@ from lm_eval_bayes.stats.validation import (
     as_real,
     check_count,
     check_integer,
-    check_level,
-    check_seed,
     check_size,
     read_only,
 )
@@ -202,27 +200,29 @@ def trials_needed(
     True
     """
     posteriors = _check_goal(posterior, width, z, other)
-    level = check_level(posterior.level if level is None else level)
+    spec = IntervalSpec(
+        posterior.level if level is None else level,
+        posterior.scope,
+        posterior.method if method is None else method,
+        seed,
+    )
     band = _below_one("band", band)
     max_trials = check_count("max_trials", max_trials, 1)
-    seed = check_seed(seed)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
     trials = _trials_so_far(posteriors) if trials is None else _positive("trials", trials)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(spec.seed)
     goal: WidthGoal | SeparationGoal | PairedSeparationGoal
     limit: float | None = None
     notes = [each.note for each in posteriors]
     if other is None:
-        interval = posterior.interval(level, method, seed=seed)
         goal = WidthGoal(
             future=_future(posterior, trials, draws, rng),
             target=_positive("width", width),
-            current=interval.width,
+            current=posterior.interval_by(spec).width,
             bounds=posterior.bounds,
-            level=level,
-            normal=interval.method == "normal",
+            spec=spec,
         )
         limit = goal.limit()
     else:
@@ -249,10 +249,10 @@ def trials_needed(
         probability=last,
         max_trials=max_trials,
         limit=limit,
-        level=level if other is None else None,
+        level=spec.level if other is None else None,
         scope=posterior.scope,
         draws=draws,
-        seed=seed,
+        seed=spec.seed,
         mc_error=0.5 / draws**0.5,
         note=joined_notes(notes),
     )
