@@ -4,9 +4,12 @@
 
     class: !function lm_eval_bayes.tasks.RepeatedSamplingTask
     process_results: !function lm_eval_bayes.tasks.process_results_math
+
+Importing it prepares the harness for these tasks, also where no start-up file has done so.
 """
 
 from lm_eval_bayes.harness.grading.grade import process_results_aime, process_results_math
+from lm_eval_bayes.harness.plugin import drop_in
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.demo import load as demo_questions
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -22,3 +25,5 @@ __all__ = [
     "process_results_aime",
     "process_results_math",
 ]
+
+drop_in.install()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 
 from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.harness.plugin import patches
 
 #: Which extra brings a module that a backend of the harness imports.
 EXTRAS = {
@@ -22,20 +24,20 @@ EXTRAS = {
 
 
 def install() -> None:
-    """Show an uncaught error of ours as one line; leave every other error as it was.
+    """Show an uncaught error of this package as one line; leave every other error as it was.
 
-    A missing backend counts as ours only on a command line that names a task of this package.
+    A missing backend counts as one only on a command line that names a task of this package.
     """
-    previous = sys.excepthook
-    if getattr(previous, "_plain_errors", False):
-        return
+    patches.install(patches.EXCEPTHOOK, _one_line)
 
+
+def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
     def hook(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         if issubclass(kind, LmEvalBayesError):
             sys.stderr.write(f"lm-eval-bayes: {error}\n")
-        elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _is_ours():
+        elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _names_a_task():
             extra = EXTRAS[error.name]
             sys.stderr.write(
                 f"lm-eval-bayes: the model's backend needs the package `{error.name}`, which is "
@@ -44,9 +46,8 @@ def install() -> None:
         else:
             previous(kind, error, traceback)
 
-    hook._plain_errors = True  # type: ignore[attr-defined]
-    sys.excepthook = hook
+    return hook
 
 
-def _is_ours() -> bool:
+def _names_a_task() -> bool:
     return any("_bayes" in word for word in sys.argv[1:])

@@ -15,7 +15,7 @@ import typer
 from lm_eval_bayes.cli.commands.run_errors import check_written, plain_errors
 from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED, TERMINATED
 from lm_eval_bayes.cli.ui.output import warn
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def run(
     from lm_eval_bayes.harness.adaptive.budget import Budget
     from lm_eval_bayes.harness.adaptive.goals import Goal
     from lm_eval_bayes.harness.adaptive.rounds import Rounds
-    from lm_eval_bayes.harness.plugin import registration
+    from lm_eval_bayes.harness.plugin import patches, registration
 
     if allocate not in (None, "questions"):
         raise InvalidInputError.of("allocate", "be questions", allocate)
@@ -81,7 +81,6 @@ def run(
         if given is not None and decide is None:
             raise InvalidInputError.of(name, "come with --decide, which it is about", given)
     registration.register_all()
-    import lm_eval
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
 
@@ -101,10 +100,12 @@ def run(
     make_model = _model_maker(store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
-        _put(lm_eval, "simple_evaluate", rounds),
+        patches.applied(patches.SIMPLE_EVALUATE, rounds.instead_of) as problem,
         _terminated_as_interrupted() as ended,
         plain_errors(rounds),
     ):
+        if problem is not None:
+            raise LmEvalBayesError(f"this harness cannot evaluate in rounds: {problem}")
         args.func(args)
     check_written(rounds, output_path, store)
     if ended:
@@ -310,20 +311,6 @@ def _forecast(look: Any) -> str:
 def _spent(done: Round) -> str:
     tokens = "" if done.tokens is None else f", {done.tokens:,} tokens"
     return f"{done.n_trials:,} trials{tokens}, {60 * done.hours:.1f} min"
-
-
-@contextmanager
-def _put(module: Any, name: str, value: object) -> Iterator[None]:
-    missing = object()
-    before = vars(module).get(name, missing)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(module, name)
-        else:
-            setattr(module, name, before)
 
 
 @contextmanager

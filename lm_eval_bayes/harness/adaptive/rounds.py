@@ -6,6 +6,7 @@ executed, so the harness parses the arguments, and writes results and samples as
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -130,6 +131,15 @@ class Rounds:
             last = self._what_there_is(model, arguments, last, started)
         self.report(self.reason)
         return self._finished(last, arguments, keep_samples)
+
+    def instead_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that stands in the place of `simple_evaluate`."""
+
+        @functools.wraps(original)
+        def simple_evaluate(**arguments: Any) -> dict[str, Any] | None:
+            return self(**arguments)
+
+        return simple_evaluate
 
     def not_written(self) -> str | None:
         """Return the name of a file that the harness should have written whole and did not."""

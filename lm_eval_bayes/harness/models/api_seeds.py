@@ -1,13 +1,9 @@
 """A seed for every trial on API backends, which otherwise send one seed with every request.
 
-The harness's `local-completions` and its relatives put the model argument `seed`
-(1234 by default) into each request, so a server that honours seeds answers the N
-clones of a question with one text N times. While requests of ours are under way,
-the payload of trial i of a prompt carries hash(seed + i, prompt) instead. Requests
-of other tasks keep the harness's seed.
-
-This is the one place where a class of the harness is wrapped at run time. It looks
-for the parts it needs and stands aside, with a warning, where they are gone.
+The harness's `local-completions` and its relatives put the model argument `seed` (1234 by default)
+into each request, so a server that honours seeds answers the N clones of a question with one text
+N times. During an evaluation, the payload of trial i of a prompt carries hash(seed + i, prompt)
+instead. Requests of other tasks keep the harness's seed.
 """
 
 from __future__ import annotations
@@ -18,16 +14,16 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.evaluation import RepeatedInstance
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
-
-_NEEDED = ("generate_until", "_create_payload", "model_call", "tok_encode")
 
 
 def trial_seed(seed0: int, trial: int, prompt: str) -> int:
@@ -47,36 +43,43 @@ def trial_seed(seed0: int, trial: int, prompt: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 33
 
 
-def install() -> None:
-    """Wrap the harness's API models once, if any is in use."""
-    module = sys.modules.get("lm_eval.models.api_models")
-    model = getattr(module, "TemplateAPI", None)
-    if model is None or hasattr(model.generate_until, "_seeds_trials"):
+@contextmanager
+def seeded_trials(model: Any) -> Iterator[None]:
+    """Give each trial that is requested from an API model in this block a seed of its own.
+
+    Parameters
+    ----------
+    model : LM
+        Any model; those whose `generate_until` is not that of the harness's API models, such as
+        the recording models of this package, are left as they are.
+    """
+    api = getattr(sys.modules.get("lm_eval.models.api_models"), "TemplateAPI", None)
+    of_api = getattr(api, "generate_until", None)
+    if of_api is None or getattr(type(model), "generate_until", None) is not of_api:
+        yield
         return
-    if not all(callable(getattr(model, name, None)) for name in _NEEDED):
-        log.warning(
-            "this release of lm_eval builds API requests in a way this package does not know: "
-            "every trial of a question may carry the same seed and give the same answer"
-        )
-        return
-    original = model.generate_until
 
-    @functools.wraps(original)
-    def generate_until(self: Any, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        ours = [r for r in requests if _is_repeated(r)]
-        if not ours:
-            return original(self, requests, *args, **kwargs)
-        with _seeded_payloads(self, ours):
-            return original(self, requests, *args, **kwargs)
+    def wrap(original: Callable[..., list[str]]) -> Callable[..., list[str]]:
+        @functools.wraps(original)
+        def generate_until(requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[str]:
+            trials = [r for r in requests if isinstance(r, RepeatedInstance) and r.repeats > 1]
+            if not trials:
+                return original(requests, *args, **kwargs)
+            with _seeded_payloads(model, trials):
+                return original(requests, *args, **kwargs)
 
-    generate_until._seeds_trials = True  # type: ignore[attr-defined]
-    model.generate_until = generate_until
+        return generate_until
+
+    with patches.applied(patches.API_GENERATE, wrap, model) as problem:
+        if problem is not None:
+            _warn(problem)
+        yield
 
 
-def _is_repeated(request: Any) -> bool:
-    from lm_eval_bayes.harness.task.requests import RepeatedInstance
-
-    return isinstance(request, RepeatedInstance) and (request.repeats or 1) > 1
+def _warn(problem: str) -> None:
+    log.warning(
+        "%s: every trial of a question may carry the same seed and give the same response", problem
+    )
 
 
 def _key(messages: Any) -> Hashable:
@@ -130,40 +133,46 @@ def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
     keys = _prompt_keys(model, requests)
     issued: defaultdict[str, int] = defaultdict(int)
     by_task: dict[Any, int] = {}
-    create_payload, model_call = model._create_payload, model.model_call
 
-    def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
-        prompt = keys.get(_key(messages))
-        if prompt is not None and kwargs.get("generate"):
-            # A retry runs in its request's own asyncio task and keeps its seed.
-            task = _current_task()
-            if task is None or task not in by_task:
-                trial = issued[prompt]
-                issued[prompt] += 1
-                seed = trial_seed(int(kwargs.get("seed") or 0), trial, prompt)
-                if task is not None:
-                    by_task[task] = seed
-            else:
-                seed = by_task[task]
-            kwargs["seed"] = seed
-        return create_payload(messages, *args, **kwargs)
+    def seeding(create_payload: Callable[..., Any]) -> Callable[..., Any]:
+        def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
+            prompt = keys.get(_key(messages))
+            if prompt is not None and kwargs.get("generate"):
+                # A retry runs in its request's own asyncio task and keeps its seed.
+                task = _current_task()
+                if task is None or task not in by_task:
+                    trial = issued[prompt]
+                    issued[prompt] += 1
+                    seed = trial_seed(int(kwargs.get("seed") or 0), trial, prompt)
+                    if task is not None:
+                        by_task[task] = seed
+                else:
+                    seed = by_task[task]
+                kwargs["seed"] = seed
+            return create_payload(messages, *args, **kwargs)
 
-    def call_or_take_back(messages: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(issued)
-        try:
-            return model_call(messages, *args, **kwargs)
-        except Exception:
-            # The retry that follows is the same trial.
-            issued.clear()
-            issued.update(before)
-            raise
+        return seeded_payload
 
-    model._create_payload = seeded_payload
-    model.model_call = call_or_take_back
-    try:
+    def keeping_trials(model_call: Callable[..., Any]) -> Callable[..., Any]:
+        def call(messages: Any, *args: Any, **kwargs: Any) -> Any:
+            before = dict(issued)
+            try:
+                return model_call(messages, *args, **kwargs)
+            except Exception:
+                # The retry that follows is the same trial.
+                issued.clear()
+                issued.update(before)
+                raise
+
+        return call
+
+    with (
+        patches.applied(patches.API_PAYLOAD, seeding, model) as problem,
+        patches.applied(patches.API_CALL, keeping_trials, model),
+    ):
+        if problem is not None:
+            _warn(problem)
         yield
-    finally:
-        del model._create_payload, model.model_call
 
 
 def _current_task() -> Any:

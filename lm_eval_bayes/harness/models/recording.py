@@ -16,7 +16,6 @@ from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.models.trial_request import (
     PROMPT_SIGNALS,
     TrialRange,
@@ -143,7 +142,6 @@ class RecordingMixin:
                 "seed_scheme=plain gives all questions of a trial the same seed, so they share "
                 "their noise; the intervals take questions as independent and will be too narrow"
             )
-        tell(self)
         if self.cannot_record:
             log.info("%s cannot record: %s", self.backend_name, ", ".join(self.cannot_record))
 

@@ -8,10 +8,13 @@ list it are untouched.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import plain_errors
+from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.plugin import evaluate, patches
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
@@ -19,24 +22,32 @@ from lm_eval_bayes.harness.task.requests import (
     repeat_requests,
 )
 
+log = get_logger(__name__)
+
 
 def install() -> None:
-    """Look over every task that lists `bayes` as soon as the harness has built it."""
-    from lm_eval.api.task import ConfigurableTask
+    """Check every task that lists `bayes` as soon as the harness has built it.
 
+    Any task that gives rows of this package also has the harness's `evaluate` wrapped, which is
+    imported by then.
+    """
     plain_errors.install()
-    original = ConfigurableTask.__init__
-    if hasattr(original, "_checks_bayes"):
-        return
+    problem = patches.install(patches.TASK_INIT, _checked)
+    if problem is not None:
+        log.warning("%s: tasks that list `metric: bayes` are not checked before sampling", problem)
 
+
+def _checked(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if "bayes" in self._metric_fn_list and not _has_our_class(self):
-            _prepare(self)
+        repeated = _has_our_class(self)
+        if repeated or "bayes" in self._metric_fn_list:
+            evaluate.install()
+            if not repeated:
+                _prepare(self)
 
-    __init__._checks_bayes = True  # type: ignore[attr-defined]
-    ConfigurableTask.__init__ = __init__
+    return __init__
 
 
 def _has_our_class(task: Any) -> bool:
@@ -92,15 +103,25 @@ def _prepare(task: Any) -> None:
     # Several ranks pad the last question; the metric needs N to drop what is too much.
     options["n"] = settings.n
     yaml_kwargs = dict(config.generation_kwargs or {})
-    build_all_requests, apply_filters = task.build_all_requests, task.apply_filters
 
-    def build(**kwargs: Any) -> None:
-        check_request_cache(bool(kwargs.get("cache_requests")), kwargs.get("samples"), name)
-        build_all_requests(**kwargs)
-        repeat_requests(task, settings, yaml_kwargs)
+    def repeated(build_all_requests: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(build_all_requests)
+        def build(**kwargs: Any) -> None:
+            check_request_cache(bool(kwargs.get("cache_requests")), kwargs.get("samples"), name)
+            build_all_requests(**kwargs)
+            repeat_requests(task, settings, yaml_kwargs)
 
-    def filters() -> None:
-        receive_responses(task._instances, settings, name)
-        apply_filters()
+        return build
 
-    task.build_all_requests, task.apply_filters = build, filters
+    def received(apply_filters: Callable[[], None]) -> Callable[[], None]:
+        @functools.wraps(apply_filters)
+        def filters() -> None:
+            receive_responses(task._instances, settings, name)
+            apply_filters()
+
+        return filters
+
+    for row, wrap in ((patches.TASK_REQUESTS, repeated), (patches.TASK_FILTERS, received)):
+        problem = patches.install(row, wrap, owner=task)
+        if problem is not None:
+            raise TaskConfigError(f"task {name}: {problem}; {USE_THE_CLASS}")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lm_eval_bayes.harness.plugin import patches
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
 
 #: Releases of the harness that every change of this package is tested with.
@@ -293,11 +294,7 @@ def _tasks() -> bool:
     if hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
         points = importlib.metadata.entry_points(group="lm_eval.tasks")
         return any(point.value.startswith("lm_eval_bayes.") for point in points)
-    try:
-        build = importlib.import_module("lm_eval.tasks._index").TaskIndex.build
-    except (ImportError, AttributeError):
-        return False
-    return bool(getattr(build, "lm_eval_bayes", False))
+    return patches.is_installed(patches.TASK_INDEX)
 
 
 def _name(component: Component) -> str:

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.paths import task_configs_dir
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
 
@@ -180,31 +181,23 @@ def _is_ours(target: Any) -> bool:
 
 def _add_tasks() -> None:
     ours = task_configs_dir()
-    tasks = sys.modules["lm_eval.tasks"]
-    try:
-        index = importlib.import_module("lm_eval.tasks._index").TaskIndex
-        raw = inspect.getattr_static(index, "build")
-        build = getattr(raw, "__func__", raw)
+    built_in = Path(str(sys.modules["lm_eval.tasks"].__file__)).parent
+
+    def wrap(build: Any) -> Any:
         signature = inspect.signature(build)
-        if "paths" not in signature.parameters:
-            raise LookupError("TaskIndex.build takes no `paths`")
-    except (ImportError, AttributeError, LookupError, TypeError, ValueError):
-        if not hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
-            _warn_unknown_harness("TaskIndex.build")
-        return
-    if getattr(build, "lm_eval_bayes", False):
-        return
-    built_in = Path(str(tasks.__file__)).parent
 
-    @functools.wraps(build)
-    def build_with_ours(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        bound.arguments["paths"] = with_our_tasks(bound.arguments["paths"], built_in, ours)
-        return build(*bound.args, **bound.kwargs)
+        @functools.wraps(build)
+        def build_with_ours(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.arguments["paths"] = with_our_tasks(bound.arguments["paths"], built_in, ours)
+            return build(*bound.args, **bound.kwargs)
 
-    build_with_ours.lm_eval_bayes = True  # type: ignore[attr-defined]
-    wrap = type(raw) if isinstance(raw, (staticmethod, classmethod)) else lambda f: f
-    index.build = wrap(build_with_ours)
+        return build_with_ours
+
+    problem = patches.install(patches.TASK_INDEX, wrap)
+    finds_folders = hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths")
+    if problem is not None and not finds_folders:
+        _warn_unknown_harness("TaskIndex.build")
 
 
 def with_our_tasks(paths: Iterable[Any], built_in: Path, ours: Path) -> list[Any]:

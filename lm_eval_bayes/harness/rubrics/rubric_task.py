@@ -11,13 +11,13 @@ Use it in a YAML beside the task's own, or beside one of this package's::
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signals_of
-from lm_eval_bayes.harness.models.recorded import recorded_signals, signals_of_names
 from lm_eval_bayes.harness.rubrics import rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
@@ -34,6 +34,17 @@ _MOST_LOGGED_ERRORS = 10
 
 #: What a user's function finds in its signals, None where a trial lacks it.
 _SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
+
+#: What a recording model logs of a trial, and the signals of rubrics that come from it.
+_RUBRIC_SIGNALS = {
+    "completion_tokens": ("completion_tokens", "token_ratio"),
+    "prompt_tokens": ("prompt_tokens",),
+    "finish_reason": ("repeated_pattern",),
+    "completion_bpt": ("completion_bpt",),
+    "prompt_bpt": ("prompt_bpt",),
+    "think_closed": ("think_closed",),
+    "prompt_truncated": ("prompt_truncated",),
+}
 
 
 class RubricTask(RepeatedSamplingTask):
@@ -98,7 +109,11 @@ class RubricTask(RepeatedSamplingTask):
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request a question, if the rubrics will find their signals."""
-        self._check_signals(self._known_before() | recorded_signals())
+        evaluation = current_evaluation()
+        if evaluation is not None:
+            unrecorded = evaluation.unrecorded
+            recorded = () if unrecorded is None else _RUBRIC_SIGNALS.keys() - unrecorded
+            self._check_signals(self._known_before() | _signals_from(recorded))
         super().build_all_requests(**kwargs)
 
     def _known_before(self) -> frozenset[str]:
@@ -137,7 +152,7 @@ class RubricTask(RepeatedSamplingTask):
             for name, value in signals_of(response).items()
             if value is not None
         }
-        known = self._known_before() | signals_of_names(brought)
+        known = self._known_before() | _signals_from(brought)
         self._shown = tuple(
             schema for schema in self.rubrics.rubrics if known.issuperset(schema.needs)
         )
@@ -235,6 +250,11 @@ class RubricTask(RepeatedSamplingTask):
         names = [n for n in self._rubric_rows() if not n.endswith("_stderr")]
         ours = {n: n != rows.MISSING_ROW for n in names if n != rows.THRESHOLDS_ROW}
         return {**super().higher_is_better(), **ours}
+
+
+def _signals_from(names: Iterable[str]) -> frozenset[str]:
+    """Return the signals of rubrics that come from what models log."""
+    return frozenset(signal for name in names for signal in _RUBRIC_SIGNALS.get(name, ()))
 
 
 def _max_gen_toks(responses: object, generation_kwargs: Any) -> int | None:

@@ -17,7 +17,6 @@ from typing import Any
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness import plain_errors
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signal_columns
@@ -38,8 +37,6 @@ log = get_logger(__name__)
 _BINARY_METRICS = frozenset({"exact_match", "acc"})
 
 _MOST_LOGGED_ERRORS = 10
-
-plain_errors.install()
 
 
 class LoggedResult(dict[str, Any]):
@@ -113,7 +110,6 @@ class RepeatedSamplingTask(ConfigurableTask):
             super().__init__(data_dir, cache_dir, download_mode, config)
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         self._outcome = self._outcome_metric()
-        rows.RowName.task_built(self.settings.n)
         self._logged_errors = 0
         self._chosen: list[int] | None = None
         if self.settings.check:

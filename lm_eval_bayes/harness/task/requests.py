@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from lm_eval.api.instance import Instance
-
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.context_window import fit_generation
 from lm_eval_bayes.harness.models.generation_settings import (
@@ -22,11 +18,6 @@ from lm_eval_bayes.harness.models.generation_settings import (
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)
-
-
-@dataclass
-class RepeatedInstance(Instance):
-    """A request that the harness sends N times and whose answers are N trials."""
 
 
 def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
@@ -60,9 +51,12 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
         )
         for old in task._instances
     ]
-    if n > 1:
-        api_seeds.install()
-        _warn_about_response_cache()
+    evaluation = current_evaluation()
+    if n > 1 and evaluation is not None and evaluation.response_cache:
+        log.warning(
+            "--use_cache stores sampled answers but never reads them back: a run that is stopped "
+            "starts again from the first trial. The cache file only grows; leave the flag out."
+        )
 
 
 def _prompt_text(context: Any) -> str:
@@ -83,17 +77,6 @@ def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, tas
         raise TaskConfigError(
             f"task {task}: `--cache_requests` cannot be combined with `--samples`: the request "
             "cache does not know which questions were chosen; leave one of them out"
-        )
-
-
-def _warn_about_response_cache() -> None:
-    from lm_eval.api.model import CachingLM
-
-    # The task never sees the model, but the wrapper of --use_cache is alive by now.
-    if any(type(thing) is CachingLM for thing in gc.get_objects()):
-        log.warning(
-            "--use_cache stores sampled answers but never reads them back: a run that is stopped "
-            "starts again from the first trial. The cache file only grows; leave the flag out."
         )
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -226,39 +226,15 @@ def higher_is_better(settings: Settings) -> dict[str, bool]:
 
 
 class RowName(str):
-    """A row's name for use in a group's YAML, where N is known only at run time.
+    """The name of a row in a group's YAML, where N is known only at run time.
 
-    A group lists the metrics to aggregate by name, but the name of `bayes@N` holds the
-    run's N. The harness copies a group's configuration and then builds the group's tasks;
-    the copy of this string takes the N of the first of them and formats itself with it.
+    A group lists the metrics to aggregate by name, but the name of `bayes@N` holds the run's N.
+    When the evaluation begins, each group gets the names at the N of its tasks.
     """
 
-    _waiting: ClassVar[list[RowName]] = []
-    n: int | None = None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> RowName:
-        """Return a copy that waits for its group's first task; a copy of a copy is itself."""
-        if not any(self is name for name in (HBAYES_AT_N, BAYES_AT_N, AVG_AT_N)):
-            return self
-        copy = RowName(str.__str__(self))
-        RowName._waiting.append(copy)
-        return copy
-
-    def __format__(self, spec: str) -> str:
-        """Return the row's name at the group's N."""
-        n = "N" if self.n is None else str(self.n)
-        return format(str.__str__(self).replace("{n}", n), spec)
-
-    def __str__(self) -> str:
-        """Return the row's name at the group's N."""
-        return format(self)
-
-    @classmethod
-    def task_built(cls, n: int) -> None:
-        """Give the names that wait for a task its N."""
-        for name in cls._waiting:
-            name.n = n
-        cls._waiting.clear()
+    def at(self, n: int) -> str:
+        """Return the row's name at `n` trials per question."""
+        return self.replace("{n}", str(n))
 
 
 HBAYES_AT_N = RowName("hbayes@{n}")

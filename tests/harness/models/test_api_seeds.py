@@ -96,17 +96,19 @@ def test_the_model_is_left_as_it_was(monkeypatch):
     model, _ = run(monkeypatch, Server())
     assert "_create_payload" not in vars(model)
     assert "model_call" not in vars(model)
+    assert "generate_until" not in vars(model)
 
 
 def test_requests_of_other_tasks_keep_the_harness_seed(monkeypatch):
     server = Server()
     monkeypatch.setattr(api_models.requests, "post", server)
-    api_seeds.install()
     model = openai_completions.LocalCompletionsAPI(
         model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None
     )
     request = Instance("generate_until", {}, ("hello", {"until": []}), 0, ("other", 0, 2))
-    model.generate_until([request, request])
+    with api_seeds.seeded_trials(model):
+        assert "generate_until" in vars(model)
+        model.generate_until([request, request])
     assert [p["seed"] for p in server.payloads] == [1234, 1234]
 
 
@@ -136,11 +138,13 @@ def test_seeds_do_not_depend_on_the_order_of_questions():
 
 
 def test_an_unknown_shape_of_the_harness_is_warned_about(monkeypatch, caplog):
-    class Strange:
-        def generate_until(self, requests):
-            return []
-
-    monkeypatch.setattr(api_models, "TemplateAPI", Strange)
-    api_seeds.install()
-    assert "may carry the same seed" in caplog.text
-    assert not hasattr(Strange.generate_until, "_seeds_trials")
+    monkeypatch.setattr(api_models.requests, "post", Server())
+    model = openai_completions.LocalCompletionsAPI(
+        model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None
+    )
+    model.tok_encode = None
+    evaluate(model, RepeatedSamplingTask(config=toy_config()))
+    assert "has no method `tok_encode`: every trial of a question may carry the same seed" in (
+        caplog.text
+    )
+    assert "generate_until" not in vars(model)

@@ -114,3 +114,9 @@ def test_tasks_without_the_metric_are_untouched():
     task = ConfigurableTask(config=toy_config(repeats=1))
     assert "build_all_requests" not in vars(task)
     assert "apply_filters" not in vars(task)
+
+
+def test_a_lone_surrogate_is_logged():
+    script = {**SCRIPT, "1 + 1 =": ["2", "\udc80", "2", "2"]}
+    results = evaluate(ScriptedLM(script), ConfigurableTask(config=bayes_config()))
+    assert results["samples"]["toy"][0]["resps"] == [["2", "?", "2", "2"]]

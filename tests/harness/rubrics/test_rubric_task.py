@@ -12,7 +12,6 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.rubrics.custom_rubric import own_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -52,7 +51,6 @@ class SignallingLM(ScriptedLM):
                 }
                 kept = {k: v for k, v in signals.items() if k not in self.cannot_record}
                 self.script[prompt].append(Completion(text, kept))
-        tell(self)
 
 
 def task(**metadata):

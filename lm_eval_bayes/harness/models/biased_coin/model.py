@@ -37,7 +37,6 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
 )
 from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
 from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.models.recorded import tell
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
@@ -127,7 +126,6 @@ class BiasedCoinLM(LM):
         **others: Any,
     ) -> None:
         super().__init__()
-        tell(self)
         unknown = sorted(set(others) - _IGNORED)
         if unknown:
             raise ModelConfigError(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
@@ -31,6 +33,7 @@ from lm_eval_bayes.harness.models.vllm.signal_handling import (
     bound_to_this_process,
     shut_down_on_signals,
 )
+from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
 
@@ -412,18 +415,23 @@ def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
     processes_file : Path or None
         See `LazyEngine`.
     """
-    names = _module_names_with_llm(type(model))
-    if names is None:
-        log.info("this release of lm_eval creates its vLLM engine elsewhere: it is built at once")
+    module = _module_with_llm(type(model))
+    with patches.applied(
+        patches.VLLM_ENGINE, lambda original: _lazy_creator(original, processes_file), module
+    ) as problem:
+        if problem is None:
+            yield
+            return
+        log.info("%s: the vLLM engine is built at once", problem)
         lazy_engine = LazyEngine(_no_second_engine, processes_file)
         with lazy_engine.building():
             yield
         lazy_engine.llm = getattr(model, "model", None)
         if lazy_engine.llm is not None:
             model.model = LazyLLM(lazy_engine, lazy_engine.llm.llm_engine.model_config)
-        return
-    original = names["LLM"]
 
+
+def _lazy_creator(original: Callable[..., Any], processes_file: Path | None) -> Callable[..., Any]:
     def create(**arguments: Any) -> LazyLLM:
         lazy_engine = LazyEngine(lambda: original(**arguments), processes_file)
         try:
@@ -435,22 +443,18 @@ def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
             lazy_engine.built()
         return LazyLLM(lazy_engine, config)
 
-    names["LLM"] = create
-    try:
-        yield
-    finally:
-        names["LLM"] = original
+    return create
 
 
 def _no_second_engine() -> Any:
     raise EngineFailedError("vLLM's engine was shut down, and only a new run can build another")
 
 
-def _module_names_with_llm(kind: type) -> dict[str, Any] | None:
-    """Return the globals in which the class that creates the engine finds `LLM`."""
+def _module_with_llm(kind: type) -> ModuleType:
+    """Return the module whose `LLM` creates the engine, an empty one if there is none."""
     for base in kind.__mro__:
-        init = base.__dict__.get("__init__")
-        names: dict[str, Any] = getattr(init, "__globals__", {})
-        if "LLM" in names and "LLM" in getattr(getattr(init, "__code__", None), "co_names", ()):
-            return names
-    return None
+        code = getattr(base.__dict__.get("__init__"), "__code__", None)
+        module = sys.modules.get(base.__module__)
+        if module is not None and hasattr(module, "LLM") and "LLM" in getattr(code, "co_names", ()):
+            return module
+    return ModuleType("no_engine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import multiprocessing
 import os
 import signal
@@ -14,14 +13,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from lm_eval_bayes.harness.plugin import patches
+
 _PR_SET_PDEATHSIG = 1
-
-#: The functions that vLLM's processes run, by module, class and name; replaced during a build.
-_CORE = ("vllm.v1.engine.core", "EngineCoreProc", "run_engine_core")
-_WORKER = ("vllm.v1.executor.multiproc_executor", "WorkerProc", "worker_main")
-
-#: The replaced functions, also for processes that were forked after the replacement.
-_originals: dict[tuple[str, str, str], Callable[..., Any]] = {}
 
 
 def die_with_parent() -> None:
@@ -39,14 +33,14 @@ def die_with_parent() -> None:
 def run_core(*args: Any, **kwargs: Any) -> Any:
     """Run vLLM's engine core in this process, which then dies with its parent."""
     die_with_parent()
-    _replace(_WORKER, run_worker)
-    return _original(_CORE)(*args, **kwargs)
+    patches.install(patches.VLLM_WORKER, lambda original: run_worker)
+    return patches.original(patches.VLLM_CORE)(*args, **kwargs)
 
 
 def run_worker(*args: Any, **kwargs: Any) -> Any:
     """Run a worker of vLLM's engine in this process, which then dies with its parent."""
     die_with_parent()
-    return _original(_WORKER)(*args, **kwargs)
+    return patches.original(patches.VLLM_WORKER)(*args, **kwargs)
 
 
 @contextmanager
@@ -59,41 +53,11 @@ def bound_to_this_process() -> Iterator[bool]:
         Whether they will: in the main thread, since the kernel watches the thread that starts a
         process, on Linux, with a vLLM that has the replaced functions.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    bound = sys.platform == "linux" and in_main_thread and _replace(_CORE, run_core)
-    try:
-        yield bound
-    finally:
-        if bound:
-            _restore(_CORE)
-
-
-def _owner(target: tuple[str, str, str]) -> Any:
-    return getattr(importlib.import_module(target[0]), target[1])
-
-
-def _replace(target: tuple[str, str, str], replacement: Callable[..., Any]) -> bool:
-    try:
-        owner = _owner(target)
-        current = owner.__dict__[target[2]]
-    except (ImportError, AttributeError, KeyError):
-        return False
-    if not isinstance(current, staticmethod):
-        return False
-    if current.__func__ is not replacement:
-        _originals[target] = current.__func__
-        setattr(owner, target[2], staticmethod(replacement))
-    return True
-
-
-def _restore(target: tuple[str, str, str]) -> None:
-    setattr(_owner(target), target[2], staticmethod(_originals.pop(target)))
-
-
-def _original(target: tuple[str, str, str]) -> Callable[..., Any]:
-    # A spawned process imports vLLM afresh, and there nothing was replaced.
-    function: Callable[..., Any] = _originals.get(target) or getattr(_owner(target), target[2])
-    return function
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        yield False
+        return
+    with patches.applied(patches.VLLM_CORE, lambda original: run_core) as problem:
+        yield problem is None
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from lm_eval_bayes.harness.models.vllm.processes import (
     end_leftovers,
     process,
 )
+from lm_eval_bayes.harness.plugin import patches
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -259,7 +260,9 @@ def test_a_child_dies_with_its_parent(tmp_path, started, method):
 def vllm_modules(monkeypatch):
     """Put classes where vLLM has those that its processes start in."""
     calls = []
-    for name, kind, method in (signal_handling._CORE, signal_handling._WORKER):
+    for row in (patches.VLLM_CORE, patches.VLLM_WORKER):
+        name, _, target = patches.PATCHES[row].target.partition(":")
+        kind, method = target.split(".")
         owner = type(kind, (), {method: staticmethod(lambda *a, k=kind: calls.append((k, a)))})
         module = types.ModuleType(name)
         setattr(module, kind, owner)
@@ -273,8 +276,8 @@ def vllm_modules(monkeypatch):
 
 def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkeypatch):
     monkeypatch.setattr(signal_handling, "die_with_parent", lambda: vllm_modules.append("bound"))
-    core = sys.modules[signal_handling._CORE[0]].EngineCoreProc
-    worker = sys.modules[signal_handling._WORKER[0]].WorkerProc
+    core = sys.modules["vllm.v1.engine.core"].EngineCoreProc
+    worker = sys.modules["vllm.v1.executor.multiproc_executor"].WorkerProc
     before = core.run_engine_core
     with signal_handling.bound_to_this_process() as bound:
         assert bound
@@ -283,11 +286,11 @@ def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkey
         worker.worker_main(2)
     assert core.run_engine_core is before
     assert vllm_modules == ["bound", ("EngineCoreProc", (1,)), "bound", ("WorkerProc", (2,))]
-    signal_handling._restore(signal_handling._WORKER)
+    assert patches.undo(patches.VLLM_WORKER)
     vllm_modules.clear()
     signal_handling.run_core(3)  # as a spawned process would, where nothing was replaced
     assert vllm_modules == ["bound", ("EngineCoreProc", (3,))]
-    signal_handling._restore(signal_handling._WORKER)
+    assert patches.undo(patches.VLLM_WORKER)
 
 
 def test_another_vllm_is_left_as_it_is(monkeypatch):

@@ -1,0 +1,306 @@
+"""The table of replaced attributes: every row is guarded, installed once, undone and tested."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+import types
+from types import SimpleNamespace
+
+import lm_eval
+import pytest
+from _support.paths import REPOSITORY
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.tasks._index import TaskIndex
+
+from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.evaluation import current_evaluation
+from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm
+from lm_eval_bayes.harness.plugin import evaluate as evaluate_patch
+from lm_eval_bayes.harness.plugin import patches, registration
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+#: Rows whose target is in a package that the tests have.
+PRESENT = (
+    patches.TASK_INDEX,
+    patches.TASK_INIT,
+    patches.TASK_REQUESTS,
+    patches.TASK_FILTERS,
+    patches.EVALUATE,
+    patches.SIMPLE_EVALUATE,
+    patches.EXCEPTHOOK,
+    patches.API_GENERATE,
+    patches.API_PAYLOAD,
+    patches.API_CALL,
+    patches.SYMPY_EVAL,
+)
+
+
+@pytest.fixture
+def owner(monkeypatch):
+    """A class whose `evaluate` may be replaced, as the row of that name says."""
+
+    class Owner:
+        def evaluate(self, lm, task_dict):
+            return "original"
+
+    return Owner
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def replacement(*args, **kwargs):
+        return f"replaced {function(*args, **kwargs)}"
+
+    return replacement
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", patches.PATCHES)
+def test_every_row_says_why_and_names_a_test_that_exists(name):
+    patch = patches.PATCHES[name]
+    module, _, path = patch.target.partition(":")
+    assert module
+    assert path
+    assert len(patch.why.split()) > 5
+    assert patch.undo
+    file, _, test = patch.test.partition("::")
+    tree = ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))
+    assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_the_installed_packages_are_as_every_row_expects(name):
+    assert patches.problem_of(name) is None
+
+
+def test_nothing_else_in_the_package_replaces_an_attribute_of_another():
+    """Assignments to attributes of imported modules and classes stand in the one file."""
+    strays = []
+    for path in sorted((REPOSITORY / "lm_eval_bayes").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            alias.asname or alias.name.split(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            and "lm_eval_bayes" not in (getattr(node, "module", None) or "")
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            strays += [
+                f"{path.name}: {ast.unparse(target)}"
+                for target in targets
+                if isinstance(target, ast.Attribute)
+                and isinstance(target.value, ast.Name)
+                and target.value.id in imported
+            ]
+    assert sorted(strays) == ["equivalence.py: sympy_parser.eval_expr", *["run.py: sys.argv"] * 2]
+
+
+# -- installing ----------------------------------------------------------------------------------
+
+
+def test_a_second_install_does_nothing_and_undo_restores_the_original(owner):
+    original = vars(owner)["evaluate"]
+    assert patches.install(patches.EVALUATE, wrapped, owner) is None
+    once = owner.evaluate
+    assert patches.install(patches.EVALUATE, wrapped, owner) is None
+    assert owner.evaluate is once
+    assert owner().evaluate(1, 2) == "replaced original"
+    assert patches.undo(patches.EVALUATE, owner)
+    assert vars(owner)["evaluate"] is original
+    assert patches.undo(patches.EVALUATE, owner)
+
+
+def test_an_instance_alone_is_replaced_and_left_as_it_was(owner):
+    changed, other = owner(), owner()
+    with patches.applied(patches.EVALUATE, wrapped, changed) as problem:
+        assert problem is None
+        assert changed.evaluate(1, 2) == "replaced original"
+        assert other.evaluate(1, 2) == "original"
+    assert vars(changed) == {}
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod])
+def test_static_and_class_methods_stay_what_they_are(kind, owner):
+    if kind is staticmethod:
+        owner.evaluate = staticmethod(lambda lm, task_dict: "original")
+    else:
+        owner.evaluate = classmethod(lambda cls, lm, task_dict: "original")
+    before = vars(owner)["evaluate"]
+    with patches.applied(patches.EVALUATE, wrapped, owner):
+        assert isinstance(vars(owner)["evaluate"], kind)
+        assert owner().evaluate(1, 2) == "replaced original"
+    assert vars(owner)["evaluate"] is before
+
+
+def test_a_target_that_another_package_has_wrapped_since_is_left_alone(owner):
+    patches.install(patches.EVALUATE, wrapped, owner)
+    owner.evaluate = wrapped(owner.evaluate)
+    assert patches.is_installed(patches.EVALUATE, owner)
+    assert not patches.undo(patches.EVALUATE, owner)
+    assert owner().evaluate(1, 2) == "replaced replaced original"
+
+
+def test_an_attribute_that_a_module_makes_on_demand_is_gone_again(owner):
+    module = types.ModuleType("lazy")
+    module.__getattr__ = lambda name: getattr(owner(), name)
+    with patches.applied(patches.EVALUATE, wrapped, module):
+        assert module.evaluate(1, 2) == "replaced original"
+    assert "evaluate" not in vars(module)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        (SimpleNamespace(), "evaluate is missing or not a function"),
+        (SimpleNamespace(evaluate=lambda model: None), "evaluate takes no `lm`"),
+    ],
+)
+def test_a_target_of_another_shape_is_left_as_it_is(target, problem):
+    before = dict(vars(target))
+    assert patches.install(patches.EVALUATE, wrapped, target) == f"lm_eval.evaluator:{problem}"
+    assert vars(target) == before
+
+
+def test_a_target_that_does_not_exist_is_a_problem_and_no_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval.evaluator", None)
+    assert "evaluate does not exist" in patches.install(patches.EVALUATE, wrapped)
+
+
+# -- the rows ------------------------------------------------------------------------------------
+
+
+def test_the_task_folder_follows_the_built_in_one(monkeypatch):
+    roots = []
+    monkeypatch.setattr(TaskIndex, "_iter_yaml_files", lambda root: roots.append(root) or [])
+    registration.harness_imported("lm_eval.tasks")
+    assert patches.is_installed(patches.TASK_INDEX)
+    built_in = registration.Path(lm_eval.tasks.__file__).parent
+    TaskIndex().build([built_in])
+    assert roots == [built_in, task_configs_dir()]
+    assert patches.undo(patches.TASK_INDEX)
+    roots.clear()
+    TaskIndex().build([built_in])
+    assert roots == [built_in]
+    registration.harness_imported("lm_eval.tasks")
+    assert patches.is_installed(patches.TASK_INDEX)
+
+
+class SeesItsModel(RepeatedSamplingTask):
+    """Notes the evaluation in which its requests are built."""
+
+    seen = None
+
+    def build_all_requests(self, **kwargs):
+        self.seen = current_evaluation()
+        super().build_all_requests(**kwargs)
+
+
+def test_a_task_sees_the_model_of_its_own_evaluation(tmp_path):
+    bystander, model = ScriptedLM(SCRIPT), ScriptedLM(SCRIPT)
+    task = SeesItsModel(config=toy_config())
+    assert current_evaluation() is None
+    evaluate(model, task)
+    assert task.seen.model is model
+    assert not task.seen.response_cache
+    evaluate(bystander, task, use_cache=str(tmp_path / "cache"))
+    assert task.seen.model is bystander
+    assert task.seen.response_cache
+    assert current_evaluation() is None
+
+
+def test_the_context_ends_with_an_evaluation_that_fails():
+    class Failing(ScriptedLM):
+        def generate_until(self, requests, disable_tqdm=False):
+            raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        evaluate(Failing(SCRIPT), SeesItsModel(config=toy_config()))
+    assert current_evaluation() is None
+
+
+def test_a_recording_model_beside_the_evaluated_one_gives_no_signals():
+    """The check is about the model that answers, not about any model of the process."""
+    recording = ScriptedLM(SCRIPT)
+    recording.cannot_record = ()
+    config = toy_config(metadata={"version": 1.0, "rubric_schemata": "format_aware"})
+    with pytest.raises(TaskConfigError, match="needs signals that no model of this run records"):
+        evaluate(ScriptedLM(SCRIPT), RubricTask(config=config))
+
+
+def test_a_harness_without_evaluate_gets_a_warning(monkeypatch, caplog):
+    monkeypatch.setattr("lm_eval.evaluator.evaluate", lambda tasks: None)
+    evaluate_patch.install()
+    assert "lm_eval.evaluator:evaluate takes no `lm`: tasks cannot see their model" in caplog.text
+
+
+def test_rounds_take_the_place_of_one_evaluation_and_leave_it():
+    before = dict(vars(lm_eval))
+    with patches.applied(
+        patches.SIMPLE_EVALUATE, lambda original: lambda **arguments: ["round", arguments]
+    ) as problem:
+        assert problem is None
+        assert lm_eval.simple_evaluate(model="m") == ["round", {"model": "m"}]
+    assert vars(lm_eval) == before
+
+
+def test_errors_of_this_package_are_one_line():
+    code = """
+import sys
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness import plain_errors
+plain_errors.install(); first = sys.excepthook
+plain_errors.install(); assert sys.excepthook is first
+if sys.argv[1] == "ours":
+    raise TaskConfigError("`bayes_n` must be 1")
+raise ValueError("not ours")
+"""
+    ours, other = (
+        subprocess.run(
+            [sys.executable, "-c", code, which], capture_output=True, text=True, check=False
+        )
+        for which in ("ours", "other")
+    )
+    assert (ours.returncode, ours.stderr) == (1, "lm-eval-bayes: `bayes_n` must be 1\n")
+    assert "Traceback" in other.stderr
+
+
+def test_the_engine_is_built_when_it_is_needed(monkeypatch):
+    built = []
+
+    class LLM:
+        def __init__(self, **arguments):
+            built.append(arguments)
+            self.llm_engine = SimpleNamespace(model_config="config")
+
+        def chat(self):
+            return "answer"
+
+    module = types.ModuleType("a_backend")
+    module.LLM = LLM
+    monkeypatch.setitem(sys.modules, "a_backend", module)
+    exec(
+        "class VLLM:\n    def __init__(self):\n        self.model = LLM(model='m')\n",
+        vars(module),
+    )
+    monkeypatch.setattr(
+        "lm_eval_bayes.harness.models.vllm.engine.model_config_of", lambda arguments: "config"
+    )
+    model = module.VLLM.__new__(module.VLLM)
+    with lazy_llm(model, None):
+        model.__init__()
+    assert isinstance(model.model, LazyLLM)
+    assert not built
+    assert module.LLM is LLM
+    assert model.model.chat() == "answer"
+    assert built == [{"model": "m"}]
