@@ -1,7 +1,7 @@
 """The only room that imports lm_eval: registration, task classes, grading, models.
 
-Importing it makes the paths that older YAML files name importable; each access gives one
-:class:`FutureWarning` with the path to use instead.
+Importing it makes the paths that older YAML files name importable; the first use of each gives a
+:class:`FutureWarning` with the path to write instead.
 """
 
 import importlib
@@ -27,9 +27,12 @@ MOVED = {
     },
 }
 
+#: Old paths whose warning has been given in this process.
+_warned: set[str] = set()
+
 
 def moved_attribute(module: str, name: str) -> object:
-    """Return what `module.name` was called before it moved, with a warning that says where to.
+    """Return the object that had the path `module.name`, with a warning at the first use.
 
     Raises
     ------
@@ -39,13 +42,16 @@ def moved_attribute(module: str, name: str) -> object:
     target = MOVED[module].get(name)
     if target is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    warnings.warn(f"{module}.{name} has moved: write {target}", FutureWarning, stacklevel=3)
+    path = f"{module}.{name}"
+    if path not in _warned:
+        _warned.add(path)
+        warnings.warn(f"{path} has moved: write {target}", FutureWarning, stacklevel=3)
     owner, _, attribute = target.rpartition(".")
     return getattr(importlib.import_module(owner), attribute)
 
 
 class _MovedModule(types.ModuleType):
-    """Stands where a module was, and imports nothing until an attribute is wanted."""
+    """A module that has moved; it imports nothing until an attribute is read."""
 
     def __getattr__(self, name: str) -> object:
         return moved_attribute(self.__name__, name)
