@@ -19,16 +19,16 @@ from lm_eval_bayes.rubric.thresholds import (
     shared_thresholds,
     task_thresholds,
 )
-from lm_eval_bayes.runs.signals import RunSignals
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.validation import IntArray
 
 
-def pooled_thresholds(runs: Iterable[RunSignals]) -> Thresholds:
+def pooled_thresholds(runs: Iterable[TaskRun]) -> Thresholds:
     """Take the thresholds of every task over all runs on it.
 
     Parameters
     ----------
-    runs : iterable of RunSignals
+    runs : iterable of TaskRun
         Of one task or of several.
 
     Returns
@@ -36,11 +36,13 @@ def pooled_thresholds(runs: Iterable[RunSignals]) -> Thresholds:
     Thresholds
         With the names of the runs, and of today.
     """
-    by_task: dict[str, list[RunSignals]] = {}
+    by_task: dict[str, list[TaskRun]] = {}
     for run in runs:
         by_task.setdefault(run.task, []).append(run)
-    tasks = {task: task_thresholds([r.table for r in found]) for task, found in by_task.items()}
-    return Thresholds(tasks, tuple(run.name for found in by_task.values() for run in found))
+    tasks = {
+        task: task_thresholds([r.signal_table for r in found]) for task, found in by_task.items()
+    }
+    return Thresholds(tasks, tuple(run.label for found in by_task.values() for run in found))
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class ClassifiedRuns:
     ----------
     task : str
         The task.
-    runs : tuple of RunSignals
+    runs : tuple of TaskRun
         One a model.
     source : Thresholds
         Where the thresholds come from.
@@ -88,7 +90,7 @@ class ClassifiedRuns:
     """
 
     task: str
-    runs: tuple[RunSignals, ...]
+    runs: tuple[TaskRun, ...]
     source: Thresholds
     scores: Mapping[str, Mapping[str, RubricScore]]
     left_out: tuple[LeftOut, ...] = ()
@@ -106,16 +108,16 @@ class ClassifiedRuns:
     @property
     def n_questions(self) -> int:
         """M."""
-        return self.runs[0].table.n_questions
+        return self.runs[0].n_questions
 
     @property
     def verifier(self) -> Mapping[str, Any] | None:
         """The verifier whose verdicts took part; None where there are none."""
-        return next((run.verifier for run in self.runs if run.judged), None)
+        return next((run.verifier for run in self.runs if run.n_judged), None)
 
 
 def classify_runs(
-    runs: Sequence[RunSignals],
+    runs: Sequence[TaskRun],
     thresholds: Thresholds | Mapping[str, Thresholds],
     schemata: Iterable[Schema] | None = None,
     *,
@@ -125,7 +127,7 @@ def classify_runs(
 
     Parameters
     ----------
-    runs : sequence of RunSignals
+    runs : sequence of TaskRun
         One a model, of one task and the same questions.
     thresholds : Thresholds, or mapping of str to Thresholds
         Those of all models, or those of each by its name, whose values must be the same.
@@ -157,17 +159,17 @@ def classify_runs(
     for schema in chosen:
         lack = _lacking(schema, runs)
         if lack is None:
-            category = {run.model: schema.classify(run.table, cuts) for run in runs}
+            category = {run.model: schema.classify(run.signal_table, cuts) for run in runs}
             lack = _uncut(schema, runs, category, cuts)
         if lack is None:
             found[schema.name] = {
                 run.model: score_categories(
-                    schema, category[run.model], run.table, cuts, run.question_ids
+                    schema, category[run.model], run.signal_table, cuts, run.question_ids
                 )
                 for run in runs
             }
         elif schema.name in required:
-            where = ", ".join(run.name for run in runs if run.model in lack.models)
+            where = ", ".join(run.label for run in runs if run.model in lack.models)
             rule = f"find what it needs in every run; there is no {lack.lacks}, in {where}"
             raise InvalidInputError.of("schema", rule, schema.name)
         else:
@@ -175,7 +177,7 @@ def classify_runs(
     return ClassifiedRuns(task, tuple(runs), thresholds, found, tuple(left_out))
 
 
-def own_rubrics(runs: Iterable[RunSignals]) -> tuple[Schema, ...]:
+def own_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
     """Return the rubrics of their own that some runs' tasks ran with.
 
     Raises
@@ -185,18 +187,18 @@ def own_rubrics(runs: Iterable[RunSignals]) -> tuple[Schema, ...]:
     """
     found: dict[str, Schema] = {}
     for run in runs:
-        for schema in run.own:
+        for schema in run.own_rubrics:
             first = found.setdefault(schema.name, schema)
             if first.rules != schema.rules:
                 rule = f"have the same rules for their own rubric {schema.name}"
-                raise InvalidInputError.of("runs", rule, run.name)
+                raise InvalidInputError.of("runs", rule, run.label)
     return tuple(found.values())
 
 
 # -- what runs must have in common ---------------------------------------------------------------
 
 
-def _check_runs(runs: Sequence[RunSignals]) -> None:
+def _check_runs(runs: Sequence[TaskRun]) -> None:
     if not runs:
         raise InvalidInputError.of("runs", "be at least one", "none")
     if len({run.model for run in runs}) < len(runs):
@@ -209,33 +211,35 @@ def _check_runs(runs: Sequence[RunSignals]) -> None:
     for run in runs[1:]:
         for one, other in ((first, run), (run, first)):
             theirs = set(other.question_ids)
-            for doc_id, digest in zip(one.doc_ids, one.question_ids, strict=True):
+            for number, digest in enumerate(one.question_ids):
                 if digest not in theirs:
+                    doc_id = number if one.doc_ids is None else one.doc_ids[number]
                     rule = (
                         f"have answered the same questions of {run.task} to be ranked: question "
-                        f"{doc_id} of {one.name} is none of those of {other.name}"
+                        f"{doc_id} of {one.label} is none of those of {other.label}"
                     )
                     raise InvalidInputError.of("runs", rule, f"doc_hash {digest[:16]}")
 
 
-def _check_verdicts(runs: Sequence[RunSignals]) -> None:
+def _check_verdicts(runs: Sequence[TaskRun]) -> None:
     """Refuse runs in which `invalid` would not mean the same."""
-    judged = [run for run in runs if run.judged]
+    judged = [run for run in runs if run.n_judged]
+    verifiers = [dict(run.verifier or {}) for run in judged]
     if judged and len(judged) < len(runs):
-        without = next(run for run in runs if not run.judged)
+        without = next(run for run in runs if not run.n_judged)
         rule = (
             "have a verifier's verdicts, all or none of them, because its C counts as invalid: "
-            f"{judged[0].name} has them, {without.name} has not (run lm-eval-bayes verify, or "
+            f"{judged[0].label} has them, {without.label} has not (run lm-eval-bayes verify, or "
             "leave them aside with --ignore-verdicts)"
         )
         raise InvalidInputError.of("runs", rule, f"verdicts in {len(judged)} of {len(runs)}")
-    for run in judged[1:]:
-        if dict(run.verifier or {}) != dict(judged[0].verifier or {}):
+    for run, verifier in zip(judged, verifiers, strict=True):
+        if verifier != verifiers[0]:
             rule = (
                 "have the verdicts of one verifier (or leave them aside with --ignore-verdicts): "
-                f"{run.name} has others than {judged[0].name}"
+                f"{run.label} has others than {judged[0].label}"
             )
-            names = sorted({verifier_name(one.verifier) for one in judged})
+            names = sorted(set(map(verifier_name, verifiers)))
             raise InvalidInputError.of("runs", rule, ", ".join(names))
 
 
@@ -250,8 +254,8 @@ def verifier_name(verifier: Mapping[str, Any] | None) -> str:
     return str((verifier or {}).get("name") or "a verifier")
 
 
-def _lacking(schema: Schema, runs: Sequence[RunSignals]) -> LeftOut | None:
-    lacking = {run.model: missing_signals(schema, run.table) for run in runs}
+def _lacking(schema: Schema, runs: Sequence[TaskRun]) -> LeftOut | None:
+    lacking = {run.model: missing_signals(schema, run.signal_table) for run in runs}
     names = dict.fromkeys(name for absent in lacking.values() for name in absent)
     if not names:
         return None
@@ -265,7 +269,7 @@ def _lacking(schema: Schema, runs: Sequence[RunSignals]) -> LeftOut | None:
 
 def _uncut(
     schema: Schema,
-    runs: Sequence[RunSignals],
+    runs: Sequence[TaskRun],
     category: Mapping[str, IntArray],
     thresholds: TaskThresholds,
 ) -> LeftOut | None:
@@ -276,9 +280,9 @@ def _uncut(
     """
     found = []
     for run in runs:
-        whole = np.ones(run.table.n_trials, dtype=np.bool_)
+        whole = np.ones(run.signal_table.n_trials, dtype=np.bool_)
         for name in schema.needs:
-            whole &= ~np.isnan(run.table.column(name))
+            whole &= ~np.isnan(run.signal_table.column(name))
         if not np.any(category[run.model] >= 0) or np.any(whole & (category[run.model] < 0)):
             found.append(run.model)
     if not found:

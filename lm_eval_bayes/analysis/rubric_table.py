@@ -153,9 +153,10 @@ class RubricTable:
         if self.scope == "population" and self.classified.n_questions < 2:
             told += [UNPAIRED] if len(self.classified.models) > 1 else []
         for run in self.classified.runs:
-            if 0 < run.judged < run.table.n_trials:
+            n_trials = run.signal_table.n_trials
+            if 0 < run.n_judged < n_trials:
                 told.append(
-                    f"{run.model}: {run.judged:,} of {run.table.n_trials:,} trials have a verdict; "
+                    f"{run.model}: {run.n_judged:,} of {n_trials:,} trials have a verdict; "
                     "elsewhere `invalid` is what generation alone tells"
                 )
         for row in self.rows:
@@ -181,9 +182,9 @@ class RubricTable:
         runs = [
             {
                 "model": run.model,
-                "samples": run.samples,
-                "trials": run.table.n_trials,
-                "judged": run.judged,
+                "samples": run.file_names,
+                "trials": run.signal_table.n_trials,
+                "judged": run.n_judged,
             }
             for run in found.runs
         ]

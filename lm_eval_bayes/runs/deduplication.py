@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.partial_runs import PartQuestion
 from lm_eval_bayes.stats.validation import FloatArray
 
@@ -105,6 +106,9 @@ def united(id: str, questions: Sequence[PartQuestion], by_number: bool) -> Unite
     """
     found, repeated = questions[0], 0
     for more in questions[1:]:
+        if (found.trials < 0).any():  # a grade counts, whichever source has it
+            regraded = (found.trials < 0) & repeats(more, found, by_number)
+            found = found.select(np.flatnonzero(~regraded))
         known = repeats(found, more, by_number)
         repeated += int(known.sum())
         found = _joined(found, more, np.flatnonzero(~known))
@@ -119,7 +123,6 @@ def _joined(first: PartQuestion, second: PartQuestion, new: npt.NDArray[np.intp]
     digests = None
     if first.digests is not None and second.digests is not None:
         digests = np.concatenate([first.digests, second.digests[new]])[order]
-    names = dict.fromkeys([*first.measured, *second.measured])
     return PartQuestion(
         id=first.id,
         trials=np.concatenate([first.trials, second.trials[new]])[order],
@@ -129,11 +132,23 @@ def _joined(first: PartQuestion, second: PartQuestion, new: npt.NDArray[np.intp]
         answers=_tuples(first.answers, second.answers, first, second, new, order),
         seeds=_tuples(first.seeds, second.seeds, first, second, new, order),
         digests=digests,
-        measured={
-            name: np.concatenate([_column(first, name), _column(second, name)[new]])[order]
-            for name in names
-        },
+        measured=_columns(first.measured, second.measured, first, second, new, order),
+        doc_id=second.doc_id if first.doc_id is None else first.doc_id,
+        signals=_columns(first.signals, second.signals, first, second, new, order),
+        logged=_logged(first, second, new, order),
     )
+
+
+def _logged(
+    first: PartQuestion,
+    second: PartQuestion,
+    new: npt.NDArray[np.intp],
+    order: npt.NDArray[np.intp],
+) -> LoggedTexts | None:
+    if first.logged is None and second.logged is None:
+        return None
+    texts = first.logged or LoggedTexts.none(first.trials.size)
+    return texts.with_trials(second.logged or LoggedTexts.none(second.trials.size), new, order)
 
 
 def _tuples(
@@ -152,6 +167,19 @@ def _tuples(
     return tuple(both[i] for i in order)
 
 
-def _column(question: PartQuestion, name: str) -> FloatArray:
-    found = question.measured.get(name)
-    return np.full(question.trials.size, np.nan) if found is None else found
+def _columns(
+    one: Mapping[str, FloatArray],
+    other: Mapping[str, FloatArray],
+    first: PartQuestion,
+    second: PartQuestion,
+    new: npt.NDArray[np.intp],
+    order: npt.NDArray[np.intp],
+) -> dict[str, FloatArray]:
+    def column(columns: Mapping[str, FloatArray], name: str, n_trials: int) -> FloatArray:
+        return columns[name] if name in columns else np.full(n_trials, np.nan)
+
+    n, m = first.trials.size, second.trials.size
+    return {
+        name: np.concatenate([column(one, name, n), column(other, name, m)[new]])[order]
+        for name in dict.fromkeys([*one, *other])
+    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.deduplication import repeats, same_numbers_same_texts, united
@@ -97,7 +98,12 @@ def _folders(alike: Sequence[Part], merging: Merging) -> list[Part]:
     places: dict[object, list[Part]] = {}
     for number, part in enumerate(alike):
         places.setdefault(number if part.place is None else part.place, []).append(part)
-    return [_of_folder(sorted(here, key=lambda p: p.stamp), merging) for here in places.values()]
+    return [_of_folder(sorted(here, key=_age), merging) for here in places.values()]
+
+
+def _age(part: Part) -> tuple[str, int]:
+    """Return what sorts files by their time, and a copy of a file before the file."""
+    return part.stamp, -len(_file(part))
 
 
 def _of_folder(parts: Sequence[Part], merging: Merging) -> Part:
@@ -118,7 +124,7 @@ def _of_folder(parts: Sequence[Part], merging: Merging) -> Part:
             continue
         known = _known(whole, older)
         if known == older.n_trials:
-            note = f"{_file(older)} was left out: its trials are all in a newer file"
+            note = f"{_file(older)} was left out: its trials are all in {_file(whole)}"
             whole = replace(whole, notes=(*whole.notes, note))
             continue
         if 0 < known < whole.n_trials and not merging.dedupe:
@@ -202,7 +208,9 @@ def _file(part: Part) -> str:
 
 def _common(first: Part, second: Part) -> list[tuple[PartQuestion, PartQuestion]]:
     there = second.questions
-    return [(one, there[id]) for id, one in first.questions.items() if id in there]
+    return [
+        (one.graded(), there[id].graded()) for id, one in first.questions.items() if id in there
+    ]
 
 
 def _by_number(first: Part, second: Part) -> bool:
@@ -231,7 +239,19 @@ def _sum(first: Part, second: Part, prefer_second: bool = False) -> Part:
     notes = dict.fromkeys([*first.notes, *second.notes])
     made = replace(leading.made, seconds=seconds)
     sources = tuple(dict.fromkeys([*first.sources, *second.sources]))
-    return replace(leading, sources=sources, questions=questions, made=made, notes=tuple(notes))
+    return replace(
+        leading,
+        sources=sources,
+        questions=questions,
+        made=made,
+        notes=tuple(notes),
+        signals_error=first.signals_error or second.signals_error,
+        verifiers=_distinct([*first.verifiers, *second.verifiers]),
+    )
+
+
+def _distinct(verifiers: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i])
 
 
 # -- what must be the same -------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.task_run import GRADED, Made, TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
@@ -23,7 +26,8 @@ class PartQuestion:
     id : str
         What runs of several models match it by.
     trials : array of int, shape (N,)
-        The category of every graded trial; empty where only counts are known.
+        The category of every trial, -1 for one that was not graded; empty where only counts are
+        known.
     numbers : array of int, shape (N,)
         The trials' numbers, from 0.
     text, prompt : str
@@ -38,6 +42,12 @@ class PartQuestion:
         By name, a float a trial.
     counts : tuple of int or None
         Trials by category, where their order is not known.
+    doc_id : int or None
+        The number of the question in the task.
+    signals : mapping
+        By name, one float per trial, as in `measured`; empty unless the query asks for signals.
+    logged : LoggedTexts or None
+        Where the texts of the trials are logged.
     """
 
     id: str
@@ -50,6 +60,9 @@ class PartQuestion:
     digests: IntArray | None = None
     measured: Mapping[str, FloatArray] = field(default_factory=dict)
     counts: tuple[int, ...] | None = None
+    doc_id: int | None = None
+    signals: Mapping[str, FloatArray] = field(default_factory=dict)
+    logged: LoggedTexts | None = None
 
     @classmethod
     def plain(cls, id: str, trials: Sequence[int] | IntArray) -> PartQuestion:
@@ -59,8 +72,27 @@ class PartQuestion:
 
     @property
     def n_trials(self) -> int:
-        """How many trials it has."""
-        return int(self.trials.size) if self.counts is None else sum(self.counts)
+        """How many graded trials it has."""
+        return int((self.trials >= 0).sum()) if self.counts is None else sum(self.counts)
+
+    def graded(self) -> PartQuestion:
+        """Return the question without its trials that were not graded."""
+        return self if (self.trials >= 0).all() else self.select(np.flatnonzero(self.trials >= 0))
+
+    def select(self, trials: npt.NDArray[np.intp]) -> PartQuestion:
+        """Return the question with these of its trials, in their order."""
+        chosen = trials.tolist()
+        return replace(
+            self,
+            trials=self.trials[trials],
+            numbers=self.numbers[trials],
+            answers=None if self.answers is None else tuple(self.answers[i] for i in chosen),
+            seeds=None if self.seeds is None else tuple(self.seeds[i] for i in chosen),
+            digests=None if self.digests is None else self.digests[trials],
+            measured={name: column[trials] for name, column in self.measured.items()},
+            signals={name: column[trials] for name, column in self.signals.items()},
+            logged=None if self.logged is None else self.logged.select(trials),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +127,8 @@ class Part:
         ...the time in the name of a harness's file: of one folder the newest counts.
     path : int
         Which of the paths it was found at.
+    signals_error, verifiers
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     """
 
     model: str
@@ -114,6 +148,8 @@ class Part:
     place: Path | None = None
     stamp: str = ""
     path: int = 0
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def source(self) -> str:
@@ -141,7 +177,8 @@ def as_run(part: Part, name: str) -> TaskRun:
     name : str
         What the model is called among all that was read.
     """
-    asked = list(part.questions.values())
+    responses = list(part.questions.values())
+    asked = [question.graded() for question in responses]
     ids = [one.id for one in asked]
     about: dict[str, Any] = {
         "sources": part.sources,
@@ -153,7 +190,12 @@ def as_run(part: Part, name: str) -> TaskRun:
         "filter": part.filter,
         "made": part.made,
         "notes": part.notes,
+        "signals_error": part.signals_error,
+        "verifiers": part.verifiers,
     }
+    numbers = [one.doc_id for one in asked if one.doc_id is not None]
+    if len(numbers) == len(asked):
+        about["doc_ids"] = tuple(numbers)
     if part.only_counts:
         counts = np.array([_counts(one, len(part.weights)) for one in asked], dtype=np.int64)
         outcomes = Outcomes.from_counts(counts, weights=part.weights, question_ids=tuple(ids))
@@ -162,7 +204,10 @@ def as_run(part: Part, name: str) -> TaskRun:
         about["answers"] = tuple(one.answers or (None,) * one.n_trials for one in asked)
     if any(one.seeds is not None and any(s is not None for s in one.seeds) for one in asked):
         about["seeds"] = tuple(one.seeds or (None,) * one.n_trials for one in asked)
-    about["measured"] = _measured(asked)
+    about["measured"] = _columns([one.measured for one in asked], asked)
+    about["signals"] = _columns([one.signals for one in responses], responses)
+    if any(one.logged is not None for one in responses):
+        about["texts"] = tuple(one.logged or LoggedTexts.none(one.trials.size) for one in responses)
     trials = [one.trials for one in asked]
     return TaskRun.from_trials(name, part.task, trials, ids, weights=part.weights, **about)
 
@@ -173,11 +218,16 @@ def _counts(one: PartQuestion, width: int) -> Sequence[int]:
     return [int(n) for n in np.bincount(one.trials, minlength=width)]
 
 
-def _measured(asked: Sequence[PartQuestion]) -> dict[str, tuple[FloatArray, ...]]:
-    names = dict.fromkeys(name for one in asked for name in one.measured)
+def _columns(
+    by_question: Sequence[Mapping[str, FloatArray]], asked: Sequence[PartQuestion]
+) -> dict[str, tuple[FloatArray, ...]]:
+    names = dict.fromkeys(name for columns in by_question for name in columns)
     found = {}
     for name in names:
-        columns = tuple(one.measured.get(name, np.full(one.n_trials, np.nan)) for one in asked)
+        columns = tuple(
+            named.get(name, np.full(one.trials.size, np.nan))
+            for named, one in zip(by_question, asked, strict=True)
+        )
         if any(column.size and not np.isnan(column).all() for column in columns):
             for column in columns:
                 column.setflags(write=False)
@@ -200,5 +250,5 @@ def floats(values: Sequence[Any]) -> FloatArray | None:
         return None
     try:
         return np.array(numbers, dtype=np.float64)
-    except OverflowError:
+    except OverflowError:  # an integer of more than 308 digits
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.consistency import check_together
@@ -28,6 +29,8 @@ def read_runs(
     dedupe: bool = False,
     regrade: Regrade | None = None,
     merge: bool = True,
+    signals: Literal["all", "recorded"] | None = None,
+    verdicts: bool = True,
     argument: str = "RUN",
     progress: Progress | None = None,
 ) -> SavedRuns:
@@ -52,6 +55,10 @@ def read_runs(
     merge : bool
         Whether what is found at several paths of one model and task is brought together;
         otherwise each path's run stays one of its own.
+    signals : {"all", "recorded"}, optional
+        Whether the signals of all trials are read too, or only of runs whose model recorded some.
+    verdicts : bool
+        Whether the verdicts of a verifier, beside the samples, are among the signals.
     argument : str
         What to call a path in an error.
     progress : callable, optional
@@ -63,7 +70,7 @@ def read_runs(
         If a path holds no run, a file is broken, or runs contradict each other.
     """
     told: list[str] = []
-    wanted = Wanted(task, metric, filter, dedupe, regrade, argument)
+    wanted = Wanted(task, metric, filter, dedupe, regrade, argument, signals, verdicts)
     sources = _sources([paths] if isinstance(paths, (str, Path)) else paths, wanted)
     parts = _parts(sources, wanted, told, progress)
     _check_names(parts, wanted)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.schemata import Schema, schema_from
-from lm_eval_bayes.runs.model_names import differing_keys, with_settings
-from lm_eval_bayes.runs.provenance import arguments_of, generation, mapping, origin
 
 #: Arguments of a model that say nothing about it.
 _NOT_THE_MODEL = frozenset(
     {"backend", "store", "trials", "seed_scheme", "synchronous", "batch_size"}
 )
+
+#: A task's name and the time of a run, in the name of a samples file.
+_STAMPED = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
 
 _RULE = "be a run's output folder, or one of its results_*.json or samples_*.jsonl files"
 
@@ -64,28 +63,6 @@ class SavedTask:
         return tuple(self.settings.get("weights") or (0.0, 1.0))
 
     @property
-    def own_rubrics(self) -> tuple[Schema, ...]:
-        """The rubrics of its own that the task ran with.
-
-        Raises
-        ------
-        InvalidInputError
-            If what the results say of them is no rubric.
-        """
-        rubrics = self.settings.get("rubrics")
-        own = rubrics.get("own") if isinstance(rubrics, Mapping) else None
-        return tuple(schema_from(one) for one in own) if isinstance(own, list) else ()
-
-    @cached_property
-    def made_by(self) -> Mapping[str, Any]:
-        """What makes the trials of one task other ones, as far as the results say."""
-        made = origin(self, None)
-        found = {**arguments_of(self, made), **generation(made.generation_kwargs)}
-        asked = mapping(self.results.get("config"))
-        seed = made.model_args.get("seed", asked.get("random_seed"))
-        return {**found, "seed": seed} if seed is not None else found
-
-    @property
     def n_answered(self) -> int | None:
         """How many questions the run answered, None where the results do not say."""
         return self._counted("effective")
@@ -100,82 +77,6 @@ class SavedTask:
         of_task = counted.get(self.task) if isinstance(counted, Mapping) else None
         found = of_task.get(what) if isinstance(of_task, Mapping) else None
         return found if isinstance(found, int) else None
-
-    def rows(self, argument: str = "run") -> list[dict[str, Any]]:
-        """Read the logged questions in their order; of several filters the first one logged.
-
-        Raises
-        ------
-        InvalidInputError
-            If a line is cut off or holds no graded trials.
-        """
-        rows = list(_lines(self.samples, argument))
-        if not rows:
-            raise InvalidInputError.of(argument, "hold samples", str(self.samples))
-        if any("outcomes" not in row or "doc_id" not in row for row in rows):
-            rule = "hold graded trials of a task of this package (`outcomes` in every line)"
-            raise InvalidInputError.of(argument, rule, str(self.samples))
-        numbers = [row["doc_id"] for row in rows]
-        if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
-            rule = f"number its questions (`doc_id` in every line of {self.samples})"
-            raise InvalidInputError.of(
-                argument, rule, next(n for n in numbers if type(n) is not int)
-            )
-        chosen = rows[0].get("filter")
-        kept = [row for row in rows if row.get("filter") == chosen]
-        counted = Counter(row["doc_id"] for row in kept)
-        twice = [number for number, times in counted.items() if times > 1]
-        if twice:
-            rule = f"log every question once ({self.samples})"
-            raise InvalidInputError.of(argument, rule, f"question {twice[0]} twice")
-        if self.n_answered is not None and len(kept) < self.n_answered:
-            rule = (
-                f"log all {self.n_answered} questions that the run answered; "
-                f"{self.samples} is cut off"
-            )
-            raise InvalidInputError.of(argument, rule, f"{len(kept)} questions")
-        return sorted(kept, key=lambda row: int(row["doc_id"]))
-
-
-def saved_tasks(
-    paths: Iterable[str | Path], argument: str = "run", task: str | None = None
-) -> tuple[SavedTask, ...]:
-    """Find the tasks of saved runs.
-
-    Parameters
-    ----------
-    paths : iterable of str or Path
-        Folders that the harness wrote into, `results_*.json` or `samples_*.jsonl` files. Of a
-        run that was resumed or extended in one folder, with the same model, settings and seed,
-        the samples with the most trials count, the newest of several.
-    argument : str
-        What to call a path in an error.
-    task : str, optional
-        Only tasks of this name.
-
-    Returns
-    -------
-    tuple of SavedTask
-        In the order of the paths. Models of one name and task are told apart by the settings
-        that differ, ``name (temperature=0.2)``, or else by a number: ``name``, ``name (2)``.
-
-    Raises
-    ------
-    InvalidInputError
-        If a path holds no saved run with logged samples.
-    """
-    found: list[SavedTask] = []
-    for path in paths:
-        here = list(_tasks_at(path, argument))
-        if task is not None:
-            named = [one for one in here if one.task == task]
-            if not named:
-                rule = f"hold task {task}; there is {', '.join(sorted({t.task for t in here}))}"
-                raise InvalidInputError.of(argument, rule, str(path))
-            here = named
-        known = {one.samples.resolve() for one in found}
-        found += [one for one in here if one.samples.resolve() not in known]
-    return tuple(_told_apart(found))
 
 
 def found_tasks(path: str | Path, argument: str = "run") -> Iterator[SavedTask]:
@@ -216,25 +117,6 @@ def found_tasks(path: str | Path, argument: str = "run") -> Iterator[SavedTask]:
         yield saved_task(file, argument, read)
 
 
-def _tasks_at(path: str | Path, argument: str) -> Iterator[SavedTask]:
-    chosen: dict[tuple[Path, str, str], SavedTask] = {}
-    for one in found_tasks(path, argument):
-        key = (
-            one.samples.parent,
-            one.task,
-            json.dumps(one.made_by, sort_keys=True, default=str),
-        )
-        # their names end with the time, so that later ones come later
-        if key not in chosen or _trials(one) >= _trials(chosen[key]):
-            chosen[key] = one
-    yield from chosen.values()
-
-
-def _trials(saved: SavedTask) -> int:
-    n = saved.settings.get("n")
-    return n if isinstance(n, int) else 0
-
-
 def saved_task(
     file: Path, argument: str = "run", read: dict[Path, dict[str, Any]] | None = None
 ) -> SavedTask:
@@ -255,8 +137,7 @@ def saved_task(
         If the results file cannot be read.
     """
     read = {} if read is None else read
-    name, _, stamp = file.stem.removeprefix("samples_").rpartition("_")
-    name, stamp = (name, stamp) if name else (stamp, "")
+    name, stamp = _task_and_stamp(file.stem.removeprefix("samples_"))
     beside = _results_beside(file, stamp)
     if beside not in read:
         read[beside] = _results(beside, argument)
@@ -268,6 +149,21 @@ def saved_task(
     config = configs.get(task)
     config = config if isinstance(config, Mapping) else {}
     return SavedTask(_model_name(results, file), task, file, config, stamp, results)
+
+
+def _task_and_stamp(stem: str) -> tuple[str, str]:
+    """Split the name of a samples file; what a copy has behind the time is left out.
+
+    Examples
+    --------
+    >>> _task_and_stamp("aime25_2026-01-31T10-00-00.5 (1)")
+    ('aime25', '2026-01-31T10-00-00.5')
+    """
+    found = _STAMPED.match(stem)
+    if found is not None:
+        return found[1], found[2]
+    name, _, stamp = stem.rpartition("_")
+    return (name, stamp) if name else (stamp, "")
 
 
 def _results_beside(samples: Path, stamp: str) -> Path:
@@ -311,52 +207,3 @@ def _results(file: Path, argument: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidInputError.of(argument, f"have a whole {file}", str(error)) from None
     return found if isinstance(found, dict) else {}
-
-
-def _lines(file: Path, argument: str) -> Iterator[dict[str, Any]]:
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    told = getattr(error, "msg", str(error))
-                    raise _cut_off(file, argument, f"line {number}: {told}") from None
-                if not isinstance(row, dict):
-                    raise _cut_off(file, argument, f"line {number} is no object")
-                yield row
-    except (OSError, UnicodeDecodeError) as error:
-        raise _cut_off(file, argument, str(error)) from None
-
-
-def _cut_off(file: Path, argument: str, told: str) -> InvalidInputError:
-    rule = f"have a whole samples file; {file} cannot be read"
-    return InvalidInputError.of(argument, rule, told)
-
-
-def distinct(hashes: Sequence[str]) -> tuple[str, ...]:
-    """Tell apart the places of a question that stands twice in a task.
-
-    Examples
-    --------
-    >>> distinct(["a", "b", "a"])
-    ('a', 'b', 'a#2')
-    """
-    seen: dict[str, int] = {}
-    ids = []
-    for digest in hashes:
-        seen[digest] = seen.get(digest, 0) + 1
-        ids.append(digest if seen[digest] == 1 else f"{digest}#{seen[digest]}")
-    return tuple(ids)
-
-
-def _told_apart(found: Sequence[SavedTask]) -> Iterator[SavedTask]:
-    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for one in found:
-        alike.setdefault((one.model, one.task), []).append(one.made_by)
-    differing = {key: differing_keys(settings) for key, settings in alike.items()}
-    seen: dict[tuple[str, str], int] = {}
-    for one in found:
-        name = with_settings(one.model, one.made_by, differing[one.model, one.task])
-        times = seen[name, one.task] = seen.get((name, one.task), 0) + 1
-        yield replace(one, model=name if times == 1 else f"{name} ({times})")

@@ -1,215 +1,177 @@
-"""The signals of a saved run: one table for a task, from its samples and a verifier's verdicts."""
+"""The signals of logged trials: computed from texts and grades, recorded, or a verifier's."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.schemata import Schema
-from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.rubric.verifier import THINK_END
-from lm_eval_bayes.runs.saved_tasks import SavedTask, distinct
+from lm_eval_bayes.runs.partial_runs import floats
 from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, read_verdicts, verdicts_path
-from lm_eval_bayes.runs.verifier_inputs import saved_cases
+from lm_eval_bayes.runs.verifier_inputs import verifier_inputs
+from lm_eval_bayes.stats.validation import FloatArray
 
-#: What a verdicts file calls a label's probability, and what its signal is called.
+#: By a label of a verdicts file, the signal that is its probability.
 VERDICTS = MappingProxyType({"a": "verifier_a", "b": "verifier_b", "c": "verifier_c"})
 
 #: What a rubric task of this package logs of every trial, besides what a model recorded.
 _LOGGED = frozenset({"outcome", "has_box", "text_loop"})
 
 
-@dataclass(frozen=True, eq=False)
-class RunSignals:
-    """What is known of every trial of one run on one task.
+@dataclass
+class SignalReader:
+    """Reads the signals of a samples file, line by line.
+
+    The texts give has_box and text_loop, the grades is_correct, the log of a recording model the
+    rest. Verdicts are those of the `verdicts_*.jsonl` beside the samples: they belong to the
+    responses of this file by their index, and to texts by their hash.
 
     Attributes
     ----------
-    model, task : str
-        Names.
-    samples : str
-        The name of the file that the trials are from.
-    doc_ids : tuple of int, length M
-        The questions' numbers in the task.
-    question_ids : tuple of str, length M
-        Their hashes, made distinct; they depend on neither model nor prompt.
-    table : SignalTable
-        The signals, one row a trial.
-    own : tuple of Schema
-        The rubrics of its own that the task ran with.
-    verifier : mapping or None
-        What a verifier's verdicts come from; None where none has judged the run.
-    judged : int
-        Trials with a verdict.
-    """
-
-    model: str
-    task: str
-    samples: str
-    doc_ids: tuple[int, ...]
-    question_ids: tuple[str, ...]
-    table: SignalTable
-    own: tuple[Schema, ...] = ()
-    verifier: Mapping[str, Any] | None = None
-    judged: int = 0
-
-    @property
-    def name(self) -> str:
-        """The run, for people: its model and its file."""
-        return f"{self.model} ({self.samples})"
-
-    def without_verdicts(self) -> RunSignals:
-        """Return the run as if no verifier had judged it."""
-        columns = {n: c for n, c in self.table.columns.items() if n not in VERDICTS.values()}
-        table = SignalTable(self.table.question, columns, self.table.n_questions)
-        return replace(self, table=table, verifier=None, judged=0)
-
-
-def run_signals(saved: SavedTask, argument: str = "run") -> RunSignals:
-    """Read a saved task and compute the signals of all its trials.
-
-    The texts give has_box and text_loop, the grades is_correct, a recording model's log the
-    rest; verdicts are taken from the `verdicts_*.jsonl` beside the samples.
-
-    Parameters
-    ----------
-    saved : SavedTask
-        One of :func:`lm_eval_bayes.runs.saved_tasks.saved_tasks`.
+    samples : Path
+        The samples file.
+    config : mapping
+        The configuration of the task.
+    binary : bool
+        Whether grade 1 means right and 0 wrong.
     argument : str
         What to call the run in an error.
+    use_verdicts : bool
+        Whether the verdicts of a verifier are read.
+    error : InvalidInputError or None
+        Why the signals of this file cannot be read; nothing more is read then.
+    verdicts : Verdicts or None
+        The verdicts on this file.
 
     Raises
     ------
-    InvalidInputError
-        If the samples or the verdicts cannot be read, or do not belong together.
+    VerdictsError
+        If the file of verdicts cannot be read.
     """
-    rows = saved.rows(argument)
-    texts = [_texts(row, saved, argument) for row in rows]
-    verdicts = _verdicts(saved, argument)
-    binary = _says_right_or_wrong(saved.weights, rows)
-    questions = [
-        _of_question(row, found, saved, binary, argument)
-        for row, found in zip(rows, texts, strict=True)
-    ]
-    judged = 0
-    if verdicts is not None:
-        said = _said(saved, verdicts)
-        for row, columns in zip(rows, questions, strict=True):
-            found = [said.get((row["doc_id"], trial)) for trial in range(len(row["outcomes"]))]
-            judged += sum(one is not None and one.c is not None for one in found)
-            columns |= {name: _probabilities(found, label) for label, name in VERDICTS.items()}
-    try:
-        table = SignalTable.from_questions(questions)
-    except InvalidInputError as error:
-        rule = f"have signals that can be; {saved.samples}"
-        raise InvalidInputError.of(argument, rule, str(error)) from None
-    return RunSignals(
-        model=saved.model,
-        task=saved.task,
-        samples=saved.samples.name,
-        doc_ids=tuple(int(row["doc_id"]) for row in rows),
-        question_ids=distinct([row["doc_hash"] for row in rows]),
-        table=table,
-        own=saved.own_rubrics,
-        verifier=None if verdicts is None else verdicts.header.verifier,
-        judged=judged,
-    )
+
+    samples: Path
+    config: Mapping[str, Any]
+    binary: bool
+    argument: str
+    use_verdicts: bool = True
+    error: InvalidInputError | None = field(default=None, init=False)
+    verdicts: Verdicts | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        path = verdicts_path(self.samples)
+        if not self.use_verdicts or not path.is_file():
+            return
+        self.verdicts = read_verdicts(path)
+        judged = self.verdicts.header.samples
+        if judged != self.samples.name:
+            rule = f"have verdicts on {self.samples} in {path}"
+            self.error = InvalidInputError.of(self.argument, rule, f"verdicts on {judged}")
+
+    @property
+    def verifiers(self) -> tuple[Mapping[str, Any], ...]:
+        """The verifier that has judged this file, if one has."""
+        return () if self.verdicts is None else (self.verdicts.header.verifier,)
+
+    def signals(self, row: Mapping[str, Any]) -> dict[str, FloatArray]:
+        """Return the signals of one question.
+
+        Parameters
+        ----------
+        row : mapping
+            A line of the samples file.
+
+        Returns
+        -------
+        dict of str to array, shape (N,)
+            By name; NaN where a trial lacks a signal. Empty once there was an error.
+
+        Raises
+        ------
+        ChangedTrialError
+            If a verdict is on another text than the one that is logged.
+        """
+        if self.error is not None:
+            return {}
+        try:
+            columns = self._columns(row) | self._verdict_columns(row)
+        except InvalidInputError as error:
+            self.error = error
+            return {}
+        arrays = {name: floats(values) for name, values in columns.items()}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def _columns(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        responses = row.get("resps")
+        texts = responses[0] if isinstance(responses, list) and responses else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise self._broken(row, "`resps` holds no list of texts")
+        recorded = row.get("signals") or {}
+        if not isinstance(recorded, Mapping) or not all(
+            isinstance(values, list) for values in recorded.values()
+        ):
+            raise self._broken(row, "`signals` holds no lists")
+        # verdicts count only from their own file, which holds the hashes of the texts
+        recorded = {name: v for name, v in recorded.items() if name not in VERDICTS.values()}
+        if recorded.keys() >= _LOGGED:
+            # a rubric task computed them already, from the texts before they were cut off
+            for name, values in recorded.items():
+                if len(values) != len(texts):
+                    raise self._broken(row, f"{name} has {len(values)} values")
+            return recorded
+        metadata = self.config.get("metadata")
+        token = metadata.get("think_end_token") if isinstance(metadata, Mapping) else None
+        grades: list[Any] = [np.nan if grade is None else grade for grade in row["outcomes"]]
+        try:
+            computed = trial_signals(
+                texts,
+                grades,
+                recorded,
+                binary=self.binary,
+                max_gen_toks=_sent_limit(row)
+                or completion_limit(self.config.get("generation_kwargs")),
+                think_end_token=token if isinstance(token, str) else None,
+            )
+        except (InvalidInputError, TypeError, ValueError) as error:
+            raise self._broken(row, str(error)) from None
+        return dict(computed)
+
+    def _verdict_columns(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        if self.verdicts is None:
+            return {}
+        think_end = str(self.verdicts.header.verifier.get("think_end", THINK_END))
+        found: list[TrialVerdict | None] = [
+            self.verdicts.said_of(trial.doc_id, trial.trial, trial.text)
+            for trial in verifier_inputs(row, self.samples.name, think_end)
+        ]
+        return {
+            name: [None if verdict is None else getattr(verdict, label) for verdict in found]
+            for label, name in VERDICTS.items()
+        }
+
+    def _broken(self, row: Mapping[str, Any], why: str) -> InvalidInputError:
+        rule = f"have one text, grade and signal per trial ({self.samples})"
+        return InvalidInputError.of(self.argument, rule, f"question {row['doc_id']}: {why}")
 
 
-def _of_question(
-    row: Mapping[str, Any],
-    texts: Sequence[str],
-    saved: SavedTask,
-    binary: bool,
-    argument: str,
-) -> dict[str, list[float | None]]:
-    recorded = row.get("signals") or {}
-    if not isinstance(recorded, Mapping) or not all(isinstance(c, list) for c in recorded.values()):
-        raise _broken(argument, saved, row, "`signals` holds no lists")
-    # what a verifier said stands in a file of its own, with the texts that it was said of
-    recorded = {name: c for name, c in recorded.items() if name not in VERDICTS.values()}
-    if recorded.keys() >= _LOGGED:
-        # a rubric task has computed them already, from the texts before anything was cut off
-        uneven = next((n for n, values in recorded.items() if len(values) != len(texts)), None)
-        if uneven is not None:
-            raise _broken(argument, saved, row, f"{uneven} has {len(recorded[uneven])} values")
-        return {name: list(values) for name, values in recorded.items()}
-    # a trial that nobody graded is null in a store's export, and its grade is missing
-    grades: list[Any] = [math.nan if one is None else one for one in row["outcomes"]]
-    try:
-        return trial_signals(
-            texts,
-            grades,
-            recorded,
-            binary=binary,
-            max_gen_toks=_max_gen_toks(row, saved.config),
-            think_end_token=_think_end_token(saved.config),
-        )
-    except (InvalidInputError, TypeError, ValueError) as error:
-        raise _broken(argument, saved, row, str(error)) from None
+def is_right_or_wrong(weights: Sequence[float]) -> bool:
+    """Return whether category 1 means right and 0 wrong.
+
+    Examples
+    --------
+    >>> is_right_or_wrong((0.0, 1.0)), is_right_or_wrong((0.0, 0.5, 1.0))
+    (True, False)
+    """
+    return len(weights) == 2 and weights[0] < weights[1]
 
 
-def _verdicts(saved: SavedTask, argument: str) -> Verdicts | None:
-    path = verdicts_path(saved.samples)
-    if not path.is_file():
-        return None
-    found = read_verdicts(path)
-    if found.header.samples != saved.samples.name:
-        rule = f"have verdicts on {saved.samples} in {path}"
-        raise InvalidInputError.of(argument, rule, f"verdicts on {found.header.samples}")
-    return found
-
-
-def _said(saved: SavedTask, verdicts: Verdicts) -> dict[tuple[int, int], TrialVerdict | None]:
-    """Return the verdict on every trial, and refuse one that was given on another text."""
-    think_end = str(verdicts.header.verifier.get("think_end", THINK_END))
-    return {
-        (one.doc_id, one.trial): verdicts.said_of(one.doc_id, one.trial, one.text)
-        for one in saved_cases(saved, think_end)
-    }
-
-
-def _probabilities(found: Sequence[TrialVerdict | None], label: str) -> list[float | None]:
-    return [None if one is None else getattr(one, label) for one in found]
-
-
-def _says_right_or_wrong(weights: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether grade 1 means right and 0 wrong."""
-    if len(weights) != 2 or not weights[0] < weights[1]:
-        return False
-    return all(one in (0, 1, None) for row in rows for one in row["outcomes"])
-
-
-def _texts(row: Mapping[str, Any], saved: SavedTask, argument: str) -> list[str]:
-    lists = row.get("resps")
-    texts = lists[0] if isinstance(lists, list) and lists else None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise _broken(argument, saved, row, "`resps` holds no list of texts")
-    if not isinstance(row["outcomes"], list):
-        raise _broken(argument, saved, row, "`outcomes` is no list")
-    if not isinstance(row.get("doc_hash"), str):
-        raise _broken(argument, saved, row, "there is no `doc_hash` to know the question by")
-    return texts
-
-
-def _broken(argument: str, saved: SavedTask, row: Mapping[str, Any], why: str) -> InvalidInputError:
-    rule = f"have one text, grade and signal a trial ({saved.samples})"
-    return InvalidInputError.of(argument, rule, f"question {row['doc_id']}: {why}")
-
-
-def _max_gen_toks(row: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
-    asked = row.get("arguments")
-    first = asked.get("gen_args_0") if isinstance(asked, Mapping) else None
-    sent = first.get("arg_1") if isinstance(first, Mapping) else None
-    return completion_limit(sent) or completion_limit(config.get("generation_kwargs"))
-
-
-def _think_end_token(config: Mapping[str, Any]) -> str | None:
-    metadata = config.get("metadata")
-    token = metadata.get("think_end_token") if isinstance(metadata, Mapping) else None
-    return token if isinstance(token, str) else None
+def _sent_limit(row: Mapping[str, Any]) -> int | None:
+    arguments = row.get("arguments")
+    first = arguments.get("gen_args_0") if isinstance(arguments, Mapping) else None
+    return completion_limit(first.get("arg_1")) if isinstance(first, Mapping) else None

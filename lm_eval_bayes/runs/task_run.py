@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.schemata import Schema, schema_from
+from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -92,6 +96,19 @@ class TaskRun:
         The hashes of the prompts.
     seeds : tuple of tuple, length M, or None
         The seed of every trial (None where there was none), where they were logged.
+    doc_ids : tuple of int, length M, or None
+        The numbers of the questions in the task; None where no log or store gives them.
+    texts : tuple of LoggedTexts, length M, or None
+        Where the texts of the trials are logged, those of ungraded trials included; they are read
+        on demand, not held in memory.
+    signals : mapping
+        By name, the signals of every trial: M arrays of one float per trial, NaN where a trial
+        lacks one. A trial that was not graded is among them, without a grade: rubrics that need
+        none count it. Empty unless the reader was asked for signals.
+    signals_error : InvalidInputError or None
+        Why the signals could not be read.
+    verifiers : tuple of mapping
+        The verifiers whose verdicts are among the signals, each once.
     metric : str
         What was counted: "graded trials", or the name of a metric that the task logged.
     filter : str
@@ -112,7 +129,12 @@ class TaskRun:
     questions: tuple[str, ...] = ()
     prompt_hashes: tuple[str, ...] | None = None
     seeds: tuple[tuple[int | None, ...], ...] | None = None
-    metric: str = "graded trials"
+    doc_ids: tuple[int, ...] | None = None
+    texts: tuple[LoggedTexts, ...] | None = None
+    signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
+    metric: str = GRADED
     filter: str = ""
     made: Made = field(default_factory=Made)
     notes: tuple[str, ...] = ()
@@ -215,6 +237,76 @@ class TaskRun:
             raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
         return np.stack([one[: self.n_common] for one in self.trials])
 
+    @property
+    def label(self) -> str:
+        """The model with the names of the files that its trials were read from."""
+        return f"{self.model} ({self.file_names})"
+
+    @property
+    def file_names(self) -> str:
+        """The names of the files, without their folders."""
+        return ", ".join(Path(source).name for source in self.sources)
+
+    @cached_property
+    def signal_table(self) -> SignalTable:
+        """The signals of all trials, one row per trial.
+
+        Raises
+        ------
+        InvalidInputError
+            If the signals could not be read, or one has a value that it cannot have.
+        """
+        if self.signals_error is not None:
+            raise self.signals_error
+        if not self.signals:
+            rule = "hold graded trials of a task of this package (`outcomes` in every line)"
+            raise InvalidInputError.of("RUN", rule, ", ".join(self.sources) or self.model)
+        sizes = [column.size for column in next(iter(self.signals.values()))]
+        question = np.repeat(np.arange(self.n_questions), sizes)
+        columns = {name: np.concatenate(arrays) for name, arrays in self.signals.items()}
+        try:
+            return SignalTable(question, columns, self.n_questions)
+        except InvalidInputError as error:
+            rule = f"have signals with possible values; {', '.join(self.sources)}"
+            raise InvalidInputError.of("RUN", rule, str(error)) from None
+
+    @property
+    def n_judged(self) -> int:
+        """Trials with a verdict of a verifier."""
+        return sum(int((~np.isnan(c)).sum()) for c in self.signals.get("verifier_c", ()))
+
+    @property
+    def verifier(self) -> Mapping[str, Any] | None:
+        """The verifier whose verdicts are among the signals; None where there are none.
+
+        Raises
+        ------
+        InvalidInputError
+            If several verifiers have judged parts of the run.
+        """
+        if len(self.verifiers) > 1:
+            rule = (
+                f"have the verdicts of one verifier in all files of {self.model} on {self.task} "
+                "(or leave them aside with --ignore-verdicts)"
+            )
+            names = ", ".join(str(verifier.get("name")) for verifier in self.verifiers)
+            raise InvalidInputError.of("RUN", rule, names)
+        return self.verifiers[0] if self.verifiers else None
+
+    @property
+    def own_rubrics(self) -> tuple[Schema, ...]:
+        """The custom rubrics that the task was configured with.
+
+        Raises
+        ------
+        InvalidInputError
+            If the configuration of one is not a rubric.
+        """
+        found: Any = self.made.config
+        for name in ("metadata", "bayes", "rubrics", "own"):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return tuple(map(schema_from, found)) if isinstance(found, list) else ()
+
     @cached_property
     def tokens(self) -> int | None:
         """Tokens of all completions; None where they were not counted for every trial."""
@@ -274,3 +366,19 @@ class SavedRuns:
     def of_model(self, model: str) -> tuple[TaskRun, ...]:
         """Return the runs of a model, one a task."""
         return tuple(one for one in self.runs if one.model == model)
+
+
+def distinct_ids(hashes: Sequence[str]) -> tuple[str, ...]:
+    """Return an identifier per question; a document that occurs again gets a number.
+
+    Examples
+    --------
+    >>> distinct_ids(["a", "b", "a"])
+    ('a', 'b', 'a#2')
+    """
+    times: dict[str, int] = {}
+    ids = []
+    for digest in hashes:
+        times[digest] = times.get(digest, 0) + 1
+        ids.append(digest if times[digest] == 1 else f"{digest}#{times[digest]}")
+    return tuple(ids)

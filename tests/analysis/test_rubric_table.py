@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of, with_columns
+from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
 from _support.saved_runs import TASK, from_columns, write_run
 
 from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
@@ -18,10 +18,9 @@ from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, places
 from lm_eval_bayes.rubric.schemata import SCHEMATA
-from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import Thresholds
-from lm_eval_bayes.runs.saved_tasks import saved_tasks
-from lm_eval_bayes.runs.signals import RunSignals, run_signals
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -46,7 +45,7 @@ def runs(columns, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for model, found in columns.items():
         write_run(folder / model, model, from_columns(found))
-    return tuple(run_signals(saved) for saved in saved_tasks([folder]))
+    return read_runs([folder], signals="all").runs
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +71,34 @@ def made(model, n_questions=4, n_trials=6, seed=0, **more):
         "completion_bpt": rng.random(size),
         **more,
     }
-    columns = {name: np.asarray(values, dtype=float) for name, values in found.items()}
-    signals = SignalTable(np.repeat(np.arange(n_questions), n_trials), columns, n_questions)
-    ids = tuple(f"hash{q}" for q in range(n_questions))
-    return RunSignals(
-        model, TASK, f"samples_{model}.jsonl", tuple(range(n_questions)), ids, signals
+    signals = {
+        name: tuple(np.asarray(values, dtype=float).reshape(n_questions, n_trials))
+        for name, values in found.items()
+    }
+    return TaskRun.from_trials(
+        model,
+        TASK,
+        [column.astype(int) for column in signals["is_correct"]],
+        [f"hash{q}" for q in range(n_questions)],
+        sources=(f"samples_{model}.jsonl",),
+        signals=signals,
     )
+
+
+def renamed(run, question_ids):
+    """Return a run with other names of its questions."""
+    counts, weights = run.outcomes.counts, run.outcomes.weights
+    named = Outcomes.from_counts(counts, weights=weights, question_ids=question_ids)
+    return replace(run, outcomes=named)
 
 
 def judged(run, name="judge-3B", trials=None):
     """Return a run as a verifier has judged it, all of it or its first trials."""
-    size = run.table.n_trials
-    there = np.arange(size) < (size if trials is None else trials)
+    there = np.arange(run.n_trials) < (run.n_trials if trials is None else trials)
+    ends = np.cumsum([t.size for t in run.trials])[:-1]
     parts = {"verifier_a": 0.7, "verifier_b": 0.2, "verifier_c": 0.1}
-    signals = with_columns(run.table, {n: np.where(there, p, np.nan) for n, p in parts.items()})
-    return replace(run, table=signals, verifier={"name": name}, judged=int(there.sum()))
+    verdicts = {n: tuple(np.split(np.where(there, p, np.nan), ends)) for n, p in parts.items()}
+    return replace(run, signals={**run.signals, **verdicts}, verifiers=({"name": name},))
 
 
 # -- categories, thresholds, posteriors ----------------------------------------------------------
@@ -113,7 +125,7 @@ def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(colu
 def test_thresholds_are_pooled_over_all_models(columns, classified):
     cuts = cuts_of(trials_of(columns))
     assert classified.thresholds.values == pytest.approx(cuts, rel=1e-12)
-    assert classified.source.runs == tuple(run.name for run in classified.runs)
+    assert classified.source.runs == tuple(run.label for run in classified.runs)
     hashes = {s.thresholds for found in classified.scores.values() for s in found.values()}
     assert hashes == {classified.thresholds.hash}
 
@@ -154,13 +166,19 @@ def test_of_questions_like_these_models_are_compared_question_by_question(runs, 
     found = runs
     if turned:
         first = runs[0]
-        turn = SignalTable(
-            first.table.n_questions - 1 - first.table.question,
-            first.table.columns,
-            first.table.n_questions,
+        turned_round = {name: arrays[::-1] for name, arrays in first.signals.items()}
+        found = (
+            TaskRun.from_trials(
+                first.model,
+                first.task,
+                first.trials[::-1],
+                first.question_ids[::-1],
+                sources=first.sources,
+                signals=turned_round,
+                verifiers=first.verifiers,
+            ),
+            *runs[1:],
         )
-        ids = first.question_ids[::-1]
-        found = (replace(first, table=turn, question_ids=ids), *runs[1:])
     classified = classify_runs(found, pooled_thresholds(runs))
     names = ("exact_match", "format_aware", "length_robust")
     some = replace(classified, scores={name: classified.scores[name] for name in names})
@@ -250,7 +268,7 @@ def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
     assert np.array_equal(alone.mu, joined.mu[:, :2])
     moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
     assert not np.array_equal(alone.mu, moved.mu[:, :2])
-    assert joined.to_dict()["thresholds"]["pooled_over"] == [run.name for run in two]
+    assert joined.to_dict()["thresholds"]["pooled_over"] == [run.label for run in two]
 
 
 def test_models_that_do_not_share_thresholds_are_not_compared(runs):
@@ -285,7 +303,7 @@ def test_missing_trials_are_warned_of(table):
 
 def test_models_that_were_asked_different_questions_are_not_ranked():
     one, other = made("a"), made("b", seed=1)
-    other = replace(other, question_ids=("hash0", "hash1", "else", "hash3"))
+    other = renamed(other, ("hash0", "hash1", "else", "hash3"))
     told = r"question 2 of a \(samples_a.jsonl\) is none of those of b .*; got doc_hash hash2"
     with pytest.raises(InvalidInputError, match=told):
         classify_runs([one, other], pooled_thresholds([one, other]))
@@ -300,7 +318,7 @@ def test_a_run_over_fewer_questions_is_no_peer():
 
 def test_the_order_of_the_questions_does_not_matter():
     one, other = made("a"), made("b", seed=1)
-    turned = replace(other, question_ids=other.question_ids[::-1])
+    turned = renamed(other, other.question_ids[::-1])
     assert classify_runs([one, turned], pooled_thresholds([one, turned])).n_questions == 4
 
 
@@ -322,7 +340,7 @@ def test_either_all_models_have_a_verifiers_verdicts_or_none():
     pooled = pooled_thresholds([one, other])
     with pytest.raises(InvalidInputError, match=r"a \(.*\) has them, b \(.*\) has not .*--ignore-"):
         classify_runs([one, other], pooled)
-    found = classify_runs([one.without_verdicts(), other], pooled)
+    found = classify_runs([made("a"), other], pooled)
     assert found.verifier is None
     assert [left.schema for left in found.left_out] == ["verifier_only", "verifier_probe"]
     both = classify_runs([one, judged(other)], pooled)

@@ -257,8 +257,9 @@ def test_bad_options(runs, judges, options, sentence):
     code, printed, told = run(runs, "--verifier", "judge", *options)
     assert (code, printed) == (2, "")
     assert sentence in told
-    assert told.startswith("error: ")
-    assert len(told.splitlines()) == 1
+    notes = [line for line in told.splitlines() if not line.startswith("error: ")]
+    assert len(told.splitlines()) - len(notes) == 1
+    assert all("was left out: its trials are all in" in note for note in notes)
     assert not list(runs.rglob("verdicts_*"))
     assert all(judge.batches == [] for judge in judges.made)
 
@@ -269,9 +270,9 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
     (tmp_path / "empty").mkdir()
     write(tmp_path / "gold", [row(0, ["x"], target="")])
     for name, sentence in (
-        ("absent", "`RUN` must be a run's output folder"),
+        ("absent", "`RUN` must be a run: a folder"),
         ("empty", "with logged samples"),
-        ("samples_bad_x.jsonl", "`RUN` must have a whole samples file"),
+        ("samples_bad_x.jsonl", "`RUN` must have a whole samples_bad_x.jsonl"),
         ("gold", "hold the standard answer of every question"),
     ):
         code, printed, told = run(name, "--verifier", "judge")

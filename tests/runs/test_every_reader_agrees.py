@@ -1,6 +1,6 @@
 """Every command that reads saved runs reads them alike: model, trials, score, verdict, warnings.
 
-The commands are called as a user calls them, on real runs; `DEFECTS` lists the cells that fail.
+The commands are called as a user calls them, on real runs.
 """
 
 from __future__ import annotations
@@ -19,40 +19,6 @@ from _support.saved_cases import CASES, PLAIN, QUESTIONS, N, SavedCase, sample_r
 
 from lm_eval_bayes import Outcomes, hbayes_at_n
 
-#: What fails, and why: by case, then by commands.
-DEFECTS: dict[str, dict[tuple[str, ...], str]] = {
-    "slices in one folder": {
-        ("report, rubrics", "rubric", "verify", "run --decide"): "counts the newer slice only",
-    },
-    "slices in two folders": {
-        ("report, rubrics", "rubric", "verify"): "takes the slices for two models",
-        ("run --decide",): "refuses the slices as two models",
-    },
-    "trial store": {
-        ("report, rubrics",): "leaves the model out",
-        ("rubric",): "reads no stores",
-    },
-    "folder and store": {("rubric", "verify"): "refuses the store as no run"},
-    "folder and store, deduplicated": {("rubric", "verify"): "has no option --dedupe"},
-    "last line cut off": {
-        ("report, rubrics",): "leaves all models out",
-        ("rubric", "verify", "run --decide"): "refuses the log",
-    },
-    "run logged twice": {
-        ("rubric", "verify", "run --decide"): "does not say that a log was left out",
-    },
-    "samples copied": {
-        tuple(COMMANDS): "takes the copy for a second model, named after the folder",
-    },
-    "folder copied": {
-        ("rubric", "verify"): "takes the copy for a second model",
-        ("run --decide",): "refuses the copy as a second model",
-    },
-    "two filters": {
-        ("rubric", "verify", "run --decide"): "does not say which filter was counted",
-    },
-}
-
 #: Cells that cannot be: no single path names both for a command that takes one path for a model,
 #: and a store holds neither questions nor standard answers for a judge. Tests of their own follow.
 IMPOSSIBLE = {
@@ -66,19 +32,9 @@ IMPOSSIBLE = {
 
 def cells() -> Iterator[object]:
     for case in CASES:
-        reasons = {
-            command: reason
-            for commands, reason in DEFECTS.get(case, {}).items()
-            for command in commands
-        }
         for command in COMMANDS:
-            if (case, command) in IMPOSSIBLE:
-                continue
-            marks = []
-            if command in reasons:
-                raises = (AssertionError, pytest.fail.Exception)
-                marks = [pytest.mark.xfail(strict=True, reason=reasons[command], raises=raises)]
-            yield pytest.param(case, command, marks=marks, id=f"{case}-{command}")
+            if (case, command) not in IMPOSSIBLE:
+                yield pytest.param(case, command, id=f"{case}-{command}")
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +142,6 @@ def test_a_store_holds_nothing_to_judge(saved):
     assert len(re.findall(r"^error: ", error, re.MULTILINE)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="takes the slices for two models", raises=AssertionError)
 def test_the_slices_of_a_job_array_are_one_model_under_rubrics(saved):
     jobs = sorted(saved("slices in two folders").root.glob("job*"))
     assert len(jobs) == 2

@@ -197,7 +197,7 @@ def test_a_resumed_run_replaces_the_earlier_one(tmp_path):
     found = read_runs([tmp_path])
     (run,) = found.runs
     assert [trials.tolist() for trials in run.trials] == [[1] * 4] * 2
-    assert run.notes == (f"{earlier.name} was left out: its trials are all in a newer file",)
+    assert run.notes == (f"{earlier.name} was left out: its trials are all in {later.name}",)
     assert found.warnings == ()
     # and where only some questions were asked again, the others come from the earlier file
     later.write_text(later.read_text().splitlines(keepends=True)[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,7 @@ from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import VerifierInput
-from lm_eval_bayes.runs.saved_tasks import saved_tasks
-from lm_eval_bayes.runs.signals import run_signals
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
 
 SAMPLES = f"samples_{TASK}_{STAMP}.jsonl"
@@ -43,14 +43,20 @@ def read(tmp_path):
             for row in rows:
                 change(row)
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (saved,) = saved_tasks([folder])
-        return run_signals(saved)
+        return signals_of(folder)
 
     return of
 
 
+def signals_of(folder, **options):
+    """Read the only run in a folder, and its signals."""
+    (run,) = read_runs([folder], signals="all", **options).runs
+    assert run.signal_table.n_questions == run.n_questions
+    return run
+
+
 def column(run, name):
-    return [None if math.isnan(v) else float(v) for v in run.table.column(name)]
+    return [None if math.isnan(v) else float(v) for v in run.signal_table.column(name)]
 
 
 def test_signals_by_hand(read):
@@ -64,9 +70,9 @@ def test_signals_by_hand(read):
     )
     second = question([trial("\\boxed{5}", None, None, None, completion_bpt=2.0)], 3)
     run = read([first, second])
-    assert (run.model, run.task, run.samples) == ("m", TASK, SAMPLES)
-    assert run.name == f"m ({SAMPLES})"
-    assert run.table.question.tolist() == [0, 0, 0, 1]
+    assert (run.model, run.task, run.file_names) == ("m", TASK, SAMPLES)
+    assert run.label == f"m ({SAMPLES})"
+    assert run.signal_table.question.tolist() == [0, 0, 0, 1]
     assert column(run, "is_correct") == [1, 1, 0, None]
     assert column(run, "has_box") == [1, 0, 0, 1]
     assert column(run, "text_loop") == [0, 0, 1, 0]
@@ -74,13 +80,13 @@ def test_signals_by_hand(read):
     assert column(run, "repeated_pattern") == [0, 0, 1, None]
     assert column(run, "completion_bpt") == [1.5, None, 0.25, 2.0]
     assert column(run, "prompt_bpt") == [3.25, 3.25, 3.25, None]
-    assert not run.table.has("verifier_a")
-    assert (run.verifier, run.judged) == (None, 0)
+    assert not run.signal_table.has("verifier_a")
+    assert (run.verifier, run.n_judged) == (None, 0)
 
 
 def test_a_model_that_records_nothing_gives_what_the_text_gives(read):
     run = read([question([{"text": "\\boxed{4}", "outcome": 1}])])
-    assert [name for name, v in run.table.columns.items() if not np.isnan(v).all()] == [
+    assert [name for name, v in run.signal_table.columns.items() if not np.isnan(v).all()] == [
         "outcome",
         "has_box",
         "text_loop",
@@ -118,7 +124,7 @@ def test_a_box_counts_after_the_models_own_end_of_thinking(read):
 @pytest.mark.parametrize("weights", [[0.0, 0.5, 1.0], [1.0, 0.0]])
 def test_other_grades_than_right_and_wrong_are_not_called_correct(read, weights):
     run = read([question([trial()])], config={"metadata": {"bayes": {"weights": weights}}})
-    assert not run.table.has("is_correct")
+    assert not run.signal_table.has("is_correct")
     assert column(run, "outcome") == [1]
 
 
@@ -150,10 +156,10 @@ def test_verdicts_stand_beside_their_trials(read):
     assert column(run, "verifier_a") == [None, 0.7, None, 0.0]
     assert column(run, "verifier_b") == [None, 0.2, None, 0.25]
     assert column(run, "verifier_c") == [None, 0.1, None, 0.75]
-    assert (dict(run.verifier), run.judged) == (VERIFIER, 2)
-    without = run.without_verdicts()
-    assert (without.verifier, without.judged) == (None, 0)
-    assert not without.table.has("verifier_c")
+    assert (dict(run.verifier), run.n_judged) == (VERIFIER, 2)
+    without = signals_of(Path(run.sources[0]).parent, verdicts=False)
+    assert (without.verifier, without.n_judged) == (None, 0)
+    assert not without.signal_table.has("verifier_c")
     assert column(without, "has_box") == column(run, "has_box")
 
 
@@ -164,10 +170,9 @@ def test_a_trial_that_could_not_be_judged_and_a_torn_line_are_missing(tmp_path):
         text = case_hash(VerifierInput("What is 0 + 0?", "0", trials[1]["text"]))
         file.write(json.dumps({"doc_id": 0, "trial": 1, "text": text, "error": "too long"}) + "\n")
         file.write('{"doc_id": 0, "trial": 2, "text": "blake2b-1')
-    (saved,) = saved_tasks([folder])
-    run = run_signals(saved)
+    run = signals_of(folder)
     assert column(run, "verifier_a") == [0.7, None, None]
-    assert run.judged == 1
+    assert run.n_judged == 1
 
 
 def test_verdicts_on_other_texts_are_refused(read):
@@ -182,12 +187,11 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
     folder = write_run(tmp_path / "run", "m", [question([trial(verdict=(1.0, 0.0, 0.0))])])
     path = folder / SAMPLES.replace("samples", "verdicts")
     path.write_text(path.read_text().replace(SAMPLES, "samples_other.jsonl"))
-    (saved,) = saved_tasks([folder])
     with pytest.raises(InvalidInputError, match=r"got verdicts on samples_other\.jsonl"):
-        run_signals(saved)
+        signals_of(folder)
     path.write_text("hello\n")
     with pytest.raises(VerdictsError, match="is no file of verdicts"):
-        run_signals(saved)
+        signals_of(folder)
 
 
 # -- bad rows ------------------------------------------------------------------------------------
@@ -200,15 +204,17 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
         (lambda row: row.update(resps=[["a", 5]]), "question 0: `resps` holds no list of texts"),
         (lambda row: row.update(resps=[["a", "b"]]), "question 0: .*one value per text"),
         (lambda row: row.update(outcomes=1), "question 0: `outcomes` is no list"),
-        (lambda row: row.update(outcomes=["x"]), "question 0: could not convert"),
-        (lambda row: row.pop("doc_hash"), "question 0: there is no `doc_hash`"),
+        (lambda row: row.update(outcomes=["x"]), "question 0: outcome 'x' is no category"),
         (lambda row: row.update(signals=[1]), "question 0: `signals` holds no lists"),
-        (lambda row: row.update(signals={"prompt_bpt": 2.0}), "question 0: `signals` holds no"),
+        (
+            lambda row: row.update(signals={"prompt_bpt": 2.0}),
+            "question 0: `prompt_bpt` is no list",
+        ),
         (
             lambda row: row.update(
                 signals={"outcome": [1], "has_box": [1], "text_loop": [0], "x": [1, 2]}
             ),
-            "question 0: x has 2 values",
+            "question 0: 1 trials and 2 `x`",
         ),
     ],
 )
@@ -233,5 +239,5 @@ def test_a_verifier_only_speaks_through_its_own_file(read):
         row["signals"] |= {f"verifier_{label}": [0.9] for label in "abc"}
 
     run = read([question([trial()])], claim)
-    assert (run.judged, run.verifier) == (0, None)
-    assert not run.table.has("verifier_c")
+    assert (run.n_judged, run.verifier) == (0, None)
+    assert not run.signal_table.has("verifier_c")

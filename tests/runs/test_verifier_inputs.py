@@ -10,14 +10,14 @@ from _support.judged_runs import ROWS, STAMP, row, write
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import VerifierInput
-from lm_eval_bayes.runs.saved_tasks import saved_tasks
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import case_hash
-from lm_eval_bayes.runs.verifier_inputs import saved_cases, targets
+from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
 
 
 def cases(folder, rows, think_end="</think>", limit=None):
-    (saved,) = saved_tasks([write(folder, rows)])
-    return saved_cases(saved, think_end, limit)
+    (file,) = files_to_judge(read_runs([write(folder, rows)]).runs, think_end, limit)
+    return file.trials
 
 
 def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
@@ -89,32 +89,32 @@ def test_samples_that_cannot_be_judged(tmp_path, changes, sentence):
 def saved(tmp_path):
     for model in ("m1", "m2"):
         write(tmp_path / model, ROWS)
-    return saved_tasks([tmp_path])
+    return files_to_judge(read_runs([tmp_path]).runs, "</think>")
 
 
 def test_verdicts_lie_beside_the_samples(saved, tmp_path):
     name = f"verdicts_demo_{STAMP}.jsonl"
-    assert targets(saved, None) == [tmp_path / "m1" / name, tmp_path / "m2" / name]
+    assert verdict_targets(saved, None) == [tmp_path / "m1" / name, tmp_path / "m2" / name]
 
 
 def test_one_task_may_go_to_a_file_or_a_folder(saved, tmp_path):
-    assert targets(saved[:1], tmp_path / "v.jsonl") == [tmp_path / "v.jsonl"]
-    assert targets(saved[:1], tmp_path) == [tmp_path / f"verdicts_demo_{STAMP}.jsonl"]
+    assert verdict_targets(saved[:1], tmp_path / "v.jsonl") == [tmp_path / "v.jsonl"]
+    assert verdict_targets(saved[:1], tmp_path) == [tmp_path / f"verdicts_demo_{STAMP}.jsonl"]
 
 
 def test_several_tasks_go_to_a_folder(tmp_path):
     for model, stamp in (("m1", STAMP), ("m2", STAMP.replace("512", "513"))):
         write(tmp_path / model, ROWS, stamp=stamp)
-    found = targets(saved_tasks([tmp_path]), tmp_path)
+    found = verdict_targets(files_to_judge(read_runs([tmp_path]).runs, "</think>"), tmp_path)
     assert sorted(path.name[-12:] for path in found) == ["512000.jsonl", "513000.jsonl"]
 
 
 def test_places_that_will_not_do(saved, tmp_path):
     with pytest.raises(InvalidInputError, match="be a folder that exists, for the 2 files"):
-        targets(saved, tmp_path / "absent")
+        verdict_targets(saved, tmp_path / "absent")
     with pytest.raises(InvalidInputError, match="two would write one file; got 'verdicts_demo_"):
-        targets(saved, tmp_path)
+        verdict_targets(saved, tmp_path)
     with pytest.raises(InvalidInputError, match="lie in a folder that exists"):
-        targets(saved[:1], tmp_path / "absent" / "v.jsonl")
+        verdict_targets(saved[:1], tmp_path / "absent" / "v.jsonl")
     with pytest.raises(InvalidInputError, match="be another file than the samples"):
-        targets(saved[:1], Path(os.path.relpath(saved[0].samples)))
+        verdict_targets(saved[:1], Path(os.path.relpath(saved[0].samples)))

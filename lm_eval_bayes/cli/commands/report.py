@@ -37,11 +37,10 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.report_data import ReportData
     from lm_eval_bayes.analysis.rubric_table import RubricTable
+    from lm_eval_bayes.runs.task_run import SavedRuns
 
 #: What `-o` takes for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-#: Logs above this size are not read a second time for the rubrics.
-_LARGE = 300_000_000
 #: So many runs take long enough to tell how far they are.
 _MANY = 12
 
@@ -109,8 +108,16 @@ def command(
         from lm_eval_bayes.report.plots.files import check_folder
 
         check_folder(plots, overwrite)
-    saved = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
-    tables, notes = _rubrics(runs, task)
+    saved = read(
+        runs,
+        task=task,
+        metric=metric,
+        filter=filter,
+        dedupe=dedupe,
+        regrade=regrade,
+        signals="recorded",
+    )
+    tables, notes = _rubrics(saved)
 
     from lm_eval_bayes.analysis.report_data import report_data
     from lm_eval_bayes.cli.ui.progress import Progress
@@ -165,51 +172,25 @@ def _told(
 # -- rubrics -------------------------------------------------------------------------------------
 
 
-def _rubrics(paths: Sequence[Path], task: str | None) -> tuple[dict[str, RubricTable], list[str]]:
+def _rubrics(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:
     """Return scores under rubrics by task, of runs that recorded signals; and why not of others."""
     from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
     from lm_eval_bayes.analysis.rubric_table import rubric_table
-    from lm_eval_bayes.runs.saved_tasks import saved_tasks
-    from lm_eval_bayes.runs.signals import run_signals
 
-    by_task: dict[str, list[Any]] = {}
-    for path in paths:
-        try:
-            found = saved_tasks([path], "RUN", task)
-        except InvalidInputError:
-            continue  # a store, a matrix, or samples that were not logged: nothing was recorded
-        for saved in found:
-            by_task.setdefault(saved.task, []).append(saved)
     tables: dict[str, RubricTable] = {}
     notes: list[str] = []
-    for name, several in by_task.items():
-        if not all(_recorded(saved.samples) for saved in several):
-            continue
-        if sum(saved.samples.stat().st_size for saved in several) > _LARGE:
-            notes.append(f"{name}: rubrics are left to `lm-eval-bayes rubric`, the logs are large")
+    for task in saved.tasks:
+        # matrices and files of counts hold nothing but outcomes, and number no questions
+        runs = [run for run in saved.of_task(task) if run.doc_ids is not None]
+        if not runs or not all(run.signals or run.signals_error for run in runs):
             continue
         try:
-            # told apart as `rubric` does it, over all paths together
-            together = saved_tasks([saved.samples for saved in several], "RUN", name)
-            signals = [run_signals(saved, "RUN") for saved in together]
-            classified = classify_runs(signals, pooled_thresholds(signals))
+            classified = classify_runs(runs, pooled_thresholds(runs))
             if classified.scores:
-                tables[name] = rubric_table(classified)
+                tables[task] = rubric_table(classified)
         except InvalidInputError as error:
-            notes.append(f"{name}: no scores under rubrics: {error}")
+            notes.append(f"{task}: no scores under rubrics: {error}")
     return tables, notes
-
-
-def _recorded(samples: Path) -> bool:
-    """Whether the first trial of a log has signals beside it."""
-    import json
-
-    try:
-        with open(samples, encoding="utf-8") as lines:
-            first = json.loads(next(lines))
-    except (OSError, ValueError, StopIteration, RecursionError):
-        return False
-    return isinstance(first, dict) and bool(first.get("signals"))
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.cli.commands.rubric_tables import show_table
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.cli.ui.reading import (
+    Dedupe,
     IntervalKind,
     Json,
     Level,
@@ -21,6 +22,7 @@ from lm_eval_bayes.cli.ui.reading import (
     ScopeOption,
     Seed,
     check_level_and_seed,
+    read,
 )
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.rubric_table import RubricTable
     from lm_eval_bayes.rubric.schemata import Schema
     from lm_eval_bayes.rubric.thresholds import Thresholds
-    from lm_eval_bayes.runs.signals import RunSignals
+    from lm_eval_bayes.runs.task_run import TaskRun
 
 
 class Prior(str, Enum):
@@ -44,7 +46,8 @@ def command(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Output folders of runs with logged samples, or samples_*.jsonl files.",
+            help="Output folders of runs with logged samples, samples_*.jsonl files, or trial "
+            "stores.",
             show_default=False,
         ),
     ],
@@ -79,6 +82,7 @@ def command(
         Optional[str],  # noqa: UP045
         typer.Option(metavar="NAME", help="Only this task."),
     ] = None,
+    dedupe: Dedupe = False,
     prior: Annotated[
         Prior,
         typer.Option(
@@ -145,8 +149,10 @@ def command(
         check_picture(plot, "--plot")
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
             raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
-    chosen, given = _asked(schema or (), weights or (), _own(runs, task))
-    by_task = _signals(runs, task, ignore_verdicts)
+    saved = read(runs, task=task, dedupe=dedupe, signals="all", verdicts=not ignore_verdicts)
+    own = {found.name: found for run in saved.runs for found in run.own_rubrics}
+    chosen, given = _asked(schema or (), weights or (), own)
+    by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None and len(by_task) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
@@ -179,14 +185,6 @@ def command(
 
 
 # -- what was asked for --------------------------------------------------------------------------
-
-
-def _own(paths: Sequence[Path], task: str | None) -> dict[str, Schema]:
-    """Return the rubrics of their own that the runs' tasks ran with, by name."""
-    from lm_eval_bayes.runs.saved_tasks import saved_tasks
-
-    saved = saved_tasks(paths, "RUN", task)
-    return {found.name: found for one in saved for found in one.own_rubrics}
 
 
 def _asked(
@@ -251,24 +249,8 @@ def _read(path: Path) -> Thresholds:
     return Thresholds.from_json(text, path.name)
 
 
-def _signals(
-    paths: Sequence[Path], task: str | None, ignore_verdicts: bool
-) -> dict[str, list[RunSignals]]:
-    """Read the runs' trials, by task."""
-    from lm_eval_bayes.runs.saved_tasks import saved_tasks
-    from lm_eval_bayes.runs.signals import run_signals
-
-    by_task: dict[str, list[RunSignals]] = {}
-    for saved in saved_tasks(paths, "RUN", task):
-        found = run_signals(saved, "RUN")
-        by_task.setdefault(found.task, []).append(
-            found.without_verdicts() if ignore_verdicts else found
-        )
-    return by_task
-
-
 def _classified(
-    models: Sequence[RunSignals],
+    models: Sequence[TaskRun],
     frozen: Thresholds | None,
     chosen: dict[str, Schema] | None,
     given: dict[str, tuple[float, ...]],
@@ -288,7 +270,7 @@ def _classified(
     return found
 
 
-def _freeze(path: Path, runs: Sequence[RunSignals]) -> None:
+def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
     """Write the thresholds to a new file; one that holds the same already is left as it is."""
     from lm_eval_bayes._util.files import write_atomic
     from lm_eval_bayes.analysis.rubric_runs import pooled_thresholds

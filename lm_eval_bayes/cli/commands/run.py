@@ -15,6 +15,7 @@ import typer
 from lm_eval_bayes.cli.commands.run_errors import check_written, plain_errors
 from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED, TERMINATED
 from lm_eval_bayes.cli.ui.output import warn
+from lm_eval_bayes.cli.ui.reading import read
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(
         If an argument breaks its rule or a task cannot be run, before a model is loaded; if the
         harness cannot build its requests; or if it could not write the results.
     """
-    from lm_eval_bayes.harness.adaptive.baseline import read_rival
+    from lm_eval_bayes.harness.adaptive.baseline import baseline_runs
     from lm_eval_bayes.harness.adaptive.budget import Budget
     from lm_eval_bayes.harness.adaptive.goals import Goal
     from lm_eval_bayes.harness.adaptive.rounds import Rounds
@@ -64,9 +65,12 @@ def run(
     if allocate not in (None, "questions"):
         raise InvalidInputError.of("allocate", "be questions", allocate)
     kind: Any = CORRECTION if correction is None else correction
+    baseline = None
+    if decide is not None:
+        baseline = baseline_runs(read([Path(decide)], argument="--decide").runs, decide)
     goal = Goal(
         width=width,
-        rival=None if decide is None else read_rival(decide),
+        rival=baseline,
         rival_name=str(decide),
         budget=None if budget is None else Budget.parse(budget),
         batch_trials=batch_trials,

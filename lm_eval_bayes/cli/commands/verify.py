@@ -13,6 +13,7 @@ import typer
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import Dedupe, read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def command(
         str, typer.Option(metavar="TEXT", help="Only what follows this in a response is judged.")
     ] = "</think>",
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
+    dedupe: Dedupe = False,
     limit: Annotated[
         int | None, typer.Option(metavar="N", help="Only the first N questions of each task.")
     ] = None,
@@ -131,8 +133,7 @@ def command(
     if not verifier.strip():
         raise InvalidInputError.of("--verifier", "name a model or be its folder", verifier)
     from lm_eval_bayes.rubric.verifier import Calibration
-    from lm_eval_bayes.runs.saved_tasks import saved_tasks
-    from lm_eval_bayes.runs.verifier_inputs import saved_cases, targets
+    from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.verification import Plan, Verification
 
     check_integer("--batch-size", batch_size, 1)
@@ -146,10 +147,10 @@ def command(
         *(verifier, backend, base_url, revision, device, dtype),
         *(max_length, batch_size, timeout),
     )
-    saved = saved_tasks(runs, "RUN", task)
+    files = files_to_judge(read(runs, task=task, dedupe=dedupe).runs, think_end, limit)
     plans = [
-        Plan(one.model, one.task, one.samples.name, path, tuple(saved_cases(one, think_end, limit)))
-        for one, path in zip(saved, targets(saved, out), strict=True)
+        Plan(file.model, file.task, file.samples.name, target, file.trials)
+        for file, target in zip(files, verdict_targets(files, out), strict=True)
     ]
     judge = make()
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -126,10 +126,13 @@ def read(
     dedupe: bool = False,
     regrade: bool = False,
     merge: bool = True,
+    signals: Literal["all", "recorded"] | None = None,
+    verdicts: bool = True,
+    argument: str = "RUN",
 ) -> SavedRuns:
     """Read runs, with a progress bar where it takes long; warnings and notes go to standard error.
 
-    With `merge` off, runs of one model and task at different paths stay apart.
+    The arguments are those of :func:`lm_eval_bayes.runs.reader.read_runs`.
 
     Raises
     ------
@@ -152,6 +155,9 @@ def read(
             dedupe=dedupe,
             regrade=grader,
             merge=merge,
+            signals=signals,
+            verdicts=verdicts,
+            argument=argument,
             progress=bar.show,
         )
     for warning in found.warnings:

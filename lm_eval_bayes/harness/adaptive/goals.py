@@ -10,8 +10,8 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.budget import Budget
-from lm_eval_bayes.harness.adaptive.graded import TaskTrials
 from lm_eval_bayes.harness.adaptive.preflight import AskedTask
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -82,7 +82,7 @@ class Goal:
     ----------
     width : float or None
         Stop once every task's credible interval is at most so wide.
-    rival : mapping of str to TaskTrials, or None
+    rival : mapping of str to TaskRun, or None
         Stop once every task's score is above or below that of this finished run.
     rival_name : str
         What to call that run in a message.
@@ -103,7 +103,7 @@ class Goal:
     """
 
     width: float | None = None
-    rival: Mapping[str, TaskTrials] | None = None
+    rival: Mapping[str, TaskRun] | None = None
     rival_name: str = "to decide against"
     budget: Budget | None = None
     batch_trials: int = 4
@@ -176,19 +176,20 @@ class Goal:
             return hbayes_at_n(outcomes, level=self.level)
         return bayes_at_n(outcomes)
 
-    def look(self, graded: TaskTrials, planned: int) -> Look:
+    def look(self, graded: TaskRun, planned: int) -> Look:
         """Look at one task after `planned` trials a question.
 
         Of a run to be compared with, :meth:`check` has seen that it asked the same.
         """
-        outcomes = graded.outcomes()
+        outcomes = graded.outcomes
+        fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
         seen = Look(
             task=graded.task,
-            n_trials=graded.n_trials / len(graded.trials),
-            fewest=min(map(len, graded.trials)),
-            most=max(map(len, graded.trials)),
+            n_trials=graded.n_trials / graded.n_questions,
+            fewest=fewest,
+            most=most,
             mu=posterior.mu,
             sigma=posterior.sigma,
             low=interval.low,
@@ -243,7 +244,7 @@ class Goal:
     def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
         rival = (self.rival or {})[seen.task]
         estimator: Any = self.estimator
-        versus = compare(outcomes, rival.outcomes(), estimator=estimator, level=self.level)
+        versus = compare(outcomes, rival.outcomes, estimator=estimator, level=self.level)
         threshold = self._decision().threshold(planned)
         if threshold is None:
             return replace(seen, reason=f"no decision at {planned} trials")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.adaptive.graded import TaskTrials
-from lm_eval_bayes.runs.saved_tasks import distinct
+from lm_eval_bayes.runs.task_run import TaskRun, distinct_ids
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -52,14 +51,14 @@ class AskedTask:
             )
             raise InvalidInputError.of("--width", rule, width)
 
-    def check_rival(self, run: str, rivals: Mapping[str, TaskTrials]) -> None:
+    def check_rival(self, run: str, rivals: Mapping[str, TaskRun]) -> None:
         """Refuse a finished run whose score is not about the same.
 
         Parameters
         ----------
         run : str
             What to call it.
-        rivals : mapping of str to TaskTrials
+        rivals : mapping of str to TaskRun
             Its graded trials.
 
         Raises
@@ -85,10 +84,11 @@ class AskedTask:
                 f"--decide: {run} {' and '.join(told)}; "
                 "both must ask the same questions (the same --tasks, --limit and --samples)"
             )
-        if tuple(rival.weights) != self.weights:
+        weights = tuple(rival.outcomes.weights.tolist())
+        if weights != self.weights:
             raise InvalidInputError(
                 f"--decide: {run} scores the categories of {self.task} with "
-                f"{_listed(rival.weights)}, and this run with {_listed(self.weights)}"
+                f"{_listed(weights)}, and this run with {_listed(self.weights)}"
             )
 
 
@@ -139,7 +139,7 @@ def asked_tasks(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, Aske
             raise TaskConfigError(f"task {name}: there is no question to ask")
         ids: tuple[str, ...] = ()
         if hashed:
-            ids = distinct([_hash(doc) for doc in (first, *questions)])
+            ids = distinct_ids([_hash(doc) for doc in (first, *questions)])
         found[name] = AskedTask(name, tuple(task.settings.weights), ids)
     return found
 

@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.budget import Budget
 from lm_eval_bayes.harness.adaptive.goals import Goal, Look
-from lm_eval_bayes.harness.adaptive.graded import TaskTrials, graded_tasks
+from lm_eval_bayes.harness.adaptive.graded import graded_tasks
 from lm_eval_bayes.harness.adaptive.output_check import not_written
 from lm_eval_bayes.harness.adaptive.preflight import asked_tasks
 from lm_eval_bayes.harness.models.recording import RecordingMixin
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 
 #: What a run is at: its arguments and tasks, its model, its requests, or the trials.
@@ -194,17 +193,17 @@ class Rounds:
         if not self.goal.allocate or last is None:
             return trials, {}
         (task,) = graded_tasks(last).values()  # Goal.check has seen that there is one
-        outcomes = task.outcomes()
-        have = np.array([len(each) for each in task.trials])
+        outcomes = task.outcomes
+        have = outcomes.counts.sum(axis=1)
         wanted = trials * have.size - int(have.sum())
         if wanted > 0:
             posterior = self.goal.posterior(outcomes)
             have = have + allocate_trials(posterior, outcomes, wanted, self.goal.max_trials)
         base = int(have.min())
-        beyond = zip(task.doc_ids, have - base, strict=True)
+        beyond = zip(task.doc_ids or (), have - base, strict=True)
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
 
-    def _look(self, graded: Mapping[str, TaskTrials], trials: int, started: float) -> None:
+    def _look(self, graded: Mapping[str, TaskRun], trials: int, started: float) -> None:
         tokens = [task.tokens for task in graded.values()]
         this = Round(
             trials=trials,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.deduplication import same_numbers_same_texts, united
+from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.partial_runs import Part, PartQuestion
 from lm_eval_bayes.runs.provenance import arguments_of, generation, greedy, origin, version_of
 from lm_eval_bayes.runs.readers import logged_rows as rows
@@ -20,7 +21,9 @@ from lm_eval_bayes.runs.readers.logged_trials import (
     Regrade,
     TrialLog,
 )
-from lm_eval_bayes.runs.saved_tasks import SavedTask, distinct
+from lm_eval_bayes.runs.saved_tasks import SavedTask
+from lm_eval_bayes.runs.signals import SignalReader, is_right_or_wrong
+from lm_eval_bayes.runs.task_run import distinct_ids
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class Wanted:
         Grades the texts again.
     argument : str
         What to call the run in an error.
+    signals : {"all", "recorded"} or None
+        Whether the signals of all trials are read, or only of runs whose model recorded some.
+    verdicts : bool
+        Whether the verdicts of a verifier are among the signals.
     """
 
     task: str | None = None
@@ -47,6 +54,8 @@ class Wanted:
     dedupe: bool = False
     regrade: Regrade | None = None
     argument: str = "RUN"
+    signals: Literal["all", "recorded"] | None = None
+    verdicts: bool = True
 
 
 def read_samples(
@@ -77,9 +86,17 @@ def read_samples(
     """
     filters: dict[str, None] = {}
     log: TrialLog | None = None
+    start = end = 0
+
+    def count(n_bytes: int) -> None:
+        nonlocal start, end
+        start, end = end, end + n_bytes
+        if advance is not None:
+            advance(n_bytes)
+
     chosen, sent = wanted.filter, None
     doc_ids, hashes = [], []
-    for row in rows.logged_rows(saved.samples, wanted.argument, told, advance):
+    for row in rows.logged_rows(saved.samples, wanted.argument, told, count):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         chosen = name if chosen is None else chosen
@@ -88,9 +105,10 @@ def read_samples(
         prompt, kwargs = rows.asked(row)
         if log is None:
             log, sent = _log_for(saved, wanted, row), kwargs
-        doc_ids.append(_doc_id(row, saved, wanted))
+        doc_ids.append(doc_id := _doc_id(row, saved, wanted))
         hashes.append(rows.question_hash(row))
-        log.add(row, rows.question_text(row, prompt), rows.prompt_hash(row, prompt))
+        line = LoggedLine(str(saved.samples), start, doc_id)
+        log.add(row, rows.question_text(row, prompt), rows.prompt_hash(row, prompt), line)
     if not filters:
         raise InvalidInputError.of(wanted.argument, "hold samples", str(saved.samples))
     if log is None or chosen is None:
@@ -124,6 +142,8 @@ def read_samples(
         sampled=sampled,
         place=saved.samples.parent,
         stamp=saved.stamp,
+        signals_error=counted.signals_error,
+        verifiers=counted.verifiers,
     )
 
 
@@ -132,11 +152,18 @@ def _log_for(saved: SavedTask, wanted: Wanted, row: Mapping[str, Any]) -> TrialL
     if wanted.regrade is not None:
         return GradedAgain(saved, wanted.argument, regrade=wanted.regrade)
     if "outcomes" in row:
-        return GradedTrials(saved, wanted.argument)
+        return GradedTrials(saved, wanted.argument, _signal_reader(saved, wanted, row))
     average = average_row(row)
     if average is not None:
         return LoggedCounts(saved, wanted.argument, average)
     return LoggedMetric(saved, wanted.argument, wanted.metric)
+
+
+def _signal_reader(saved: SavedTask, wanted: Wanted, row: Mapping[str, Any]) -> SignalReader | None:
+    if wanted.signals is None or (wanted.signals == "recorded" and not row.get("signals")):
+        return None
+    binary = is_right_or_wrong(saved.weights)
+    return SignalReader(saved.samples, saved.config, binary, wanted.argument, wanted.verdicts)
 
 
 def _doc_id(row: Mapping[str, Any], saved: SavedTask, wanted: Wanted) -> int:
@@ -164,7 +191,7 @@ def _in_order(
     for line, doc_id in enumerate(logged.doc_ids):
         lines.setdefault(doc_id, []).append(line)
     order = sorted(lines)
-    ids = distinct([logged.hashes[lines[doc_id][0]] for doc_id in order])
+    ids = distinct_ids([logged.hashes[lines[doc_id][0]] for doc_id in order])
     found = {}
     for doc_id, id in zip(order, ids, strict=True):
         here = [logged.questions[line] for line in lines[doc_id]]

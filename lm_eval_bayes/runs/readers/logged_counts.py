@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.partial_runs import PartQuestion
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import logged_rows as rows
@@ -66,7 +67,7 @@ class LoggedCounts:
             raise InvalidInputError.of(self.argument, rule, weights)
         self.weights = (float(weights[0]), float(weights[1]))
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str) -> None:
+    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
         """Take a line, and count the right ones of its trials."""
         found, value = _AVERAGE.fullmatch(self.row), row.get(self.row)
         low, high = self.weights
@@ -81,7 +82,9 @@ class LoggedCounts:
             raise InvalidInputError.of(self.argument, rule, got)
         none = np.empty(0, dtype=np.int64)
         counts = (n - round(right), round(right))
-        self.questions.append(PartQuestion("", none, none, text, prompt, counts=counts))
+        self.questions.append(
+            PartQuestion("", none, none, text, prompt, counts=counts, doc_id=line.doc_id)
+        )
 
     def counted(self) -> Counted:
         """Return the questions with their counts."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedLine, LoggedTexts
 from lm_eval_bayes.runs.partial_runs import PartQuestion
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import logged_rows as rows
@@ -42,7 +43,7 @@ class LoggedMetric:
     repeated: int = 0
     generated: bool = False
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str) -> None:
+    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
         """Take a line."""
         if not self.questions:
             self.logged = rows.metrics(row)
@@ -56,6 +57,7 @@ class LoggedMetric:
         if rows.asked(row)[1] is not None:
             self.generated = True
             self.repeated = max(self.repeated, len(rows.texts(row) or ()))
+        single = len(rows.texts(row) or ()) == 1
         # its outcome comes when all is read, and it is known which metrics are 0 or 1
         self.questions.append(
             PartQuestion(
@@ -66,6 +68,8 @@ class LoggedMetric:
                 prompt=prompt,
                 answers=_answer(row),
                 digests=np.array([hash(repr(row.get("resps")))], dtype=np.int64),
+                doc_id=line.doc_id,
+                logged=LoggedTexts.of_line(line, 1) if single else None,
             )
         )
 
@@ -128,7 +132,7 @@ def _answer(row: Mapping[str, Any]) -> tuple[str | None] | None:
 def _with_outcome(question: PartQuestion, value: int) -> PartQuestion:
     trials: IntArray = np.array([value] if value >= 0 else [], dtype=np.int64)
     if not trials.size:
-        return replace(question, numbers=trials, answers=None, digests=None)
+        return replace(question, numbers=trials, answers=None, digests=None, logged=None)
     return replace(question, trials=trials)
 
 

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedLine, LoggedTexts
 from lm_eval_bayes.runs.partial_runs import PartQuestion, floats
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import logged_rows as rows
 from lm_eval_bayes.runs.saved_tasks import SavedTask
+from lm_eval_bayes.runs.signals import SignalReader
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
 from lm_eval_bayes.stats.validation import check_weights
 
@@ -58,19 +60,23 @@ class Counted:
         The score of each category.
     notes : tuple of str
         What a reader should know.
+    signals_error, verifiers
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     """
 
     questions: list[PartQuestion]
     metric: str
     weights: tuple[float, ...] = (0.0, 1.0)
     notes: tuple[str, ...] = ()
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
 
 
 class TrialLog(Protocol):
     """Takes the lines of a samples file, one a question, and makes trials of them."""
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str) -> None:
-        """Take a line, with the question's text and the hash of its prompt."""
+    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
+        """Take a row, with the text of the question, the hash of its prompt and its line."""
 
     def counted(self) -> Counted:
         """Return the questions with their trials, when all lines are read."""
@@ -86,10 +92,13 @@ class GradedTrials:
         The task.
     argument : str
         What to call the run in an error.
+    signals : SignalReader or None
+        Reads the signals, where they are asked for.
     """
 
     saved: SavedTask
     argument: str
+    signals: SignalReader | None = None
     questions: list[PartQuestion] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -100,36 +109,36 @@ class GradedTrials:
             got = self.saved.settings.get("weights")
             raise InvalidInputError.of(self.argument, rule, got) from None
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str) -> None:
+    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
         """Take a line; a trial that nobody graded is null in it."""
         outcomes = row.get("outcomes")
         if not isinstance(outcomes, list):
             raise self._broken(row, "`outcomes` is no list")
-        kept = [i for i, one in enumerate(outcomes) if one is not None]
         top = len(self.weights) - 1
-        for i in kept:
-            if type(outcomes[i]) is not int or not 0 <= outcomes[i] <= top:
+        for outcome in outcomes:
+            if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
                 if not self.saved.config:
                     rule = "lie beside its results file, which tells the score of each category"
                     raise InvalidInputError.of(self.argument, rule, self.saved.samples.name)
-                raise self._broken(row, f"outcome {outcomes[i]!r} is no category of 0..{top}")
+                raise self._broken(row, f"outcome {outcome!r} is no category of 0..{top}")
         answers = row.get("answers")
         if answers is not None:
             answers = self._column(row, "answers", answers, len(outcomes))
-            answers = tuple(None if answers[i] is None else str(answers[i]) for i in kept)
+            answers = tuple(None if answer is None else str(answer) for answer in answers)
         self.questions.append(
             PartQuestion(
                 id="",
-                trials=np.array([outcomes[i] for i in kept], dtype=np.int64),
+                trials=np.array([-1 if c is None else c for c in outcomes], dtype=np.int64),
                 text=text,
                 prompt=prompt,
                 answers=answers,
-                **self.recorded(row, kept, len(outcomes)),
+                signals={} if self.signals is None else self.signals.signals(row),
+                **self.recorded(row, len(outcomes), line),
             )
         )
 
-    def recorded(self, row: Mapping[str, Any], kept: Sequence[int], n: int) -> dict[str, Any]:
-        """Return what was logged of n trials besides their grades, for those that are kept."""
+    def recorded(self, row: Mapping[str, Any], n: int, line: LoggedLine) -> dict[str, Any]:
+        """Return what was logged of n trials besides their grades."""
         signals = row.get("signals")
         if signals is not None and not isinstance(signals, Mapping):
             raise self._broken(row, "`signals` holds no lists")
@@ -141,24 +150,29 @@ class GradedTrials:
             numbers = []
         seeds = columns.get("seed")
         texts = rows.texts(row)
-        digests = None
+        digests = logged = None
         if texts is not None and len(texts) == n:
-            digests = np.array([hash(texts[i]) for i in kept], dtype=np.int64)
+            digests = np.array([hash(text) for text in texts], dtype=np.int64)
+            logged = LoggedTexts.of_line(line, n)
         measured = {
-            name: floats([values[i] for i in kept])
-            for name, values in columns.items()
-            if name not in _NO_MEASURE
+            name: floats(values) for name, values in columns.items() if name not in _NO_MEASURE
         }
         return {
-            "numbers": np.array([numbers[i] if numbers else i for i in kept], dtype=np.int64),
-            "seeds": None if seeds is None else tuple(_seed(seeds[i]) for i in kept),
+            "numbers": np.array(numbers or range(n), dtype=np.int64),
+            "seeds": None if seeds is None else tuple(map(_seed, seeds)),
             "digests": digests,
+            "doc_id": line.doc_id,
+            "logged": logged,
             "measured": {name: found for name, found in measured.items() if found is not None},
         }
 
     def counted(self) -> Counted:
         """Return the questions, with the scores that the task ran with."""
-        return Counted(self.questions, GRADED, self.weights)
+        error = None if self.signals is None else self.signals.error
+        verifiers = () if self.signals is None else self.signals.verifiers
+        return Counted(
+            self.questions, GRADED, self.weights, signals_error=error, verifiers=verifiers
+        )
 
     def _column(self, row: Mapping[str, Any], name: str, values: object, n: int) -> list[Any]:
         if not isinstance(values, list):
@@ -185,7 +199,7 @@ class GradedAgain(GradedTrials):
     regrade: Regrade | None = None
     changed: int = 0
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str) -> None:
+    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
         """Take a line; every text in it is a trial."""
         texts, target = rows.texts(row), row.get("target")
         task, where = self.saved.task, f"question {row['doc_id']} of {self.saved.samples.name}"
@@ -215,7 +229,7 @@ class GradedAgain(GradedTrials):
                 text=text,
                 prompt=prompt,
                 answers=tuple(answer for _, answer in grades),
-                **self.recorded(row, range(len(now)), len(now)),
+                **self.recorded(row, len(now), line),
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.runs.partial_runs import Part, PartQuestion, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.harness_log import Wanted
 from lm_eval_bayes.runs.readers.logged_rows import Advance
-from lm_eval_bayes.runs.saved_tasks import distinct, plain_model_name
-from lm_eval_bayes.runs.task_run import Made
+from lm_eval_bayes.runs.saved_tasks import plain_model_name
+from lm_eval_bayes.runs.task_run import Made, distinct_ids
+from lm_eval_bayes.stats.validation import FloatArray
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
 from lm_eval_bayes.store.trial import Trial
@@ -66,7 +69,9 @@ def read_store(
         for graded in chosen:
             notes = _notes(graded)
             for model, sampling in graded.series:
-                read = list(_questions(store, graded.of(model, sampling), told))
+                read = list(
+                    _questions(store, graded.of(model, sampling), told, wanted.signals is not None)
+                )
                 parts.append(_part(store, path, graded, (model, sampling), read, notes))
             if advance is not None:
                 advance(bytes_each * len(graded.questions))
@@ -150,10 +155,10 @@ def _part(
 
 
 def _questions(
-    store: TrialStore, graded: GradedTask, told: list[str]
+    store: TrialStore, graded: GradedTask, told: list[str], with_signals: bool
 ) -> Iterator[tuple[PartQuestion, Trial | None]]:
     """Return every question with its trials, and the trial of each that was made last."""
-    ids = distinct([question.doc_hash for question in graded.questions])
+    ids = distinct_ids([question.doc_hash for question in graded.questions])
     left_out = 0
     for start in range(0, len(ids), _BATCH):
         batch = [_of_one_prompt(q) for q in graded.questions[start : start + _BATCH]]
@@ -162,7 +167,12 @@ def _questions(
             left_out += len(question.trials) - len(trials)
             made = [there[one.key].get(one.trial) for one in trials]
             newest = max((t for t in made if t), key=lambda t: t.created, default=None)
-            yield _question(id, store.prompt(trials[0].key.prompt), trials, made), newest
+            prompt = trials[0].key.prompt
+            read = _question(id, store.prompt(prompt), trials, made)
+            if with_signals:
+                signals = _signals(store, trials, made, graded.categories == 2)
+                read = replace(read, signals=signals)
+            yield replace(read, doc_id=question.doc_id), newest
     if left_out:
         told.append(
             f"{store.path}: {left_out:,} trials of task {graded.task} were left out, for "
@@ -199,6 +209,38 @@ def _question(
         else None,
         measured={name: found for name, found in measured.items() if found is not None},
     )
+
+
+def _signals(
+    store: TrialStore,
+    trials: Sequence[GradedTrial],
+    stored: Sequence[Trial | None],
+    binary: bool,
+) -> dict[str, FloatArray]:
+    """Compute the signals of the trials of one question, as from a log of the same trials."""
+    key = trials[0].key
+    of_prompt = store.prompt_signals(key.model, [key.prompt]).get(key.prompt, {})
+    limit = completion_limit(generation_kwargs(store.sampling(key.sampling)))
+    intact = [i for i, trial in enumerate(stored) if trial is not None]
+    there = [trial for trial in stored if trial is not None]
+    recorded = [
+        {**{name: getattr(t, name) for name in MEASURED}, **(t.signals or {}), **of_prompt}
+        for t in there
+    ]
+    names = dict.fromkeys(name for row in recorded for name in row)
+    computed = trial_signals(
+        [trial.text for trial in there],
+        [trials[i].outcome for i in intact],
+        {name: [row.get(name) for row in recorded] for name in names},
+        binary=binary,
+        max_gen_toks=limit,
+    )
+    signals = {}
+    for name, values in computed.items():
+        column = np.full(len(trials), np.nan)
+        column[intact] = [np.nan if value is None else value for value in values]
+        signals[name] = column
+    return signals
 
 
 def _measured(trial: Trial | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -11,12 +10,13 @@ from lm_eval_bayes.cli.commands.run import run
 from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import goals
-from lm_eval_bayes.harness.adaptive.baseline import read_rival
+from lm_eval_bayes.harness.adaptive.baseline import baseline_runs
 from lm_eval_bayes.harness.adaptive.budget import Budget
 from lm_eval_bayes.harness.adaptive.goals import Goal
-from lm_eval_bayes.harness.adaptive.graded import TaskTrials
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
 
 TASK = "demo_arithmetic_bayes"
 
@@ -187,13 +187,7 @@ def test_a_goal_that_makes_no_sense_is_refused(goal, message):
 def trials_of(n_questions, n_trials=4, seed=0):
     rng = np.random.default_rng(seed)
     drawn = rng.random((n_questions, n_trials)) < rng.beta(2, 3, (n_questions, 1))
-    return TaskTrials(
-        task="many",
-        doc_ids=tuple(range(n_questions)),
-        question_ids=tuple(map(str, range(n_questions))),
-        trials=tuple(tuple(map(int, row)) for row in drawn),
-        weights=(0.0, 1.0),
-    )
+    return TaskRun.from_trials("", "many", drawn.astype(int), list(map(str, range(n_questions))))
 
 
 def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monkeypatch):
@@ -233,42 +227,45 @@ def test_ks_that_do_not_fit_a_round_wait():
     assert with_trials({}, 4, {3: 2})["bayes_extra_trials"] == {"3": 2}
 
 
-def test_a_rival_must_be_a_run(tmp_path):
+def baseline(path):
+    return baseline_runs(read_runs([path], argument="--decide").runs, str(path))
+
+
+def test_a_baseline_must_be_a_run(tmp_path):
     for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(InvalidInputError, match="`decide` must be a run's output folder"):
-            read_rival(str(path))
+        with pytest.raises(InvalidInputError, match="`--decide` must be a run"):
+            baseline(path)
 
 
-def test_a_cut_off_samples_file_is_named(tmp_path):
+def test_a_baseline_without_its_last_line_has_a_question_less(tmp_path):
     started(tmp_path, "cut", budget="2", batch_trials=2)
     samples = next((tmp_path / "cut").rglob("samples_*.jsonl"))
     samples.write_text(samples.read_text()[:-40])
-    told = r"`decide` must have a whole samples file; .*samples_.*jsonl cannot be read"
-    with pytest.raises(InvalidInputError, match=told):
-        read_rival(str(tmp_path / "cut"))
+    assert baseline(tmp_path / "cut")[TASK].n_questions == 11
+    with pytest.raises(InvalidInputError, match=r"lacks 1 question of .* that this run asks"):
+        started(tmp_path, "new", decide=str(tmp_path / "cut"))
 
 
-def test_a_folder_of_several_models_is_no_rival(tmp_path):
+def test_a_folder_of_several_models_is_no_baseline(tmp_path):
     started(tmp_path, "two", budget="2", batch_trials=2)
-    (folder,) = (path for path in (tmp_path / "two").iterdir() if path.is_dir())
-    shutil.copytree(folder, folder.with_name("another"))
+    started(tmp_path, "two/another", model_args="beta=1:9", budget="2", batch_trials=2)
     with pytest.raises(
-        InvalidInputError, match=f"`decide` must hold one model's run of task {TASK}"
+        InvalidInputError, match=f"`--decide` must hold one model's run of task {TASK}"
     ):
-        read_rival(str(tmp_path / "two"))
-    assert list(read_rival(str(folder))) == [TASK]
+        baseline(tmp_path / "two")
+    assert list(baseline(tmp_path / "two/another")) == [TASK]
 
 
 def test_samples_without_their_results_lack_the_scores(tmp_path):
     started(tmp_path, "bare", budget="2", batch_trials=2)
     next((tmp_path / "bare").rglob("results_*.json")).unlink()
     samples = next((tmp_path / "bare").rglob("samples_*.jsonl"))
-    assert read_rival(str(samples))[TASK].weights == (0.0, 1.0)
+    assert baseline(samples)[TASK].outcomes.weights.tolist() == [0.0, 1.0]
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
     rows[0]["outcomes"][0] = 2
     samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InvalidInputError, match="lie beside its results file"):
-        read_rival(str(samples))
+        baseline(samples)
 
 
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
