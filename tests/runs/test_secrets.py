@@ -332,7 +332,8 @@ LEAKS = {
         ),
         IN_SETTINGS,
     ),
-    **dict.fromkeys(("rubric", "rubric --json", "verify", "error of compare"), IN_NAMES),
+    **dict.fromkeys(("rubric", "rubric --json", "verify"), IN_SETTINGS),
+    "error of compare": IN_NAMES,
     "report": (*IN_SETTINGS, "proxy", "url_query"),
     "report --plots": (*IN_SETTINGS, "url_query"),
     **dict.fromkeys(
