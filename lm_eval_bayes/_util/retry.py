@@ -1,13 +1,74 @@
-"""How long a server asks to be left alone."""
+"""The retry policy of requests over HTTP: which are retried, and after which pause."""
 
 from __future__ import annotations
 
 import email.utils
+import random
 import time
+
+#: Seconds before the second attempt; doubled before each further one, up to the longest.
+FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+#: The longest pause that a server may ask for by Retry-After.
+_LONGEST_RETRY_AFTER_S = 600.0
+#: Jitter: requests that failed together should not be repeated together.
+_JITTER = (0.75, 1.25)
+
+_RETRIED = frozenset({408, 409, 425, 429})
+_NOT_IMPLEMENTED = 501
+
+
+def is_retried(status: int) -> bool:
+    """Return whether a request with this HTTP status may succeed later.
+
+    Examples
+    --------
+    >>> [status for status in (400, 404, 429, 500, 501, 503) if is_retried(status)]
+    [429, 500, 503]
+    """
+    return status in _RETRIED or (status >= 500 and status != _NOT_IMPLEMENTED)
+
+
+class Backoff:
+    """Exponential backoff with jitter.
+
+    Parameters
+    ----------
+    seed : int
+        Seeds the jitter.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+
+    def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
+        """Return the seconds to wait after a failed attempt.
+
+        Parameters
+        ----------
+        attempt : int
+            The number of the attempt that failed, from 1.
+        retry_after_s : float or None
+            The server's Retry-After: the pause is at least that long, up to ten minutes.
+
+        Examples
+        --------
+        >>> backoff = Backoff(seed=0)
+        >>> 0.75 <= backoff.pause_s(1) <= 1.25, backoff.pause_s(1, retry_after_s=30.0)
+        (True, 30.0)
+        """
+        doubled = min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 20), _LONGEST_PAUSE_S)
+        pause = doubled * self._rng.uniform(*_JITTER)
+        return max(pause, capped(retry_after_s or 0.0))
+
+
+def capped(retry_after_s: float) -> float:
+    """Return the part of a Retry-After that is respected."""
+    return min(retry_after_s, _LONGEST_RETRY_AFTER_S)
 
 
 def retry_after(header: str | None) -> float | None:
-    """Read the header Retry-After: seconds, or a date.
+    """Parse the header Retry-After: seconds, or a date.
 
     Examples
     --------

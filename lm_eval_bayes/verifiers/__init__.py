@@ -1,1 +1,1 @@
-"""Judges: language models, here or on a server, that score the labels of a verifier's prompt."""
+"""Judges, language models that score the labels of a verifier's prompt, and how runs are judged."""

@@ -1,4 +1,4 @@
-"""Cases go to a judge in batches, and come back with verdicts."""
+"""Batching: inputs are judged in batches of similar length."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from lm_eval_bayes.verifiers.protocol import Judge, Scores, Unjudged, VerifierEr
 
 _Key = TypeVar("_Key")
 
-#: So many batches are sorted by length at a time, so that little of a batch is padding.
-_SORTED_TOGETHER = 16
+#: Number of batches that are sorted by length together, to reduce padding.
+_SORTED_BATCHES = 16
 
 
 @dataclass(frozen=True)
-class Judged(Generic[_Key]):
-    """What came of one case.
+class Judgement(Generic[_Key]):
+    """The result for one input.
 
     Attributes
     ----------
     key : object
-        Whatever the caller calls the case.
+        The caller's key of the input.
     scores : tuple of float, or None
         Scores of A, B, C before calibration.
     verdict : Verdict or None
         Their calibrated probabilities.
     error : str or None
-        Why there are none.
+        Why there is no verdict.
     """
 
     key: _Key
@@ -49,23 +49,23 @@ class Judged(Generic[_Key]):
 
 
 def baseline_scores(judge: Judge) -> Scores:
-    """Return the scores of the labels where there is nothing to judge.
+    """Return the scores of the labels for a prompt without content.
 
     Raises
     ------
     VerifierError
-        If there are none.
+        If it cannot be scored.
     """
-    (found,) = judge.scores(
+    (scores,) = judge.scores(
         [fitted_prompt(CONTENT_FREE_INPUT, judge.length, judge.limit, judge.unit)]
     )
-    if isinstance(found, Unjudged):
-        raise VerifierError(f"the prompt without content cannot be scored: {found.reason}")
-    return found
+    if isinstance(scores, Unjudged):
+        raise VerifierError(f"the prompt without content cannot be scored: {scores.reason}")
+    return scores
 
 
 def label_mass(scores: Sequence[float]) -> float:
-    """Return the probability that the next token is a label at all.
+    """Return the probability that the next token is one of the labels.
 
     Examples
     --------
@@ -75,78 +75,82 @@ def label_mass(scores: Sequence[float]) -> float:
     return math.fsum(math.exp(score) for score in scores)
 
 
-def check_room(judge: Judge, cases: Iterable[VerifierInput]) -> None:
-    """Refuse questions that leave no room for an answer, before a model is loaded.
+def check_room(judge: Judge, inputs: Iterable[VerifierInput]) -> None:
+    """Check that every question leaves room for an answer, before a model is loaded.
 
     Raises
     ------
     PromptTooLongError
-        Naming the question and the lengths.
+        With the question and the lengths.
     """
     seen: set[tuple[str, str]] = set()
-    for case in cases:
-        if (case.question, case.gold) not in seen:
-            seen.add((case.question, case.gold))
-            least = replace(case, answer=case.answer.strip()[-MIN_ANSWER_CHARACTERS:])
-            fitted_prompt(least, judge.length, judge.limit, judge.unit, judge.marks)
+    for verifier_input in inputs:
+        if (verifier_input.question, verifier_input.gold) not in seen:
+            seen.add((verifier_input.question, verifier_input.gold))
+            shortest = replace(
+                verifier_input, answer=verifier_input.answer.strip()[-MIN_ANSWER_CHARACTERS:]
+            )
+            fitted_prompt(shortest, judge.length, judge.limit, judge.unit, judge.control_tokens)
 
 
-def judged(
+def judge_batches(
     judge: Judge,
-    cases: Iterable[tuple[_Key, VerifierInput]],
+    inputs: Iterable[tuple[_Key, VerifierInput]],
     calibration: Calibration,
     batch_size: int,
-) -> Iterator[list[Judged[_Key]]]:
-    """Judge cases batch by batch, each batch as soon as it is done.
+) -> Iterator[list[Judgement[_Key]]]:
+    """Judge inputs in batches and yield each batch as soon as it is done.
 
-    The order is by length within some batches, so that prompts of about the same length meet.
+    Some batches at a time are sorted by length.
 
     Parameters
     ----------
     judge : Judge
-        Who judges.
-    cases : iterable of (key, VerifierInput)
-        Read as they are needed.
+        The judge.
+    inputs : iterable of (key, VerifierInput)
+        Read lazily.
     calibration : Calibration
-        Of this judge.
+        The judge's calibration.
     batch_size : int
         Prompts in a batch.
 
     Yields
     ------
-    list of Judged
-        One batch; a case that could not be judged says why.
+    list of Judgement
+        One batch; an input without a verdict has an error.
 
     Raises
     ------
     VerifierError
-        If no case can be judged any more.
+        If the judge cannot continue.
     """
     size = check_integer("batch_size", batch_size, 1)
-    todo = iter(cases)
-    while window := list(islice(todo, size * _SORTED_TOGETHER)):
+    remaining = iter(inputs)
+    while window := list(islice(remaining, size * _SORTED_BATCHES)):
         prompts: list[tuple[int, _Key, str]] = []
-        unfit: list[Judged[_Key]] = []
-        for key, case in window:
+        too_long: list[Judgement[_Key]] = []
+        for key, verifier_input in window:
             try:
-                prompt = fitted_prompt(case, judge.length, judge.limit, judge.unit, judge.marks)
+                prompt = fitted_prompt(
+                    verifier_input, judge.length, judge.limit, judge.unit, judge.control_tokens
+                )
             except PromptTooLongError as error:
-                unfit.append(Judged(key, error=str(error)))
+                too_long.append(Judgement(key, error=str(error)))
             else:
                 prompts.append((len(prompt), key, prompt))
-        if unfit:
-            yield unfit
-        # The longest first: what does not find room in memory is known at once.
+        if too_long:
+            yield too_long
+        # The longest first, so that a lack of memory is noticed at once.
         prompts.sort(key=lambda entry: -entry[0])
         for start in range(0, len(prompts), size):
             batch = prompts[start : start + size]
-            found = judge.scores([prompt for _, _, prompt in batch])
+            scores = judge.scores([prompt for _, _, prompt in batch])
             keys = [key for _, key, _ in batch]
-            yield [verdict_on(*both, calibration) for both in zip(keys, found, strict=True)]
+            yield [judgement(*pair, calibration) for pair in zip(keys, scores, strict=True)]
 
 
-def verdict_on(key: _Key, found: Scores | Unjudged, calibration: Calibration) -> Judged[_Key]:
-    """Return what came of a case, from its scores or the lack of them."""
-    if isinstance(found, Unjudged):
-        return Judged(key, error=found.reason)
-    return Judged(key, scores=found, verdict=calibration.verdict(found))
+def judgement(key: _Key, scores: Scores | Unjudged, calibration: Calibration) -> Judgement[_Key]:
+    """Return the result for one input."""
+    if isinstance(scores, Unjudged):
+        return Judgement(key, error=scores.reason)
+    return Judgement(key, scores=scores, verdict=calibration.verdict(scores))

@@ -1,4 +1,4 @@
-"""What every judge can do, and how one refuses."""
+"""The interface of judges, and their errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Scores: TypeAlias = tuple[float, float, float]
 
 
 class VerifierError(LmEvalBayesError, RuntimeError):
-    """A verifier cannot be used as it was asked."""
+    """A verifier cannot be used as configured."""
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A prompt to which a verifier gave no scores.
+    """A prompt without scores.
 
     Attributes
     ----------
     reason : str
-        Why, in one line.
+        The reason, in one line.
     """
 
     reason: str
@@ -32,30 +32,30 @@ class Unjudged:
 class Judge(Protocol):
     """A language model that scores labels.
 
-    It is made without its weights being read, so that everything which can be wrong with a
-    verifier's name, its tokenizer or its settings is known at once; the first scores load them.
+    It is created without its weights, so that errors in its name, tokenizer or settings are
+    raised at once; the first scores load the weights.
     """
 
     @property
     def fingerprint(self) -> Mapping[str, Any]:
-        """What its scores depend on, as plain JSON types; the same again for the same verifier."""
+        """What its scores depend on, as plain JSON types."""
 
     @property
     def limit(self) -> int | None:
-        """The longest prompt it reads; None where nobody knows."""
+        """The maximal length of a prompt; None if it is unknown."""
 
     @property
     def unit(self) -> str:
-        """What lengths are counted in: "tokens" or "characters"."""
+        """The unit of lengths: "tokens" or "characters"."""
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """Control tokens of its tokenizer, which must not stand in a text that it judges."""
+    def control_tokens(self) -> tuple[str, ...]:
+        """Control tokens of its tokenizer, which a text to be judged must not contain."""
 
     def length(self, prompt: str) -> int:
-        """Return the length of a prompt as it is read, what a chat adds included.
+        """Return the length of a prompt, including the tokens of a chat template.
 
-        Where counting is dear, a prompt that is surely within the limit may get a bound.
+        Where counting is expensive, the length of a prompt below the limit may be an upper bound.
         """
 
     def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
@@ -68,4 +68,4 @@ class Judge(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""

@@ -1,7 +1,8 @@
-"""A verifier goes through saved runs: what is known is kept, what is equal is judged once."""
+"""Verification of saved runs: earlier verdicts are kept, equal answers are judged once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +13,18 @@ from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, VerdictsHeader, 
 from lm_eval_bayes.runs.verdicts_file import VerdictsFile
 from lm_eval_bayes.runs.verifier_inputs import TrialCase
 from lm_eval_bayes.verifiers.batching import (
-    Judged,
+    Judgement,
     baseline_scores,
     check_room,
-    judged,
-    verdict_on,
+    judge_batches,
+    judgement,
 )
 from lm_eval_bayes.verifiers.protocol import Judge, Scores, Unjudged
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of one file of samples, and where the verdicts on them go.
+    """The trials of one file of samples and the file for their verdicts.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class Plan:
     target : Path
         The file of verdicts.
     trials : tuple of TrialCase
-        What is to be judged.
+        The trials to be judged.
     """
 
     model: str
@@ -46,22 +47,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of the trials of one file.
+    """A summary of the verdicts on one file.
 
     Attributes
     ----------
     plan : Plan
         The trials.
     kept : int
-        Trials that an earlier run had judged.
+        Number of trials that an earlier run judged.
     baseline : tuple of float
         The scores without content.
     labels : mapping of str to int
         How many trials have each label as the likeliest.
     means : tuple of float, or None
-        The mean probabilities of A, B, C; None where nothing could be judged.
+        The mean probabilities of A, B, C; None if no trial could be judged.
     failures : mapping of str to int
-        Why trials could not be judged, and how many.
+        Number of trials that could not be judged, by reason.
     """
 
     plan: Plan
@@ -73,7 +74,7 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """Trials that could not be judged."""
+        """Number of trials that could not be judged."""
         return sum(self.failures.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,28 +99,28 @@ class Verification:
     Parameters
     ----------
     judge : Judge
-        Who judges.
+        The judge.
     plans : sequence of Plan
-        What.
+        The files.
     temperature : float
-        Of the calibration.
+        The temperature of the calibration.
     think_end : str
-        What ended the reasoning when the plans were made; verdicts depend on it.
+        The end of the reasoning, with which the plans were made; verdicts depend on it.
     batch_size : int
         Prompts in a batch.
     restart : bool
-        Whether files that are there are replaced.
+        Whether existing files are replaced.
 
     Attributes
     ----------
     distinct : int
-        Different cases that have to be judged.
+        Number of different inputs that have to be judged.
 
     Raises
     ------
     LmEvalBayesError
-        If a file that is there is broken or another verifier's, if a trial is not the one that
-        was judged, or if a question leaves no room for an answer. No weights are read for this.
+        If an existing file is broken or of another verifier, if a trial is not the one that
+        was judged, or if a question leaves no room for an answer. No weights are loaded for this.
     """
 
     def __init__(
@@ -136,65 +137,76 @@ class Verification:
         self._temperature, self._batch_size, self._restart = temperature, batch_size, restart
         self._verifier = {**judge.fingerprint, "temperature": temperature, "think_end": think_end}
         self._baseline: Scores | None = None
-        #: By hash the scores of whatever was judged, here or in an earlier run; or why there
-        #: are none, of what was tried here.
-        self._known: dict[str, Scores | Unjudged] = {}
-        there = [self._there(plan) for plan in plans]
-        todo: dict[str, VerifierInput] = {}
-        for plan, verdicts in zip(plans, there, strict=True):
-            for one in plan.trials:
-                if verdicts is None or not verdicts.said_of(one.doc_id, one.trial, one.text):
-                    todo.setdefault(one.text, one.case)
-        self.distinct = sum(text not in self._known for text in todo)
-        check_room(judge, todo.values())
+        #: Scores by the hash of the text, of this run and of earlier ones; or why this run has
+        #: none.
+        self._scores: dict[str, Scores | Unjudged] = {}
+        inputs: dict[str, VerifierInput] = {}
+        for plan, verdicts in [(plan, self._earlier_verdicts(plan)) for plan in plans]:
+            for trial in plan.trials:
+                if verdicts is None or not verdicts.said_of(trial.doc_id, trial.trial, trial.text):
+                    inputs.setdefault(trial.text, trial.case)
+        self.distinct = sum(text not in self._scores for text in inputs)
+        check_room(judge, inputs.values())
 
-    def _there(self, plan: Plan) -> Verdicts | None:
+    def _earlier_verdicts(self, plan: Plan) -> Verdicts | None:
         if self._restart or not plan.target.exists():
             return None
-        found = read_verdicts(plan.target)
-        found.check_verifier(plan.samples, self._verifier)
-        said = found.trials.values()
-        self._known |= {one.text: one.scores for one in said if one.scores is not None}
-        return found
+        verdicts = read_verdicts(plan.target)
+        verdicts.check_verifier(plan.samples, self._verifier)
+        trials = verdicts.trials.values()
+        self._scores |= {trial.text: trial.scores for trial in trials if trial.scores is not None}
+        return verdicts
 
     def run(self, advance: Callable[[int], None] = lambda n: None) -> list[Tally]:
-        """Judge whatever is not judged yet, and keep every batch as soon as it is done.
+        """Judge the trials without verdicts, and save every batch as soon as it is done.
 
         Parameters
         ----------
         advance : callable
-            Told after every batch how many different cases were judged in it.
+            Called after every batch with the number of different inputs in it.
 
         Raises
         ------
         VerifierError
-            If the judge cannot go on; what was judged is kept.
+            If the judge cannot continue; the verdicts so far are saved.
         """
         return [self._run(plan, advance) for plan in self._plans]
 
     def _run(self, plan: Plan, advance: Callable[[int], None]) -> Tally:
-        there = None if self._restart else _readable(plan.target)
-        if there is not None and all(
-            there.said_of(one.doc_id, one.trial, one.text) for one in plan.trials
+        earlier = None
+        if not self._restart and plan.target.exists():
+            earlier = read_verdicts(plan.target)
+        if earlier is not None and all(
+            earlier.said_of(trial.doc_id, trial.trial, trial.text) for trial in plan.trials
         ):
-            return _tally(plan, there.trials, len(plan.trials), there.header.baseline)
-        baseline = there.header.baseline if there is not None else self._own_baseline()
+            return _tally(plan, earlier.trials, len(plan.trials), earlier.header.baseline)
+        baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
         header = VerdictsHeader(plan.samples, self._verifier, baseline)
         with VerdictsFile(plan.target, header, self._restart) as file:
             calibration = Calibration(file.header.baseline, self._temperature)
             waiting: dict[str, list[TrialCase]] = {}
-            for one in plan.trials:
-                if file.said_of(one.doc_id, one.trial, one.text) is None:
-                    waiting.setdefault(one.text, []).append(one)
-            kept = len(plan.trials) - sum(map(len, waiting.values()))
-            known = [text for text in waiting if text in self._known]
-            file.add(_lines([verdict_on(t, self._known[t], calibration) for t in known], waiting))
-            cases = [(t, ones[0].case) for t, ones in waiting.items() if t not in self._known]
-            for batch in judged(self._judge, cases, calibration, self._batch_size):
-                file.add(_lines(batch, waiting))
-                self._known |= {one.key: one.scores or Unjudged(one.error or "") for one in batch}
+            for trial in plan.trials:
+                if file.said_of(trial.doc_id, trial.trial, trial.text) is None:
+                    waiting.setdefault(trial.text, []).append(trial)
+            earlier_trials = len(plan.trials) - sum(map(len, waiting.values()))
+            scored = [
+                judgement(text, self._scores[text], calibration)
+                for text in waiting
+                if text in self._scores
+            ]
+            file.add(_verdicts(scored, waiting))
+            inputs = [
+                (text, trials[0].case)
+                for text, trials in waiting.items()
+                if text not in self._scores
+            ]
+            for batch in judge_batches(self._judge, inputs, calibration, self._batch_size):
+                file.add(_verdicts(batch, waiting))
+                self._scores |= {
+                    result.key: result.scores or Unjudged(result.error or "") for result in batch
+                }
                 advance(len(batch))
-            return _tally(plan, file.trials, kept, file.header.baseline)
+            return _tally(plan, file.trials, earlier_trials, file.header.baseline)
 
     def _own_baseline(self) -> Scores:
         if self._baseline is None:
@@ -202,42 +214,43 @@ class Verification:
         return self._baseline
 
 
-def _readable(path: Path) -> Verdicts | None:
-    return read_verdicts(path) if path.exists() else None
-
-
-def _lines(
-    batch: Sequence[Judged[str]], waiting: Mapping[str, Sequence[TrialCase]]
+def _verdicts(
+    batch: Sequence[Judgement[str]], waiting: Mapping[str, Sequence[TrialCase]]
 ) -> list[TrialVerdict]:
-    """Return the verdict on every trial that a judged text is the answer of."""
-    lines = []
-    for one in batch:
-        found = {} if one.verdict is None else one.verdict.to_dict()
-        lines += [
+    """Return the verdicts on all trials whose texts were judged."""
+    verdicts = []
+    for result in batch:
+        probabilities = {} if result.verdict is None else result.verdict.to_dict()
+        verdicts += [
             TrialVerdict(
-                trial.doc_id, trial.trial, one.key, **found, scores=one.scores, error=one.error
+                trial.doc_id,
+                trial.trial,
+                result.key,
+                **probabilities,
+                scores=result.scores,
+                error=result.error,
             )
-            for trial in waiting[one.key]
+            for trial in waiting[result.key]
         ]
-    return lines
+    return verdicts
 
 
 def _tally(
-    plan: Plan, said: Mapping[tuple[int, int], TrialVerdict], kept: int, baseline: Scores
+    plan: Plan, verdicts: Mapping[tuple[int, int], TrialVerdict], kept: int, baseline: Scores
 ) -> Tally:
     labels = dict.fromkeys(LABELS, 0)
-    failures: dict[str, int] = {}
-    verdicts: list[Verdict] = []
+    failures: Counter[str] = Counter()
+    judged: list[Verdict] = []
     for trial in plan.trials:
-        one = said[trial.doc_id, trial.trial]
-        if one.a is None or one.b is None or one.c is None:
-            failures[one.error or ""] = failures.get(one.error or "", 0) + 1
+        verdict = verdicts[trial.doc_id, trial.trial]
+        if verdict.a is None or verdict.b is None or verdict.c is None:
+            failures[verdict.error or ""] += 1
             continue
-        verdicts.append(Verdict(one.a, one.b, one.c))
-        labels[verdicts[-1].label] += 1
+        judged.append(Verdict(verdict.a, verdict.b, verdict.c))
+        labels[judged[-1].label] += 1
     means = None
-    if verdicts:
-        n = len(verdicts)
-        sums = (sum(v.a for v in verdicts), sum(v.b for v in verdicts), sum(v.c for v in verdicts))
+    if judged:
+        n = len(judged)
+        sums = (sum(v.a for v in judged), sum(v.b for v in judged), sum(v.c for v in judged))
         means = (sums[0] / n, sums[1] / n, sums[2] / n)
-    return Tally(plan, kept, baseline, labels, means, failures)
+    return Tally(plan, kept, baseline, labels, means, dict(failures))

@@ -34,7 +34,7 @@ class FakeJudge:
     """Notes what it is asked."""
 
     unit = "words"
-    marks = ("<pad>",)
+    control_tokens = ("<pad>",)
 
     def __init__(self, limit=None, name="fake", die_after=None):
         self.limit = limit

@@ -44,7 +44,7 @@ def judges(monkeypatch):
 
     make.die_after = None
     make.made = made
-    monkeypatch.setattr("lm_eval_bayes.verifiers.local_hf.TransformersJudge", make)
+    monkeypatch.setattr("lm_eval_bayes.verifiers.transformers_judge.TransformersJudge", make)
     monkeypatch.setattr(verify, "_local_backend", lambda device: "transformers")
     return make
 
@@ -199,7 +199,7 @@ def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
 
 def test_a_server_that_breaks_down_loses_nothing_that_was_judged(runs, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr("lm_eval_bayes.verifiers.transport.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("lm_eval_bayes._util.retry.FIRST_PAUSE_S", 0.001)
 
     def script(number, path, body):
         return Act(500, {"error": "down"}) if server_down and number >= 6 else None
@@ -331,7 +331,7 @@ def test_the_backend_that_is_taken_by_default(monkeypatch):
     ):
         monkeypatch.setattr(verify, "find_spec", lambda name, found=vllm: found or None)
         monkeypatch.setattr(
-            "lm_eval_bayes.verifiers.local_hf.default_device",
+            "lm_eval_bayes.verifiers.transformers_judge.default_device",
             lambda found=cuda: "cuda" if found else "cpu",
         )
         assert verify._local_backend(device) == expected_backend

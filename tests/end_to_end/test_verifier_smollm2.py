@@ -170,11 +170,11 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
 
 def test_a_long_answer_is_shortened_to_the_window(smollm2: Path) -> None:
     from lm_eval_bayes.rubric.verifier import VerifierInput, fitted_prompt
-    from lm_eval_bayes.verifiers.local_hf import TransformersJudge
+    from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
 
     judge = TransformersJudge(str(smollm2), device="cpu", max_length=600)
     case = VerifierInput("What is 5 + 7?", "12", ANSWERS[2])
-    prompt = fitted_prompt(case, judge.length, judge.limit, judge.unit, judge.marks)
+    prompt = fitted_prompt(case, judge.length, judge.limit, judge.unit, judge.control_tokens)
     assert 590 <= judge.length(prompt) <= 600
     assert "so 12\n</candidate_answer>" in prompt
     assert "<question>\nWhat is 5 + 7?\n</question>" in prompt
@@ -253,12 +253,12 @@ def test_vllm_gives_the_verdicts_of_transformers(
     out = tmp_path / "verdicts.jsonl"
     code = (
         "import sys\n"
-        "from lm_eval_bayes.verifiers import local_vllm\n"
-        "made = local_vllm.VLLMJudge.__init__\n"
+        "from lm_eval_bayes.verifiers import vllm_judge\n"
+        "made = vllm_judge.VLLMJudge.__init__\n"
         "def make(self, *names, **settings):\n"
         "    made(self, *names, engine={'enforce_eager': True}, **settings)\n"
         f"    self._by_token = {not older}\n"
-        "local_vllm.VLLMJudge.__init__ = make\n"
+        "vllm_judge.VLLMJudge.__init__ = make\n"
         "from lm_eval_bayes.cli.main import app\n"
         "sys.argv.insert(1, 'verify')\n"
         "app()\n"

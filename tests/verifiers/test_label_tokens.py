@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lm_eval_bayes.rubric.verifier import CONTENT_FREE_INPUT, verifier_prompt
-from lm_eval_bayes.verifiers.label_tokens import LabelSlot
+from lm_eval_bayes.verifiers.label_tokens import LabelTokens
 from lm_eval_bayes.verifiers.protocol import VerifierError
 
 
@@ -43,19 +43,19 @@ GPT = r" ?[A-Za-z]+| ?[^\sA-Za-z]+|\s+(?!\S)|\s"
 
 def test_a_chat_opens_the_answer_with_the_label():
     tokenizer = Words(CHARACTERS, "<user>{}</user><assistant>")
-    slot = LabelSlot(tokenizer, "judge")
+    slot = LabelTokens(tokenizer, "judge")
     assert (slot.chat, slot.lead) == (True, "")
     assert slot.text("Hello") == "<user>Hello</user><assistant>"
     assert slot.tokens("Hello") == tokenizer(slot.text("Hello"), False, False)["input_ids"]
     assert slot.length("Hello") == len("<user>Hello</user><assistant>")
     assert slot.labels == tuple(tokenizer(label, False, False)["input_ids"][0] for label in "ABC")
     assert tokenizer.asked == {"enable_thinking": False}
-    assert slot.marks == ("<bos>", "<pad>")
+    assert slot.control_tokens == ("<bos>", "<pad>")
 
 
 def test_without_a_chat_the_label_follows_a_colon_in_one_token_with_its_blank():
     tokenizer = Words(GPT)
-    slot = LabelSlot(tokenizer, "judge")
+    slot = LabelTokens(tokenizer, "judge")
     assert (slot.chat, slot.lead) == (False, " ")
     assert slot.text("Hello") == "Hello\n\nLabel:"
     assert slot.tokens("Hello")[0] == 1  # the tokenizer's own beginning
@@ -63,7 +63,7 @@ def test_without_a_chat_the_label_follows_a_colon_in_one_token_with_its_blank():
 
 
 def test_where_a_blank_is_a_token_the_label_comes_without():
-    slot = LabelSlot(Words(CHARACTERS), "judge")
+    slot = LabelTokens(Words(CHARACTERS), "judge")
     assert slot.lead == ""
     assert len(set(slot.labels)) == 3
 
@@ -87,17 +87,17 @@ class Odd(Words):
 @pytest.mark.parametrize(
     ("tokenizer", "why"),
     [
-        (Words(CHARACTERS, closes=True), "a label changes how the text before it is cut"),
-        (Odd(lambda ids: [*ids[:-3], 5]), "a label changes how the text before it is cut"),
-        (Odd(lambda ids: [*ids, 7]), "tokens a label: A 2, B 2, C 2"),
-        (Odd(lambda ids: ids[:-1]), "tokens a label: A 0, B 0, C 0"),
+        (Words(CHARACTERS, closes=True), "a label changes the tokens before it"),
+        (Odd(lambda ids: [*ids[:-3], 5]), "a label changes the tokens before it"),
+        (Odd(lambda ids: [*ids, 7]), "tokens per label: A 2, B 2, C 2"),
+        (Odd(lambda ids: ids[:-1]), "tokens per label: A 0, B 0, C 0"),
         (Odd(lambda ids: [*ids[:-1], 0]), "labels share a token"),
     ],
     ids=["closed", "grown", "two", "none", "unknown"],
 )
 def test_labels_that_are_not_one_distinct_token(tokenizer, why):
-    with pytest.raises(VerifierError, match="labels A, B and C as one token of its own") as caught:
-        LabelSlot(tokenizer, "judge")
+    with pytest.raises(VerifierError, match="labels A, B and C as a token of its own") as caught:
+        LabelTokens(tokenizer, "judge")
     assert why in str(caught.value)
     assert "so judge cannot be a verifier" in str(caught.value)
 
@@ -110,6 +110,6 @@ def test_the_slot_is_looked_for_behind_the_true_prompt():
             seen.append(text)
             return super().__call__(text, *args, **kwargs)
 
-    LabelSlot(Watched(CHARACTERS, "[{}]"), "judge")
+    LabelTokens(Watched(CHARACTERS, "[{}]"), "judge")
     text = f"[{verifier_prompt(CONTENT_FREE_INPUT)}]"
     assert seen == [text, *(text + label for label in "ABC")]

@@ -13,17 +13,18 @@ import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
-from lm_eval_bayes.verifiers import pretrained as pretrained_module
-from lm_eval_bayes.verifiers.local_hf import TransformersJudge, default_device, scored
-from lm_eval_bayes.verifiers.local_vllm import VLLMJudge
-from lm_eval_bayes.verifiers.pretrained import (
+from lm_eval_bayes.verifiers import local_judge as pretrained_module
+from lm_eval_bayes.verifiers.local_judge import (
     Pretrained,
     dtype_of,
     first_line,
     longest_prompt,
     read_pretrained,
+    scored,
 )
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
+from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge, default_device
+from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
 
 LOCAL = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 needs_torch = pytest.mark.skipif(not LOCAL, reason="needs torch and transformers")
@@ -181,13 +182,13 @@ def test_the_fingerprint_is_there_before_the_weights(tiny, tmp_path):
         "name": Path(tiny).name,
         "weights": "blake2b-128:0a",
         "dtype": "float32",
-        "labels": dict(zip("ABC", judge._pretrained.slot.labels, strict=True)),
+        "labels": dict(zip("ABC", judge._pretrained.label_tokens.labels, strict=True)),
         "prompt": 1,
         "max_length": 2000,
     }
     assert (judge.unit, judge.limit) == ("tokens", 2000)
     assert judge.length("abc") == len("abc") + 2
-    assert {"<pad>", "<eos>", "<turn>"} <= set(judge.marks)
+    assert {"<pad>", "<eos>", "<turn>"} <= set(judge.control_tokens)
     other = TransformersJudge(tiny, dtype="bfloat16", device="cpu")
     assert other.fingerprint["dtype"] == "bfloat16"
     assert other.limit == 4096
@@ -249,7 +250,7 @@ def test_models_that_will_not_do(tmp_path, tiny):
 class Slot:
     """Stands in for a tokenizer."""
 
-    labels, marks, chat = (11, 12, 13), ("<pad>",), True
+    labels, control_tokens, chat = (11, 12, 13), ("<pad>",), True
 
     def tokens(self, prompt):
         return list(prompt.encode())
@@ -315,7 +316,7 @@ def vllm(request, monkeypatch):
     def read(name, revision=None):
         return Pretrained(name, revision, SimpleNamespace(), SimpleNamespace(), Slot(), 512)
 
-    monkeypatch.setattr("lm_eval_bayes.verifiers.local_vllm.read_pretrained", read)
+    monkeypatch.setattr("lm_eval_bayes.verifiers.vllm_judge.read_pretrained", read)
     module.by_token = request.param
     return module
 
@@ -349,7 +350,7 @@ def test_vllm_is_asked_for_three_tokens_and_makes_its_own_batches(vllm):
     judge.close()
     assert vllm.down == [1]
     assert judge.fingerprint["kind"] == "vllm"
-    assert (judge.unit, judge.marks, judge.length("abc")) == ("tokens", ("<pad>",), 3)
+    assert (judge.unit, judge.control_tokens, judge.length("abc")) == ("tokens", ("<pad>",), 3)
 
 
 def test_trouble_with_vllm_is_one_sentence(vllm):

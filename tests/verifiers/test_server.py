@@ -15,13 +15,14 @@ from _support.label_server import Act, complaint, serving, wait_until
 from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import Calibration, VerifierInput, fitted_prompt, verifier_prompt
-from lm_eval_bayes.verifiers.batching import baseline_scores, judged
+from lm_eval_bayes.verifiers.batching import baseline_scores, judge_batches
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
-from lm_eval_bayes.verifiers.server import ServerJudge, in_parallel
-from lm_eval_bayes.verifiers.transport import (
+from lm_eval_bayes.verifiers.server_judge import (
     RequestRefused,
+    ServerJudge,
     Transport,
     check_address,
+    in_parallel,
 )
 
 CASES = [
@@ -84,7 +85,7 @@ def test_verdicts_over_a_server_equal_their_definition():
     with serving() as server:
         judge = judge_of(server)
         calibration = Calibration(baseline_scores(judge), 2.0)
-        batches = list(judged(judge, enumerate(CASES), calibration, 5))
+        batches = list(judge_batches(judge, enumerate(CASES), calibration, 5))
     for one in (one for batch in batches for one in batch):
         found = (one.verdict.a, one.verdict.b, one.verdict.c)
         assert found == pytest.approx(expected(opinion(PROMPTS[one.key]), 2.0), abs=1e-9)
@@ -224,16 +225,22 @@ def test_a_server_may_say_how_long_to_wait():
     ("trouble", "sentence"),
     [
         (complaint(500, "oops"), "did not answer, asked 3 times: HTTP 500: oops"),
-        (Act(drop=True), "did not answer, asked 3 times: the connection broke off"),
-        (Act(200, b"<html>"), "asked 3 times: what came is no JSON: <html>"),
-        (Act(200, {"choices": []}, short=3), "asked 3 times: the (answer|connection) broke off"),
+        (Act(drop=True), "did not answer, asked 3 times: the connection broke"),
+        (Act(200, b"<html>"), "asked 3 times: the answer is not JSON: <html>"),
+        (
+            Act(200, {"choices": []}, short=3),
+            "asked 3 times: the (answer is incomplete|connection broke)",
+        ),
         (Act(401, {"error": f"bad {KEY}"}), "does not accept the key in OPENAI_API_KEY"),
         (complaint(404, "no model"), r"knows no such path or model \(HTTP 404: no model\)"),
-        (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), r"sends us elsewhere \(HTTP 302\)"),
+        (
+            Act(302, {}, {"Location": "http://127.0.0.1:9/"}),
+            r"redirects to another address \(HTTP 302\)",
+        ),
         (complaint(429, "insufficient_quota"), "refuses: HTTP 429: insufficient_quota"),
-        (Act(200, {"choices": []}), "gives no log-probabilities of the likeliest tokens"),
-        (Act(200, [1]), "gives no log-probabilities"),
-        (Act(200, {"choices": [{"logprobs": None}]}), "gives no log-probabilities"),
+        (Act(200, {"choices": []}), "returns no log-probabilities of the likeliest tokens"),
+        (Act(200, [1]), "returns no log-probabilities"),
+        (Act(200, {"choices": [{"logprobs": None}]}), "returns no log-probabilities"),
     ],
 )
 def test_trouble_that_does_not_pass_is_one_sentence(trouble, sentence):
@@ -340,7 +347,7 @@ def test_proxies_are_not_asked_for_this_machine(monkeypatch):
         ("ftp://host/v1", "be the address of a server"),
         ("http://", "be the address of a server"),
         ("http://host:99999/v1", "be the address of a server"),
-        ("http://me:secret@host/v1", "hold no user name or password"),
+        ("http://me:secret@host/v1", "contain no user name or password"),
         (None, "be the address of a server"),
     ],
 )

@@ -19,7 +19,7 @@ from lm_eval_bayes.rubric.verifier import (
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
 from lm_eval_bayes.runs.verdicts_file import VerdictsFile
 from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
-from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judged, label_mass
+from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judge_batches, label_mass
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.verification import Plan, Verification
 
@@ -62,7 +62,7 @@ def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
 def test_cases_come_back_under_their_keys_in_batches_of_like_lengths():
     judge = FakeJudge()
     cases = [(i, VerifierInput("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
-    batches = list(judged(judge, iter(cases), Calibration(BASELINE), 4))
+    batches = list(judge_batches(judge, iter(cases), Calibration(BASELINE), 4))
     assert [len(batch) for batch in batches] == [4] * 12 + [2]
     assert sorted(one.key for batch in batches for one in batch) == list(range(50))
     for batch, prompts in zip(batches, judge.batches, strict=True):
@@ -83,7 +83,7 @@ def test_only_a_window_of_cases_is_read_ahead():
             read.append(i)
             yield i, VerifierInput("q", "42", f"{i}")
 
-    next(judged(FakeJudge(), cases(), Calibration(BASELINE), 2))
+    next(judge_batches(FakeJudge(), cases(), Calibration(BASELINE), 2))
     assert len(read) == 32
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_judged_says_why():
         ("fails", VerifierInput("q", "4", "fail")),
         ("long", too_long),
     ]
-    found = {o.key: o for b in judged(judge, cases, Calibration(BASELINE), 8) for o in b}
+    found = {o.key: o for b in judge_batches(judge, cases, Calibration(BASELINE), 8) for o in b}
     assert found["ok"].verdict.label == "A"
     assert (found["fails"].verdict, found["fails"].error) == (None, "no scores")
     assert "make a prompt of" in found["long"].error
@@ -125,7 +125,7 @@ def test_questions_without_room_are_found_before_anything_is_judged():
 
 def test_batches_have_a_size():
     with pytest.raises(InvalidInputError, match="`batch_size`"):
-        next(judged(FakeJudge(), [], Calibration(BASELINE), 0))
+        next(judge_batches(FakeJudge(), [], Calibration(BASELINE), 0))
 
 
 # -- whole files -------------------------------------------------------------------------------

@@ -190,9 +190,9 @@ def _judge_maker(
     timeout: float,
 ) -> Any:
     """Check how the judge is asked for, and return what makes it."""
+    from lm_eval_bayes._util.addresses import check_address
     from lm_eval_bayes.stats.validation import check_option
-    from lm_eval_bayes.verifiers.pretrained import DTYPES
-    from lm_eval_bayes.verifiers.transport import check_address
+    from lm_eval_bayes.verifiers.local_judge import DTYPES
 
     if backend is not None:
         check_option("--backend", backend, BACKENDS)
@@ -212,7 +212,7 @@ def _judge_maker(
 
     def make() -> Judge:
         if base_url is not None:
-            from lm_eval_bayes.verifiers.server import ServerJudge
+            from lm_eval_bayes.verifiers.server_judge import ServerJudge
 
             return ServerJudge(
                 verifier,
@@ -224,7 +224,7 @@ def _judge_maker(
             )
         weights = _weights(verifier)
         if (backend or _local_backend(device)) == "vllm":
-            from lm_eval_bayes.verifiers.local_vllm import VLLMJudge
+            from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
 
             return VLLMJudge(
                 verifier,
@@ -235,7 +235,7 @@ def _judge_maker(
                 max_length=max_length,
                 batch_size=batch_size,
             )
-        from lm_eval_bayes.verifiers.local_hf import TransformersJudge
+        from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
 
         return TransformersJudge(
             verifier,
@@ -250,7 +250,7 @@ def _judge_maker(
 
 
 def _local_backend(device: str | None) -> str:
-    from lm_eval_bayes.verifiers.local_hf import default_device
+    from lm_eval_bayes.verifiers.transformers_judge import default_device
 
     if find_spec("vllm") is None:
         return "transformers"

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.store.trial import Trial
@@ -22,7 +23,6 @@ _HOPELESS = {
     404: "knows no such path or model",
     405: "takes no completions at this path",
 }
-_TRY_AGAIN = frozenset({408, 409, 425, 429})
 
 
 class ServerError(LmEvalBayesError, RuntimeError):
@@ -121,7 +121,7 @@ def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
     broke = status == 429 and "insufficient_quota" in words
     return ExchangeFailed(
         sentence,
-        retry=(status in _TRY_AGAIN or status >= 500) and not broke,
+        retry=is_retried(status) and not broke,
         hopeless=status in _HOPELESS or broke,
         wait_s=wait_s,
         busy=status == 429,
@@ -145,7 +145,7 @@ def unreadable(raw: bytes) -> ExchangeFailed:
 def error_object(error: Any) -> ExchangeFailed:
     """Say what a server put into an error object that it sent with HTTP 200."""
     code = error.get("code") if isinstance(error, Mapping) else None
-    final = isinstance(code, int) and 400 <= code < 500 and code not in _TRY_AGAIN
+    final = isinstance(code, int) and 400 <= code < 500 and not is_retried(code)
     said = _message(error) or json.dumps(error)
     return ExchangeFailed(
         f"HTTP 200 with an error inside: {_quoted(said)}",

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 import json
-import random
 import socket
 import ssl
 import threading
@@ -17,7 +16,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from lm_eval_bayes._util.retry import retry_after
+from lm_eval_bayes._util.retry import Backoff, capped, retry_after
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.answers import (
     ExchangeFailed,
@@ -54,6 +53,8 @@ class Endpoint:
         Seconds for one request, from sending it to the last byte of the answer.
     attempts : int
         How often one request is sent at most.
+    seed : int
+        Seeds the jitter of the pauses between attempts.
     """
 
     url: str
@@ -62,6 +63,7 @@ class Endpoint:
     ca_cert_path: str | None
     timeout_s: float
     attempts: int
+    seed: int
 
     @property
     def secrets(self) -> list[str]:
@@ -101,10 +103,6 @@ def watched_sockets(connector: Any) -> dict[str, Any]:
 
 _Value = TypeVar("_Value")
 
-#: Seconds before a second attempt; doubled before each further one.
-FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 60.0
-_LONGEST_ASKED_PAUSE_S = 600.0
 _CONNECT_S = 30.0
 
 
@@ -133,9 +131,10 @@ class Exchange(Generic[_Value]):
 class Connection:
     """A session of aiohttp that tries again where that may help."""
 
-    def __init__(self, line: Endpoint, at_once: int) -> None:
-        self._line = line
+    def __init__(self, endpoint: Endpoint, at_once: int) -> None:
+        self._endpoint = endpoint
         self._at_once = at_once
+        self._backoff = Backoff(endpoint.seed)
         self._under_way = 0
         self._answered = 0
         self._open_again = 0.0
@@ -146,10 +145,12 @@ class Connection:
 
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._at_once, ssl=self._line.tls(), **watched_sockets(aiohttp.TCPConnector)
+                limit=self._at_once,
+                ssl=self._endpoint.tls(),
+                **watched_sockets(aiohttp.TCPConnector),
             ),
-            timeout=aiohttp.ClientTimeout(total=self._line.timeout_s, sock_connect=_CONNECT_S),
-            headers=dict(self._line.headers),
+            timeout=aiohttp.ClientTimeout(total=self._endpoint.timeout_s, sock_connect=_CONNECT_S),
+            headers=dict(self._endpoint.headers),
         )
         return self
 
@@ -184,7 +185,7 @@ class Connection:
             Told of every failure; returns whether `payload` has become one that the server
             may take, in which case the attempt does not count.
         attempts : int, optional
-            Fewer than the line's.
+            Fewer attempts than the endpoint's.
 
         Raises
         ------
@@ -212,7 +213,7 @@ class Connection:
             answered = self._answered
             if not failure.retry:
                 raise failure
-            if failures >= min(attempts or self._line.attempts, self._line.attempts):
+            if failures >= min(attempts or self._endpoint.attempts, self._endpoint.attempts):
                 raise ExchangeFailed(f"{failure} (attempts: {tries})", retry=False) from failure
             pause = self._pause_after(failure, tries)
             log.info("%s; trying again in %.1f s", failure, pause)
@@ -223,15 +224,10 @@ class Connection:
             await asyncio.sleep(left)
 
     def _pause_after(self, failure: ExchangeFailed, tries: int) -> float:
-        doubled = min(FIRST_PAUSE_S * 2.0 ** min(tries - 1, 20), _LONGEST_PAUSE_S)
-        # Requests that failed together should not come back together.
-        pause = doubled * random.uniform(0.75, 1.25)
-        if failure.wait_s is None:
-            return pause
-        asked = min(failure.wait_s, _LONGEST_ASKED_PAUSE_S)
-        # The server means all of us.
-        self._open_again = max(self._open_again, time.monotonic() + asked)
-        return max(asked, pause)
+        if failure.wait_s is not None:
+            # The server means all requests of this connection.
+            self._open_again = max(self._open_again, time.monotonic() + capped(failure.wait_s))
+        return self._backoff.pause_s(tries, failure.wait_s)
 
     async def _post(self, payload: dict[str, Any]) -> Any:
         import aiohttp
@@ -240,11 +236,11 @@ class Connection:
         if session is None:
             raise RuntimeError("the connection is not open")
         try:
-            async with session.post(self._line.url, json=payload) as response:
+            async with session.post(self._endpoint.url, json=payload) as response:
                 status, raw = response.status, await response.read()
                 wait_s = retry_after(response.headers.get("Retry-After"))
         except asyncio.TimeoutError as error:
-            seconds = f"{self._line.timeout_s:.0f} s"
+            seconds = f"{self._endpoint.timeout_s:.0f} s"
             raise ExchangeFailed(f"no answer within {seconds} (timeout=)", retry=True) from error
         except aiohttp.ClientPayloadError as error:
             raise ExchangeFailed("the answer broke off before its end", retry=True) from error
@@ -254,7 +250,7 @@ class Connection:
             raise self._failed(error, hopeless=False) from error
         if status != 200:
             failure = refusal(status, raw, wait_s)
-            failure.args = (without_secrets(str(failure), self._line.secrets),)
+            failure.args = (without_secrets(str(failure), self._endpoint.secrets),)
             raise failure
         try:
             body = json.loads(raw)
@@ -262,12 +258,12 @@ class Connection:
             raise unreadable(raw) from error
         if isinstance(body, dict) and body.get("error"):
             failure = error_object(body["error"])
-            failure.args = (without_secrets(str(failure), self._line.secrets),)
+            failure.args = (without_secrets(str(failure), self._endpoint.secrets),)
             raise failure
         return body
 
     def _failed(self, error: Exception, hopeless: bool) -> ExchangeFailed:
-        said = without_secrets(str(error) or type(error).__name__, self._line.secrets)
+        said = without_secrets(str(error) or type(error).__name__, self._endpoint.secrets)
         return ExchangeFailed(f"no connection: {said}", retry=not hopeless, hopeless=hopeless)
 
 

@@ -62,7 +62,7 @@ class Asking:
     ----------
     payloads : Payloads
         Builds the requests.
-    line : Endpoint
+    endpoint : Endpoint
         Where they go.
     messages : mapping
         By prompt: what is sent of it, the context or its tokens.
@@ -79,7 +79,7 @@ class Asking:
     def __init__(
         self,
         payloads: Payloads,
-        line: Endpoint,
+        endpoint: Endpoint,
         messages: Mapping[str, Any],
         measure: frozenset[str],
         at_once: int,
@@ -87,7 +87,7 @@ class Asking:
         said: set[str],
     ) -> None:
         self._payloads = payloads
-        self._line = line
+        self._endpoint = endpoint
         self._messages = messages
         self._to_measure = set(measure)
         self._at_once = at_once
@@ -106,7 +106,7 @@ class Asking:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
         """Open the connection and give the function that asks for one trial."""
-        async with Connection(self._line, self._at_once) as connection:
+        async with Connection(self._endpoint, self._at_once) as connection:
 
             async def ask(request: TrialRequest) -> Outcome:
                 return await self._ask(connection, request)
@@ -285,25 +285,26 @@ class OpenAISampling:
         if not requests:
             return iter(())
         payloads = self._payloads
-        openai_server.place_of(self._harness.base_url)
+        openai_server.server_address(self._harness.base_url)
         check_batch_size(getattr(self._harness, "_batch_size", 1))
         check_settings(payloads, requests, self._said)
         messages = prompts_to_send(self, requests, payloads.chat)
         check_room(requests, messages, self._room())
         longest = max(map(max_gen_toks, requests))
-        line = Endpoint(
+        endpoint = Endpoint(
             url=str(self._harness.base_url),
             headers=self._harness.header,
             verify=bool(self._harness.verify_certificate),
             ca_cert_path=getattr(self._harness, "ca_cert_path", None),
             timeout_s=timeout_s(longest, self._given.get("timeout")),
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
+            seed=requests[0].seed,
         )
         at_once = min(self._concurrency(), len(requests))
         if measure and not self._can_measure_prompts():
             measure = frozenset()
         asking = Asking(
-            payloads, line, messages, measure, at_once, self._think_end_token, self._said
+            payloads, endpoint, messages, measure, at_once, self._think_end_token, self._said
         )
         return self._answers(asking, requests, at_once)
 
@@ -436,5 +437,5 @@ class OpenAISampling:
         finally:
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
-            where = self._endpoint or openai_server.place_of(self._harness.base_url)
+            where = self._endpoint or openai_server.server_address(self._harness.base_url)
             raise TrialsFailedError.of(failed, answered, len(requests), where)

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes._util.addresses import check_address
+from lm_eval_bayes._util.retry import Backoff, is_retried
+from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.openai.answers import ServerError, without_secrets
 
 log = get_logger(__name__)
 
 _ENDINGS = ("/chat/completions", "/completions")
-_SECONDS = 10.0
+_TIMEOUT_S = 10.0
 _ATTEMPTS = 3
-_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,36 +63,18 @@ class ServedModel:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def place_of(base_url: object) -> str:
+def server_address(base_url: object) -> str:
     """Return a server's host, port and path, and nothing that may be secret.
 
     Raises
     ------
     ModelConfigError
-        If there is no such address, or a password is written into it.
-
-    Examples
-    --------
-    >>> place_of("http://127.0.0.1:8000/v1/completions?key=hidden")
-    '127.0.0.1:8000/v1/completions'
+        If it is not an address, or contains a password.
     """
-    rule = "`base_url` must be the address of a server's completions, such as "
-    rule += "http://127.0.0.1:8000/v1/completions"
     try:
-        parts = urlsplit(base_url if isinstance(base_url, str) else "")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ModelConfigError(f"{rule}; what came cannot be read as an address") from None
-    if parts.scheme not in ("http", "https") or not host:
-        came = "nothing" if not base_url else "what came has another form"
-        raise ModelConfigError(f"{rule}; got {came}" if not base_url else f"{rule}; {came}")
-    if parts.username is not None or parts.password is not None:
-        raise ModelConfigError(
-            "`base_url` must hold no user name or password, which would end in logs; got some "
-            "(give the model argument header=, or OPENAI_API_KEY in the environment)"
-        )
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
+        return check_address(base_url, "http://127.0.0.1:8000/v1/completions")
+    except InvalidInputError as error:
+        raise ModelConfigError(str(error)) from None
 
 
 class Server:
@@ -108,7 +91,7 @@ class Server:
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str], verify: bool | str) -> None:
-        self.place = place_of(base_url)
+        self.address = server_address(base_url)
         parts = urlsplit(base_url)
         path = parts.path.rstrip("/")
         for ending in _ENDINGS:
@@ -160,21 +143,22 @@ class Server:
     def _get(self, url: str) -> Any:
         import requests
 
+        backoff = Backoff(seed=0)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 answer = requests.get(
-                    url, headers=dict(self._headers), verify=self._verify, timeout=_SECONDS
+                    url, headers=dict(self._headers), verify=self._verify, timeout=_TIMEOUT_S
                 )
             except requests.RequestException as error:
                 problem = type(error).__name__
             else:
-                if answer.status_code < 500 and answer.status_code != 429:
+                if not is_retried(answer.status_code):
                     return _json(answer) if answer.status_code == 200 else None
                 problem = f"HTTP {answer.status_code}"
             if attempt < _ATTEMPTS:
-                time.sleep(_PAUSE_S * attempt)
+                time.sleep(backoff.pause_s(attempt))
         secrets = [w for v in self._headers.values() for w in str(v).split() if len(w) >= 8]
-        where = without_secrets(self.place, secrets)
+        where = without_secrets(self.address, secrets)
         raise ServerError(f"the server at {where} does not answer ({problem}); is it up?")
 
 
@@ -205,7 +189,7 @@ def described(
     found: dict[str, Any] = {
         "backend": backend,
         "pretrained": model.model,
-        "endpoint": endpoint or place_of(model.base_url),
+        "endpoint": endpoint or server_address(model.base_url),
         "chat": "chat" in backend,
         "tokenized_requests": tokenized,
     }

@@ -20,9 +20,9 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 from _support.scripted_server import Act, error, serving, vllm_pages
 from _support.trial_requests import trial_request
 
+from lm_eval_bayes._util import retry
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.models.openai import client as openai_transport
-from lm_eval_bayes.harness.models.openai import server as openai_server
+from lm_eval_bayes.harness.models.openai import client
 from lm_eval_bayes.harness.models.openai.answers import (
     ServerError,
     TrialsFailedError,
@@ -58,8 +58,7 @@ class OfficialChat(OpenAISampling, openai_completions.OpenAIChatCompletion):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(openai_transport, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(openai_server, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-the-tests")
 
@@ -726,13 +725,13 @@ def test_one_at_a_time_is_advised_against_once(caplog):
 
 def test_time_for_long_answers(caplog, monkeypatch):
     lines = []
-    original = openai_transport.Connection.__init__
+    original = client.Connection.__init__
 
     def spy(self, line, at_once):
         lines.append(line)
         original(self, line, at_once)
 
-    monkeypatch.setattr(openai_transport.Connection, "__init__", spy)
+    monkeypatch.setattr(client.Connection, "__init__", spy)
     with caplog.at_level(logging.INFO), serving() as server:
         list(completions(server).sample(orders(1, 1, max_gen_toks=32768)))
         assert "allowed 6854 s" in caplog.text

@@ -1,0 +1,213 @@
+"""The base of the judges that run on this computer: configuration, tokenizer, label tokens."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from lm_eval_bayes._util.hashing import hash_json
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import LABELS, PROMPT_VERSION
+from lm_eval_bayes.stats.validation import check_integer, check_option
+from lm_eval_bayes.verifiers.label_tokens import LabelTokens
+from lm_eval_bayes.verifiers.protocol import Scores, Unjudged, VerifierError
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+#: Tokenizers have a maximal length like 1e30 if none is known.
+_NO_LENGTH = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A model by name, before its weights are read.
+
+    Attributes
+    ----------
+    name : str
+        A folder, or a name on the Hugging Face hub.
+    revision : str or None
+        Branch, tag or commit.
+    config, tokenizer : object
+        As transformers loads them.
+    label_tokens : LabelTokens
+        How its prompts become tokens.
+    window : int or None
+        Its context length in tokens; None if it is unknown.
+    """
+
+    name: str
+    revision: str | None
+    config: Any
+    tokenizer: Any
+    label_tokens: LabelTokens
+    window: int | None
+
+    def fingerprint(
+        self, kind: str, weights: str | None, dtype: str, limit: int | None
+    ) -> dict[str, Any]:
+        """Return what the scores depend on; of a folder the last part, since it may be moved."""
+        local = Path(self.name).expanduser()
+        commit = getattr(self.config, "_commit_hash", None)
+        template = getattr(self.tokenizer, "chat_template", None)
+        return {
+            "kind": kind,
+            "name": local.resolve().name if local.exists() else self.name,
+            "weights": weights or (f"hub:{commit}" if commit else None),
+            "dtype": dtype,
+            "chat_template": hash_json(template) if template else None,
+            "labels": dict(zip(LABELS, self.label_tokens.labels, strict=True)),
+            "prompt": PROMPT_VERSION,
+            "max_length": limit,
+        }
+
+
+def read_pretrained(name: str, revision: str | None = None) -> Pretrained:
+    """Load a model's configuration and tokenizer.
+
+    Raises
+    ------
+    VerifierError
+        If there is no such model, or its tokenizer does not fit a verifier.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInputError.of("verifier", "be a folder or the name of a model", name)
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError as error:
+        raise VerifierError(
+            f"a local verifier needs torch and transformers ({error}): pip install "
+            "'lm-eval-bayes[hf]', or judge with a server: --backend server --base-url URL"
+        ) from None
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, revision=revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision)
+    except Exception as error:  # of the hub, a file or a model's own code
+        raise VerifierError(f"the verifier {name} cannot be read: {first_line(error)}") from error
+    return Pretrained(
+        name=name,
+        revision=revision,
+        config=config,
+        tokenizer=tokenizer,
+        label_tokens=LabelTokens(tokenizer, name),
+        window=_window(config, tokenizer),
+    )
+
+
+def _window(config: Any, tokenizer: Any) -> int | None:
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        length = getattr(text, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    length = getattr(tokenizer, "model_max_length", None)
+    return int(length) if isinstance(length, (int, float)) and 0 < length < _NO_LENGTH else None
+
+
+def longest_prompt(max_length: int | None, window: int | None) -> int | None:
+    """Return the maximal length of a prompt in tokens.
+
+    Raises
+    ------
+    InvalidInputError
+        If `max_length` is larger than the model's context.
+    """
+    if max_length is None:
+        return window
+    number = check_integer("max_length", max_length, 1)
+    if window is not None and number > window:
+        rule = f"be at most {window:,}, the tokens that this verifier reads"
+        raise InvalidInputError.of("max_length", rule, max_length)
+    return number
+
+
+def dtype_of(dtype: str, config: Any, on_cpu: bool) -> str:
+    """Return the floating-point type of a model's computations.
+
+    "auto" is float32 on a CPU, elsewhere the type in which the weights are stored.
+    """
+    dtype = check_option("dtype", dtype, DTYPES)
+    if dtype != "auto":
+        return dtype
+    if on_cpu:
+        return "float32"
+    stored = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+    return str(stored).removeprefix("torch.") if stored is not None else "float32"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    message = lines[0] if lines else type(error).__name__
+    return message if len(message) <= 300 else message[:297] + "..."
+
+
+def scored(row: Sequence[float]) -> Scores | Unjudged:
+    """Return one prompt's scores, or why it has none.
+
+    Examples
+    --------
+    >>> scored([-0.1, -2.5, -9.0])
+    (-0.1, -2.5, -9.0)
+    >>> scored([float("nan"), -2.5, -9.0])
+    Unjudged(reason='the scores are no numbers (nan, -2.5, -9.0); try another --dtype')
+    """
+    a, b, c = row
+    if all(-float("inf") < score < float("inf") for score in row):
+        return (a, b, c)
+    shown = ", ".join(str(score) for score in row)
+    return Unjudged(f"the scores are no numbers ({shown}); try another --dtype")
+
+
+class LocalJudge(ABC):
+    """A judge whose prompts are tokenized here; a subclass loads and runs the model.
+
+    Parameters
+    ----------
+    kind : str
+        The backend's name in the fingerprint.
+    pretrained : Pretrained
+        The model.
+    weights : str or None
+        The identity of its weights, for the fingerprint.
+    dtype : str
+        The floating-point type of its computations.
+    limit : int or None
+        The maximal length of a prompt in tokens.
+    """
+
+    unit = "tokens"
+
+    def __init__(
+        self, kind: str, pretrained: Pretrained, weights: str | None, dtype: str, limit: int | None
+    ) -> None:
+        self._pretrained, self._dtype, self.limit = pretrained, dtype, limit
+        self.control_tokens = pretrained.label_tokens.control_tokens
+        self.length = pretrained.label_tokens.length
+        fingerprint = pretrained.fingerprint(kind, weights, dtype, limit)
+        self.fingerprint: Mapping[str, Any] = MappingProxyType(fingerprint)
+        self._model: Any = None
+
+    def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
+        """Return the log-probabilities of the labels, see :class:`protocol.Judge`."""
+        if self._model is None:
+            self._model = self._load()
+        label_tokens = self._pretrained.label_tokens
+        return [scored(row) for row in self._scores([label_tokens.tokens(p) for p in prompts])]
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Return the model with its weights."""
+
+    @abstractmethod
+    def _scores(self, rows: list[list[int]]) -> list[list[float]]:
+        """Return the log-probabilities of the labels after each row of tokens."""
+
+    def close(self) -> None:
+        """Release the model; further scores would load it again."""
+        self._model = None

@@ -1,0 +1,475 @@
+"""A judge on a server with OpenAI's completions or chat API that returns log-probabilities."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import queue
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from lm_eval_bayes._util.addresses import check_address
+from lm_eval_bayes._util.retry import Backoff, is_retried, retry_after
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.verifier import (
+    CONTENT_FREE_INPUT,
+    LABELS,
+    PLAIN_SLOT,
+    PROMPT_VERSION,
+    verifier_prompt,
+)
+from lm_eval_bayes.stats.validation import check_integer
+from lm_eval_bayes.verifiers.protocol import Scores, Unjudged, VerifierError
+
+_MAX_BYTES = 1 << 24
+_REFUSALS = {
+    401: "does not accept the key in OPENAI_API_KEY",
+    403: "does not allow this key to use the model",
+    404: "knows no such path or model",
+    405: "takes no requests at this path",
+}
+
+
+class RequestRefused(VerifierError):
+    """A server refused a request, and would refuse it again.
+
+    Attributes
+    ----------
+    status : int
+        The HTTP status.
+    """
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class _Failed(Exception):
+    """An attempt failed, and a later one may succeed."""
+
+    def __init__(self, sentence: str, wait_s: float | None = None) -> None:
+        super().__init__(sentence)
+        self.wait_s = wait_s
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """No redirects: a redirected POST becomes a GET, and the key would go to another host."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+class Transport:
+    """Sends JSON to one server.
+
+    Parameters
+    ----------
+    address : str
+        The server's address, http or https, such as http://127.0.0.1:8000/v1.
+    key : str or None
+        Sent with every request, and never shown.
+    timeout_s : float
+        Seconds for one request, to the last byte of its answer.
+    attempts : int
+        How often one request is sent at most.
+    sleep : callable
+        Waits between attempts.
+    seed : int
+        Seeds the jitter of the waits.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        key: str | None = None,
+        timeout_s: float = 300.0,
+        attempts: int = 5,
+        sleep: Callable[[float], object] = time.sleep,
+        seed: int = 0,
+    ) -> None:
+        self.address = check_address(address)
+        self._backoff = Backoff(seed)
+        self._key, self._timeout_s, self._attempts = key, timeout_s, attempts
+        self._sleep = sleep
+        handlers: list[Any] = [_NoRedirect()]
+        if _is_here(urlsplit(address).hostname or ""):
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def post(self, url: str, payload: dict[str, Any]) -> Any:
+        """Send a request until it is answered or refused; return the answer's JSON.
+
+        Raises
+        ------
+        RequestRefused
+            If the server refuses this request.
+        VerifierError
+            If it refuses all requests, or did not answer after all attempts.
+        """
+        return self._ask(url, json.dumps(payload).encode())
+
+    def get(self, url: str) -> Any:
+        """Return the JSON at an address, or None if the server refuses the request."""
+        try:
+            return self._ask(url, None)
+        except RequestRefused:
+            return None
+
+    def _ask(self, url: str, data: bytes | None) -> Any:
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self._once(url, data)
+            except _Failed as failure:
+                if attempt == self._attempts:
+                    times = "once" if attempt == 1 else f"{attempt} times"
+                    raise VerifierError(
+                        f"the server at {self.address} did not answer, asked {times}: {failure}"
+                    ) from failure
+                self._sleep(self._backoff.pause_s(attempt, failure.wait_s))
+        raise AssertionError("there is at least one attempt")
+
+    def _once(self, url: str, data: bytes | None) -> Any:
+        request = urllib.request.Request(url, data, {"Accept": "application/json"})
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        if self._key:
+            # Not sent to another host.
+            request.add_unredirected_header("Authorization", f"Bearer {self._key}")
+        ends = time.monotonic() + self._timeout_s
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                raw = self._read(answer, ends)
+        except urllib.error.HTTPError as error:
+            with error:
+                self._refused(error)
+        except TimeoutError as error:
+            raise _Failed(f"no answer within {self._timeout_s:g} s") from error
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, TimeoutError):
+                raise _Failed(f"no answer within {self._timeout_s:g} s") from error
+            raise _Failed(f"no connection ({self._clean(str(error.reason))})") from error
+        except (OSError, http.client.HTTPException) as error:
+            message = self._clean(str(error) or type(error).__name__)
+            raise _Failed(f"the connection broke ({message})") from error
+        try:
+            return json.loads(raw)
+        except ValueError as error:
+            raise _Failed(f"the answer is not JSON: {self._clean(_text(raw))}") from error
+
+    def _read(self, answer: Any, ends: float) -> bytes:
+        parts, size = [], 0
+        while part := answer.read1(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > _MAX_BYTES:
+                raise VerifierError(
+                    f"the server at {self.address} sends more than an answer can be"
+                )
+            if time.monotonic() > ends:
+                raise TimeoutError
+        if answer.length:  # read1 does not notice that bytes are missing
+            raise _Failed("the answer is incomplete")
+        return b"".join(parts)
+
+    def _refused(self, error: urllib.error.HTTPError) -> NoReturn:
+        status = error.code
+        if 300 <= status < 400:
+            raise VerifierError(
+                f"the server at {self.address} redirects to another address "
+                f"(HTTP {status}); give that address"
+            )
+        try:
+            reason = self._clean(_reason(error.read(_MAX_BYTES)))
+        except (OSError, http.client.HTTPException):
+            reason = ""
+        message = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
+        if status in (401, 403):  # whose reason may quote the key
+            sentence = f"the server at {self.address} {_REFUSALS[status]} (HTTP {status})"
+            raise RequestRefused(sentence, status)
+        if status == 429 and "insufficient_quota" in message:
+            raise VerifierError(f"the server at {self.address} refuses: {message}")
+        if is_retried(status):
+            raise _Failed(message, retry_after(error.headers.get("Retry-After")))
+        rule = _REFUSALS.get(status, "refuses")
+        raise RequestRefused(f"the server at {self.address} {rule} ({message})", status)
+
+    def _clean(self, text: str) -> str:
+        text = " ".join(text.split())
+        if self._key:
+            text = text.replace(self._key, "***")
+        return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _is_here(host: str) -> bool:
+    """Whether an address is this computer's own, which no proxy can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reason(raw: bytes) -> str:
+    """Return the reason in an error response, if it has one of the usual forms."""
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        return _text(raw)
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, dict):
+        fields = [error.get(key) for key in ("message", "code", "detail")]
+        messages = [field for field in fields if isinstance(field, str) and field]
+        return " ".join(messages) if messages else json.dumps(error)
+    return error if isinstance(error, str) else json.dumps(error)
+
+
+def _text(raw: bytes) -> str:
+    return raw[:300].decode("utf-8", "replace")
+
+
+#: Numbers of likeliest tokens that are requested, the second if the server refuses the first.
+_TOP = (20, 5)
+
+#: Tokens that a chat template adds to a prompt, at most.
+_CHAT_TOKENS = 64
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class ServerJudge:
+    """Scores labels by a server's list of likeliest next tokens.
+
+    A label that is not on the list gets the lowest score of the list, which is an upper bound;
+    a prompt without any label on the list cannot be judged. With a server that counts tokens
+    (vLLM does, at /tokenize), prompts are limited by its model's context; otherwise lengths are
+    counted in characters.
+
+    Parameters
+    ----------
+    name : str
+        The server's name of the model.
+    base_url : str
+        The server's address: its API, such as http://127.0.0.1:8000/v1, whose chat completions
+        are used, or the full path of /chat/completions or /completions.
+    key : str or None
+        The server's key.
+    max_length : int or None
+        The maximal length of a prompt; by default the context that the server reports.
+    batch_size : int
+        Number of concurrent requests.
+    timeout_s, attempts
+        See `Transport`.
+
+    Raises
+    ------
+    VerifierError
+        If the server cannot be reached, lacks the model, or gives no scores of the labels.
+    InvalidInputError
+        If an argument breaks its rule.
+    """
+
+    control_tokens: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        key: str | None = None,
+        max_length: int | None = None,
+        batch_size: int = 8,
+        timeout_s: float = 300.0,
+        attempts: int = 5,
+        transport: Transport | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInputError.of("verifier", "be the name of a model", name)
+        self._name, self._concurrency = name, check_integer("batch_size", batch_size, 1)
+        if max_length is not None:
+            max_length = check_integer("max_length", max_length, 1)
+        self._transport = transport or Transport(base_url, key, timeout_s, attempts)
+        parts = urlsplit(base_url)
+        path = parts.path.rstrip("/")
+        api = path.removesuffix("/completions").removesuffix("/chat")
+        self._chat = not path.endswith("/completions") or path.endswith("/chat/completions")
+        host = f"{parts.scheme}://{parts.netloc}"
+        self._url = f"{host}{api}/{'chat/' if self._chat else ''}completions"
+        self._tokenize = f"{host}{api.removesuffix('/v1')}/tokenize"
+        served = self._served(f"{host}{api}/models")
+        counted = self._count(verifier_prompt(CONTENT_FREE_INPUT))
+        self.unit = "characters" if counted is None else "tokens"
+        room = None
+        if counted is not None:
+            room = counted[1] or served.get("max_model_len")
+        # The label itself takes one token.
+        self.limit = max_length or (room - 1 if isinstance(room, int) else None)
+        self._top, self._lead = self._find_labels()
+        self.fingerprint: Mapping[str, Any] = MappingProxyType(
+            {
+                "kind": "server",
+                "name": name,
+                "chat": self._chat,
+                "prompt": PROMPT_VERSION,
+                "root": served.get("root"),
+                "owned_by": served.get("owned_by"),
+                "top": self._top,
+                "max_length": self.limit,
+                "unit": self.unit,
+            }
+        )
+
+    def length(self, prompt: str) -> int:
+        """Return a prompt's length, or an upper bound on it that is within the limit."""
+        if self.unit == "characters":
+            return len(prompt)
+        # No token is shorter than a byte.
+        bound = len(prompt.encode()) + _CHAT_TOKENS
+        if self.limit is None or bound <= self.limit:
+            return bound
+        counted = self._count(prompt)
+        if counted is None:
+            raise VerifierError(f"the server at {self._transport.address} no longer counts tokens")
+        return counted[0]
+
+    def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
+        """Return the log-probabilities of the labels, see :class:`protocol.Judge`."""
+        return in_parallel(self._score, prompts, self._concurrency)
+
+    def close(self) -> None:
+        """Do nothing: every request has a connection of its own."""
+
+    def _served(self, url: str) -> dict[str, Any]:
+        body = self._transport.get(url)
+        entries = body.get("data") if isinstance(body, dict) else None
+        named = {
+            str(entry.get("id")): entry
+            for entry in (entries if isinstance(entries, list) else [])
+            if isinstance(entry, dict)
+        }
+        if named and self._name not in named:
+            served = ", ".join(sorted(named)[:5])
+            raise VerifierError(
+                f"the server at {self._transport.address} has no model {self._name}, but {served}"
+            )
+        return dict(named.get(self._name, {}))
+
+    def _payload(self, prompt: str) -> dict[str, Any]:
+        if self._chat:
+            return {"model": self._name, "messages": [{"role": "user", "content": prompt}]}
+        return {"model": self._name, "prompt": prompt + PLAIN_SLOT}
+
+    def _count(self, prompt: str) -> tuple[int, int | None] | None:
+        """Return the number of a prompt's tokens and of the context's, if the server counts."""
+        try:
+            body = self._transport.post(self._tokenize, self._payload(prompt))
+        except RequestRefused:
+            return None
+        count = body.get("count") if isinstance(body, dict) else None
+        if not isinstance(count, int) or isinstance(count, bool):
+            return None
+        room = body.get("max_model_len")
+        return count, room if isinstance(room, int) and room > 1 else None
+
+    def _likeliest(self, prompt: str, top: int) -> dict[str, float]:
+        """Return the likeliest next tokens and their log-probabilities."""
+        settings: dict[str, Any] = {"max_tokens": 1, "temperature": 0}
+        settings |= {"logprobs": True, "top_logprobs": top} if self._chat else {"logprobs": top}
+        body = self._transport.post(self._url, {**self._payload(prompt), **settings})
+        likeliest: dict[str, float] = {}
+        try:
+            logprobs = body["choices"][0]["logprobs"]
+            if self._chat:
+                entries = logprobs["content"][0]["top_logprobs"]
+                pairs = [(entry["token"], entry["logprob"]) for entry in entries]
+            else:
+                pairs = list(logprobs["top_logprobs"][0].items())
+            for token, value in pairs:
+                score = float(value)
+                if score == score and score > -1e4:  # -9999 is how some servers write -inf
+                    likeliest[str(token)] = max(score, likeliest.get(str(token), score))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            raise VerifierError(
+                f"the server at {self._transport.address} returns no log-probabilities of "
+                "the likeliest tokens, which a verifier needs"
+            ) from None
+        return likeliest
+
+    def _find_labels(self) -> tuple[int, str]:
+        """Return how many tokens the server lists, and the text before a label in its token."""
+        prompt, likeliest, top = verifier_prompt(CONTENT_FREE_INPUT), {}, _TOP[0]
+        for top in _TOP:
+            try:
+                likeliest = self._likeliest(prompt, top)
+                break
+            except RequestRefused as error:
+                if error.status not in (400, 422) or top == _TOP[-1]:
+                    raise
+        for lead in ("", " ") if self._chat else (" ", ""):
+            if all(lead + label in likeliest for label in LABELS):
+                return top, lead
+        listed = ", ".join(map(repr, likeliest)) or "none"
+        raise VerifierError(
+            f"{self._name} does not have each of the labels A, B and C among its {top} likeliest "
+            f"tokens at the beginning of the answer ({listed}), so it cannot be a verifier"
+        )
+
+    def _score(self, prompt: str) -> Scores | Unjudged:
+        try:
+            likeliest = self._likeliest(prompt, self._top)
+        except RequestRefused as error:
+            if error.status not in (400, 413, 422):
+                raise
+            return Unjudged(str(error))
+        labels = [self._lead + label for label in LABELS]
+        if not any(label in likeliest for label in labels):
+            return Unjudged(f"none of the labels is among the {self._top} likeliest tokens")
+        least = min(likeliest.values())
+        a, b, c = (likeliest.get(label, least) for label in labels)
+        return (a, b, c)
+
+
+def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> list[_R]:
+    """Work on items in threads; the first error or Ctrl-C ends it at once.
+
+    Examples
+    --------
+    >>> in_parallel(str.upper, ["a", "b", "c"], 2)
+    ['A', 'B', 'C']
+    """
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, _R | None, BaseException | None]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    for index in range(len(items)):
+        todo.put(index)
+
+    def run() -> None:
+        while not stopped.is_set():
+            try:
+                index = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((index, work(items[index]), None))
+            except BaseException as error:
+                done.put((index, None, error))
+
+    # Daemons: a running request does not delay the end of a stopped command.
+    for _ in range(min(at_once, len(items))):
+        threading.Thread(target=run, daemon=True).start()
+    results: dict[int, Any] = {}
+    try:
+        while len(results) < len(items):
+            index, result, error = done.get()
+            if error is not None:
+                raise error
+            results[index] = result
+    finally:
+        stopped.set()
+    return [results[index] for index in range(len(items))]

@@ -1,0 +1,131 @@
+"""A judge that runs on this computer with vLLM."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lm_eval_bayes.verifiers.local_judge import (
+    LocalJudge,
+    dtype_of,
+    first_line,
+    longest_prompt,
+    read_pretrained,
+)
+from lm_eval_bayes.verifiers.protocol import VerifierError
+
+#: The engine runs in this process, which it then cannot outlive, and logs to stderr, where it
+#: does not mix with a command's output. The user's own settings take precedence.
+_ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+
+
+class VLLMJudge(LocalJudge):
+    """Scores labels with vLLM, which makes its own batches.
+
+    With a vLLM that returns the log-probabilities of given tokens, the scores are these over
+    the complete vocabulary; with an earlier one only the labels may be sampled, and the scores
+    are the log-probabilities among the three. A calibrated verdict is the same either way.
+
+    Parameters
+    ----------
+    name, revision, weights, dtype, max_length
+        See `transformers_judge.TransformersJudge`.
+    device : str or None
+        "cpu" or "cuda", as this vLLM was built.
+    batch_size : int
+        Prompts that the engine runs concurrently.
+    engine : mapping
+        Further arguments of vLLM's `LLM`.
+
+    Raises
+    ------
+    VerifierError
+        If vLLM is missing, or the model cannot be a verifier.
+    InvalidInputError
+        If an argument breaks its rule.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        revision: str | None = None,
+        weights: str | None = None,
+        device: str | None = None,
+        dtype: str = "auto",
+        max_length: int | None = None,
+        batch_size: int = 8,
+        engine: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        for key, value in _ENVIRONMENT.items():
+            os.environ.setdefault(key, value)
+        try:
+            import vllm
+            from vllm.platforms import current_platform
+        except ImportError as error:
+            raise VerifierError(
+                f"--backend vllm needs vLLM ({error}): pip install 'lm-eval-bayes[vllm]', or take "
+                "--backend transformers"
+            ) from None
+        on_cpu = bool(current_platform.is_cpu())
+        if device not in (None, "cpu" if on_cpu else "cuda"):
+            raise VerifierError(
+                f"this vLLM runs on {'a CPU' if on_cpu else 'GPUs'}, not on {device}; to choose "
+                "among GPUs set CUDA_VISIBLE_DEVICES, or take --backend transformers"
+            )
+        pretrained = read_pretrained(name, revision)
+        # The label itself takes one token.
+        window = None if pretrained.window is None else pretrained.window - 1
+        limit = longest_prompt(max_length, window)
+        dtype = dtype_of(dtype, pretrained.config, on_cpu)
+        super().__init__("vllm", pretrained, weights, dtype, limit)
+        self._vllm = vllm
+        self._arguments = {"max_num_seqs": batch_size, "enable_prefix_caching": True, **engine}
+        self._by_token = "logprob_token_ids" in inspect.signature(vllm.SamplingParams).parameters
+
+    def _load(self) -> Any:
+        pretrained = self._pretrained
+        arguments: dict[str, Any] = {
+            "model": pretrained.name,
+            "revision": pretrained.revision,
+            "tokenizer_revision": pretrained.revision,
+            "dtype": self._dtype,
+            "max_logprobs": 3,
+            "seed": 0,
+            **self._arguments,
+        }
+        if self.limit is not None:
+            arguments["max_model_len"] = self.limit + 1
+        if not self._by_token:
+            arguments["logprobs_mode"] = "processed_logprobs"
+        try:
+            return self._vllm.LLM(**arguments)
+        except Exception as error:  # no memory on the GPU, an architecture unknown to vLLM
+            raise VerifierError(
+                f"vLLM cannot load the verifier {pretrained.name}: {first_line(error)}"
+            ) from error
+
+    def _scores(self, rows: list[list[int]]) -> list[list[float]]:
+        labels = list(self._pretrained.label_tokens.labels)
+        name = "logprob_token_ids" if self._by_token else "allowed_token_ids"
+        params = self._vllm.SamplingParams(
+            max_tokens=1, temperature=0.0, logprobs=len(labels), detokenize=False, **{name: labels}
+        )
+        prompts = [{"prompt_token_ids": row} for row in rows]
+        try:
+            outputs = self._model.generate(prompts, params, use_tqdm=False)
+        except Exception as error:  # a dead engine has many names
+            raise VerifierError(f"vLLM stopped: {first_line(error)}") from error
+        logprobs = [output.outputs[0].logprobs[0] for output in outputs]
+        return [[float(entry[label].logprob) for label in labels] for entry in logprobs]
+
+    def close(self) -> None:
+        """Shut the engine down; further scores would start it again."""
+        if self._model is not None:
+            shutdown = getattr(self._model.llm_engine.engine_core, "shutdown", None)
+            if shutdown is not None:
+                shutdown()
+        super().close()
