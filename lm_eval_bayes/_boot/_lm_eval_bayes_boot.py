@@ -9,7 +9,13 @@ sys, and does nothing until one of HOOKS is imported. LM_EVAL_BAYES_AUTOLOAD=0 s
 import os
 import sys
 
-HOOKS = ("lm_eval.api.metrics", "lm_eval.filters", "lm_eval.models", "lm_eval.tasks")
+HOOKS = (
+    "lm_eval.api.metrics",
+    "lm_eval.filters",
+    "lm_eval.models",
+    "lm_eval.tasks",
+    "lm_eval.evaluator",
+)
 
 
 def switched_off() -> bool:

@@ -18,7 +18,13 @@ from pathlib import Path
 
 import pytest
 
-HOOKS = ("lm_eval.api.metrics", "lm_eval.filters", "lm_eval.models", "lm_eval.tasks")
+HOOKS = (
+    "lm_eval.api.metrics",
+    "lm_eval.filters",
+    "lm_eval.models",
+    "lm_eval.tasks",
+    "lm_eval.evaluator",
+)
 BOOT = "_lm_eval_bayes_boot/__init__.py"
 RECORDER = """
 calls = []

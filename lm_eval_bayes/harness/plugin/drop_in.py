@@ -28,8 +28,8 @@ log = get_logger(__name__)
 def install() -> None:
     """Check every task that lists `bayes` as soon as the harness has built it.
 
-    Any task that gives rows of this package also has the harness's `evaluate` wrapped, which is
-    imported by then.
+    Any task of this package also has the harness's `evaluate` wrapped, for a process without
+    start-up file.
     """
     plain_errors.install()
     problem = patches.install(patches.TASK_INIT, _checked)

@@ -13,6 +13,7 @@ waits until the harness is imported and calls `harness_imported` here whenever o
   is imported when it is asked for.
 - ``lm_eval.tasks``: our folder is read right after the built-in one, so the user's
   ``--include_path`` still wins; and tasks that list ``metric: bayes`` are checked when built.
+- ``lm_eval.evaluator``: its `evaluate` is wrapped, so that tasks see the model that answers.
 
 **The unreleased main branch** finds COMPONENTS by the entry points in pyproject.toml and is left
 alone with them. It finds no tasks so far, so the folder is added as above.
@@ -65,7 +66,13 @@ COMPONENTS = (
     Component("model", "vllm-signals", f"{OURS}.models.trials", "VLLMSignalsLM", "lm_eval.models"),
     Component("model", "hf-signals", f"{OURS}.models.trials", "HFSignalsLM", "lm_eval.models"),
 )
-HOOKS = ("lm_eval.api.metrics", "lm_eval.filters", "lm_eval.models", "lm_eval.tasks")
+HOOKS = (
+    "lm_eval.api.metrics",
+    "lm_eval.filters",
+    "lm_eval.models",
+    "lm_eval.tasks",
+    "lm_eval.evaluator",
+)
 
 _warned: set[str] = set()
 
@@ -80,8 +87,14 @@ def harness_imported(name: str) -> None:
         if not hasattr(registry, "load_plugins"):
             _register_components(registry, name)
         if _has_run("lm_eval.tasks", name):
+            from lm_eval_bayes.harness.plugin import drop_in
+
             _add_tasks()
-            _check_drop_ins()
+            drop_in.install()
+        if _has_run("lm_eval.evaluator", name):
+            from lm_eval_bayes.harness.plugin import evaluate
+
+            evaluate.install()
     except Exception as error:
         _warn("harness", f"lm_eval_bayes is not fully registered: {error!r}")
 
@@ -94,7 +107,7 @@ def register_all() -> None:
     """
     for name in HOOKS:
         importlib.import_module(name)
-    harness_imported("lm_eval.tasks")
+    harness_imported("lm_eval.evaluator")
     _register_components(sys.modules["lm_eval.api.registry"], "lm_eval.tasks")
 
 
@@ -222,12 +235,6 @@ def with_our_tasks(paths: Iterable[Any], built_in: Path, ours: Path) -> list[Any
     if built_in.resolve() in real and ours.resolve() not in real:
         result.insert(real.index(built_in.resolve()) + 1, ours)
     return result
-
-
-def _check_drop_ins() -> None:
-    from lm_eval_bayes.harness.plugin import drop_in
-
-    drop_in.install()
 
 
 def _warn_unknown_harness(what: str) -> None:

@@ -52,7 +52,13 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
         for old in task._instances
     ]
     evaluation = current_evaluation()
-    if n > 1 and evaluation is not None and evaluation.response_cache:
+    if n > 1 and evaluation is None:
+        log.warning(
+            "%s: the task does not know its model, so all trials on an API backend may carry one "
+            "seed; import lm_eval_bayes.tasks before `from lm_eval.evaluator import evaluate`",
+            name,
+        )
+    elif n > 1 and evaluation is not None and evaluation.response_cache:
         log.warning(
             "--use_cache stores sampled answers but never reads them back: a run that is stopped "
             "starts again from the first trial. The cache file only grows; leave the flag out."
