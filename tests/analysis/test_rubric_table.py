@@ -16,7 +16,7 @@ from _support.saved_runs import TASK, from_columns, write_run
 from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, places
+from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, positions
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.thresholds import Thresholds
 from lm_eval_bayes.runs.reader import read_runs
@@ -413,7 +413,7 @@ def test_places_keep_ranks_and_the_order_of_tied_models():
     rng = np.random.default_rng(2)
     for _ in range(50):
         ranks, mu = rng.integers(1, 5, (6, 9)), rng.random((6, 9))
-        found = places(ranks, mu)
+        found = positions(ranks, mu)
         assert np.array_equal(np.sort(found), np.broadcast_to(np.arange(9), (6, 9)))
         for column in range(6):
             better = ranks[column][:, None] < ranks[column]

@@ -74,7 +74,7 @@ def test_answers_of_different_filters_are_not_compared(
     if command[0] == "report":  # which shows what cannot be compared side by side
         assert code == 0
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
-        assert page.count("another metric or filter was counted, and cannot be ranked") == 2
+        assert page.count("have another metric or filter, and cannot be ranked") == 2
         return
     assert (code, printed) == (2, "")
     (told,) = [line for line in error.splitlines() if line.startswith("error: ")]

@@ -56,7 +56,7 @@ def test_runs_become_a_page(two, tmp_path):
     assert (code, err) == (0, "")
     assert out.startswith(f"{page}: 2 models, 1 task, ")
     text = page.read_text(encoding="utf-8")
-    for told in ("easy", "hard", TASK, "Under rubrics", "What a score costs", "exact_match"):
+    for told in ("easy", "hard", TASK, "<summary>Rubrics<", "<summary>Cost<", "exact_match"):
         assert told in text
     assert "Question &lt;b&gt;3&lt;/b&gt;?" in text
     assert "<b>3</b>" not in text
@@ -76,7 +76,7 @@ def test_a_matrix_and_the_json(tmp_path):
     assert told["bytes"] == page.stat().st_size
     assert (told["questions"], told["trials"]) == (3, 12)
     assert (told["scope"], told["level"], told["plots"]) == ("population", 0.9, [])
-    assert "Under rubrics" not in page.read_text(encoding="utf-8")
+    assert "<summary>Rubrics<" not in page.read_text(encoding="utf-8")
 
 
 def test_standard_output_gets_the_page(two):

@@ -18,8 +18,8 @@ from scipy import stats
 from lm_eval_bayes import Outcomes, hbayes_at_n
 from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.page.questions import questions_of
 from lm_eval_bayes.report.page.render import MARK, render
+from lm_eval_bayes.report.page.tables import question_table
 from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -128,7 +128,7 @@ def test_models_on_different_questions_are_never_ranked_with_each_other():
     page, contents = page_of(a, b)
     assert [panel.models for panel in contents.panels] == [("A",), ("B",)]
     assert Page(page).said().count("answered other questions of this task") == 2
-    assert "Who is better than whom" not in page
+    assert "Pairwise comparison" not in page
 
 
 def test_a_curve_is_the_posterior_of_the_first_trials(usual):
@@ -164,7 +164,7 @@ def test_questions_are_matched_by_their_ids_whatever_their_order():
     one = run("A", p=p, ids=["x", "y", "z"], n=30)
     two = TaskRun.from_trials("B", "aime", list(one.trials[::-1]), ["z", "y", "x"])
     _, contents = page_of(one, two)
-    shown = questions_of(contents.panels[0], contents).shown
+    shown = question_table(contents.panels[0], contents).rows
     assert [question.name for question in shown] == ["x", "y", "z"]
     for question in shown:
         assert question.cells[0] == question.cells[1]
@@ -238,18 +238,18 @@ def test_all_of_it_is_there(usual):
     page, contents = usual
     said = Page(page).said()
     for told in (
-        "Who is better than whom",
-        "Question by question",
-        "How the score became known",
-        "What a score costs",
-        "The usual numbers",
-        "How it was made",
-        "How to read it",
+        "Pairwise comparison",
+        "Questions",
+        "Convergence",
+        "Cost",
+        "Estimates",
+        "Provenance",
+        "How to read this report",
         "What is 3 + 3?",
         "pass@4",
     ):
         assert told in said
-    assert "Under rubrics" not in said
+    assert "Rubrics" not in said
     assert [panel.task for panel in contents.panels] == ["first", "second"]
     data = Page(page).data()
     assert [board["task"] for board in data["leaderboards"]] == ["first", "second"]
@@ -275,7 +275,7 @@ def test_what_is_not_known_is_left_out():
     page, _ = page_of(TaskRun("m", "t", ("counts.csv",), counts))
     check_whole(page)
     said = Page(page).said()
-    for told in ("How the score became known", "What a score costs", "Who is better"):
+    for told in ("Convergence", "Cost", "Pairwise comparison"):
         assert told not in said
     assert "The text of this question was not saved" in said
 
@@ -288,8 +288,8 @@ def test_categories_with_scores_of_their_own():
     ]
     page, _ = page_of(*runs, interval="beta")
     found = check_whole(page)
-    assert "percent" not in found.said().partition("How to read it")[0].replace(
-        "Probability, in percent,", ""
+    assert "percent" not in found.said().partition("How to read this report")[0].replace(
+        "probability, in percent,", ""
     )
     assert "× -1" in found.said()
 
@@ -316,8 +316,8 @@ def test_many_questions_are_cut_with_a_word_about_it():
         for m in ("A", "B")
     ]
     page, contents = page_of(*runs)
-    shown = questions_of(contents.panels[0], contents)
-    assert len(shown.shown) == 300
+    shown = question_table(contents.panels[0], contents)
+    assert len(shown.rows) == 300
     assert "the 300 of 3,000 on which models differ most" in page
     assert len(page) < 1_000_000
 

@@ -116,9 +116,9 @@ def command(
         scores = None if score is None else [score_named(one) for one in score]
     _check(replicates, confidence, level, seed)
     if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_picture
+        from lm_eval_bayes.report.plots.drawing import check_figure_path
 
-        check_picture(plot, "--plot")
+        check_figure_path(plot, "--plot")
     saved = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"

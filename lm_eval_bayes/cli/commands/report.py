@@ -230,8 +230,8 @@ def _draw(contents: ReportData, folder: Path | None) -> list[tuple[Path, str]]:
     """Write the figures; return every file with its task."""
     if folder is None:
         return []
-    from lm_eval_bayes.report.plots.files import pictures_of, write_pictures
+    from lm_eval_bayes.report.plots.files import report_figures, write_figures
 
-    found = pictures_of(contents)
-    write_pictures(found, folder)
+    found = report_figures(contents)
+    write_figures(found, folder)
     return [(path, one.task) for one in found for path in one.paths(folder)]

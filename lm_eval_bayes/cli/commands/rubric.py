@@ -144,9 +144,9 @@ def command(
         raise InvalidInputError.of("--freeze", rule, str(freeze))
     frozen = None if thresholds is None else _read(thresholds)
     if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_picture
+        from lm_eval_bayes.report.plots.drawing import check_figure_path
 
-        check_picture(plot, "--plot")
+        check_figure_path(plot, "--plot")
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
             raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
     saved = read(runs, task=task, dedupe=dedupe, signals="all", verdicts=not ignore_verdicts)

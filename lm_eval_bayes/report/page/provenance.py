@@ -100,7 +100,7 @@ def _settings(run: TaskRun) -> dict[str, Text]:
     say("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds))
     say("evaluation took", None if made.seconds is None else format_duration(made.seconds))
     say("ended", _date(made.date))
-    say("files", ", ".join(file_of(one) for one in run.sources))
+    say("files", ", ".join(short_path(one) for one in run.sources))
     return found
 
 
@@ -153,12 +153,12 @@ def _date(seconds: float | None) -> str | None:
     return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
-def file_of(path: str) -> str:
+def short_path(path: str) -> str:
     """Return a file with its folder: where that lies is nobody's business.
 
     Examples
     --------
-    >>> file_of("/home/me/runs/phi/samples_aime.jsonl")
+    >>> short_path("/home/me/runs/phi/samples_aime.jsonl")
     'phi/samples_aime.jsonl'
     """
     parts = PurePath(path).parts

@@ -1,4 +1,4 @@
-"""The page itself: what was worked out, put into one HTML file that needs nothing else."""
+"""The HTML report: one self-contained file, rendered from a report's data."""
 
 from __future__ import annotations
 
@@ -7,51 +7,56 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib import resources
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lm_eval_bayes._util.text import (
     format_duration,
     format_integer,
     format_large,
     format_percent,
+    format_range,
     join_words,
+    plural,
     scope_label,
 )
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
-from lm_eval_bayes.report.page import figures, sentences
-from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.overview import overview_of
-from lm_eval_bayes.report.page.provenance import file_of, making_of
-from lm_eval_bayes.report.page.questions import SHADES, questions_of
-from lm_eval_bayes.report.page.text import Scale
+from lm_eval_bayes.report.page import figures, tables
+from lm_eval_bayes.report.page.provenance import making_of, short_path
+from lm_eval_bayes.report.page.text import Scale, name, short_names
+from lm_eval_bayes.report.page.text import text as truncate
 
-#: What every page of ours has near its beginning: by this a file is known as a report.
+#: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
-#: Models of the table of pairs, and characters of a text in the data.
-_PAIRS, _LONGEST = 40, 500
+#: Characters of a string in the embedded JSON.
+_MAX_JSON_STRING = 500
+#: P(best) from which on the headline calls a model the best, and probably the best.
+_BEST, _PROBABLY_BEST = 0.95, 0.8
+#: Models that share the first rank and are named in the headline.
+_MAX_NAMED = 3
 
 
-def render(contents: ReportData, *, title: str = "", now: float | None = None) -> str:
+def render(data: ReportData, *, title: str = "", now: float | None = None) -> str:
     """Return a report as one HTML file.
 
     Parameters
     ----------
-    contents : ReportData
-        What it shows.
+    data : ReportData
+        Its results.
     title : str
-        Its head; left out, the names of the tasks.
+        Heading; by default the names of the tasks.
     now : float, optional
-        When it was made, in seconds since 1970 UTC; left out, it says nothing of that.
+        Date of the report, in seconds since 1970 UTC; by default the report has none.
 
     Returns
     -------
     str
-        In UTF-8 it is a whole page: no other file is needed, and nothing is fetched. It has
-        neither NUL bytes nor halves of characters.
+        A self-contained page, which fetches nothing. It has no NUL characters and no lone
+        surrogates, so it can be encoded as UTF-8.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -65,52 +70,194 @@ def render(contents: ReportData, *, title: str = "", now: float | None = None) -
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "name": words.name,
-        "probability": format_percent,
-        "brief": format_large,
-        "thousands": format_integer,
+        "name": name,
+        "percent": format_percent,
+        "large": format_large,
+        "integer": format_integer,
         "duration": format_duration,
-        "between": figures.between,
         "anchor": _anchor,
         "breakable": _breakable,
     }
     style, script = _template("report.css"), _template("report.js")
-    panels = [_panel(panel, contents) for panel in contents.panels]
     return environment.get_template("report.html").render(
         mark=Markup(MARK),
-        policy=_policy(style, script),
+        policy=_content_security_policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        data=json_island(_public(contents.to_dict())),
-        title=words.name(title) if title else _title(contents),
-        facts=sentences.overview(contents),
-        made=None if now is None else datetime.fromtimestamp(now, timezone.utc),
+        data_json=json_island(_published(data.to_dict())),
+        title=name(title) if title else _default_title(data),
+        size=_data_size(data),
+        date=None if now is None else datetime.fromtimestamp(now, timezone.utc),
         version=__version__,
-        contents=contents,
-        level=f"{100.0 * contents.spec.level:g}%",
-        scope_words=scope_label(contents.spec.scope),
-        overview=overview_of(contents),
-        panels=panels,
-        notes=_notes(contents),
-        shades=range(SHADES),
-        rubrics=any(panel.rubrics for panel in contents.panels),
+        data=data,
+        level=f"{100.0 * data.spec.level:g}%",
+        scope=scope_label(data.spec.scope),
+        score_table=tables.score_table(data),
+        panels=[_panel_context(panel, data) for panel in data.panels],
+        notes=_notes(data),
+        shades=range(tables.SHADES),
     )
 
 
-def _public(value: Any) -> Any:
-    """Return data for everybody's eyes: no folders, no endless texts, no NaN."""
-    if isinstance(value, dict):
-        return {
-            key: [file_of(path) for path in one] if key == "sources" else _public(one)
-            for key, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_public(one) for one in value]
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
+    """Return the template's variables for a panel."""
+    scale = Scale(*panel.bounds)
+    intervals = [
+        interval
+        for summary in panel.summaries
+        for kind, interval in summary.intervals.items()
+        if kind != "paper"
+    ]
+    axis = figures.Axis.around(intervals, scale)
+    short = short_names(panel.models)
+    ranks = [row.rank for row in panel.board.rows]
+    return {
+        "panel": panel,
+        "short": short,
+        "scale": scale,
+        "headline": headline(panel, data.spec.level),
+        "size": _panel_size(panel),
+        "axis": figures.axis_above(axis),
+        "rows": [
+            {
+                "row": row,
+                "summary": summary,
+                "rank": f"{row.rank:g}",
+                "tied": ranks.count(row.rank) > 1,
+                "bar": figures.interval_bar(
+                    axis,
+                    summary.learned[data.spec.scope].mu,
+                    summary.intervals["benchmark"],
+                    summary.intervals["population"],
+                ),
+                "tokens": row.tokens / summary.run.n_trials if row.tokens else None,
+            }
+            for row, summary in zip(panel.board.rows, panel.summaries, strict=True)
+        ],
+        "has_tokens": any(row.tokens for row in panel.board.rows),
+        "pairs": tables.pair_table(panel),
+        "questions": tables.question_table(panel, data),
+        "background_curves": figures.background_curves(panel),
+        "curves": [
+            (short[i], curve, figures.score_curve(panel, i)) for i, curve in enumerate(panel.curves)
+        ],
+        "cost_figure": figures.score_against_tokens(panel) if panel.costs else None,
+        "estimates": list(dict.fromkeys(e for summary in panel.summaries for e in summary.rows)),
+        "making": making_of(panel),
+        "unavailable": _unavailable_schemata(panel),
+    }
+
+
+# -- sentences -----------------------------------------------------------------------------------
+
+
+def headline(panel: TaskPanel, level: float) -> Markup:
+    """Return the result of a panel in a sentence or two."""
+    board, scale = panel.board, Scale(*panel.bounds)
+    first = board.rows[0]
+    leader = _model_markup(first.model)
+    about = "" if board.scope == "benchmark" else f", for {scope_label(board.scope)}"
+    score = (
+        f"{scale.with_unit(first.posterior.mu)} ({scale.short(first.interval.low)} to "
+        f"{scale.with_unit(first.interval.high)} with {100.0 * level:g}% probability{about})"
+    )
+    if len(panel.models) == 1:
+        return Markup("{} scores {}.").format(leader, score)
+    tied = [row.model for row in board.rows if row.rank == first.rank][1:]
+    p_best = format_percent(first.p_best)
+    if first.p_best >= _BEST:
+        return Markup("{} is the best with {}% probability: {}.").format(leader, p_best, score)
+    if not tied:
+        p_ahead = format_percent(float(board.p_greater[0, 1]))
+        return Markup("{} leads with {}, ahead of {} with {}% probability.").format(
+            leader, score, _model_markup(board.rows[1].model), p_ahead
+        )
+    others: list[Markup] = [_model_markup(model) for model in tied[:_MAX_NAMED]]
+    if len(tied) > _MAX_NAMED:
+        others.append(escape(plural(len(tied) - _MAX_NAMED, "more model")))
+    if first.p_best >= _PROBABLY_BEST:
+        return Markup(
+            "{} is probably the best ({}%): {}. The trials do not yet separate it from {}."
+        ).format(leader, p_best, score, _joined_with_or(others))
+    return Markup("{} is first with {}, but the trials do not separate it from {}.").format(
+        leader, score, _joined_with_or(others)
+    )
+
+
+def _model_markup(model: str) -> Markup:
+    """Return a model's name, isolated from the direction of the text around it."""
+    return Markup('<bdi class="model">{}</bdi>').format(name(model))
+
+
+def _joined_with_or(parts: Sequence[Markup]) -> Markup:
+    if len(parts) < 2:
+        return Markup("").join(parts)
+    return Markup("{} or {}").format(Markup(", ").join(parts[:-1]), parts[-1])
+
+
+def _panel_size(panel: TaskPanel) -> str:
+    trials = "trial" if panel.n_range[1] == 1 else "trials"
+    return " · ".join(
+        [
+            plural(len(panel.models), "model"),
+            plural(panel.n_questions, "question"),
+            f"{format_range(panel.n_range)} {trials} per question",
+        ]
+    )
+
+
+def _data_size(data: ReportData) -> str:
+    return " · ".join(
+        [
+            plural(len(data.models), "model"),
+            plural(len(data.tasks), "task"),
+            plural(data.n_questions, "question"),
+            plural(data.n_trials, "trial"),
+        ]
+    )
+
+
+def _default_title(data: ReportData) -> str:
+    tasks = [name(task) for task in data.tasks]
+    return f"{len(tasks)} tasks" if len(tasks) > 3 else join_words(tasks)
+
+
+def _notes(data: ReportData) -> list[str]:
+    """Return the distinct warnings of the reader, the rankings, the runs and the rubrics."""
+    notes = [*data.warnings, *data.rubric_notes]
+    for panel in data.panels:
+        task = f"{panel.task}: " if len(data.tasks) > 1 else ""
+        notes += [f"{task}{note}" for note in panel.board.notes]
+        for note, models in _models_by_note(panel).items():
+            of_all = len(models) == len(panel.models) > 1
+            notes.append(f"{task}{note}" if of_all else f"{task}{join_words(models)}: {note}")
+        if panel.rubrics is not None:
+            notes += [f"{task}{note}" for note in panel.rubrics.warnings]
+    return [truncate(note, 400).shown for note in dict.fromkeys(notes)]
+
+
+def _models_by_note(panel: TaskPanel) -> dict[str, list[str]]:
+    models: dict[str, list[str]] = {}
+    for run in panel.runs:
+        for note in run.notes:
+            models.setdefault(note, []).append(run.model)
+    return models
+
+
+def _unavailable_schemata(panel: TaskPanel) -> list[tuple[list[str], str]]:
+    """Return the schemata that the runs cannot be scored under, by the missing signals."""
+    if panel.rubrics is None:
+        return []
+    by_reason: dict[str, list[str]] = {}
+    for schema in panel.rubrics.classified.left_out:
+        by_reason.setdefault(schema.lacks, []).append(schema.schema)
+    return [
+        ([name(schema) for schema in dict.fromkeys(schemata)], truncate(reason, 300).shown)
+        for reason, schemata in by_reason.items()
+    ]
+
+
+# -- markup --------------------------------------------------------------------------------------
 
 
 def json_island(value: Any) -> Markup:
@@ -121,45 +268,32 @@ def json_island(value: Any) -> Markup:
     >>> print(json_island({"a": "</script><!-- & \u2028"}))
     {"a":"\u003c/script\u003e\u003c!-- \u0026 \u2028"}
     """
-    # ASCII only, so also halves of characters are written as escapes
-    told = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    # ASCII only, so lone surrogates are escaped too
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for c in "<>&":
-        told = told.replace(c, f"\\u{ord(c):04x}")
-    return Markup(told)
+        text = text.replace(c, f"\\u{ord(c):04x}")
+    return Markup(text)
 
 
-def _template(name: str) -> str:
-    return (resources.files(__package__) / "templates" / name).read_text(encoding="utf-8")
+def _published(value: Any) -> Any:
+    """Return JSON types without folders of the machine, long strings and NaN."""
+    if isinstance(value, dict):
+        return {
+            key: [short_path(path) for path in item] if key == "sources" else _published(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_published(item) for item in value]
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_JSON_STRING else f"{value[:_MAX_JSON_STRING]}…"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
-def _policy(style: str, script: str) -> str:
-    """Return the content security policy: this sheet and this script, and nothing else."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-
-
-def _digest(content: str) -> str:
-    digest = hashlib.sha256(content.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def _title(contents: ReportData) -> str:
-    tasks = [words.name(task) for task in contents.tasks]
-    if len(tasks) > 3:
-        return f"{len(tasks)} tasks"
-    return join_words(tasks)
-
-
-def _breakable(name: object) -> Markup:
-    """Return a name that may go on in the next line after a slash or an underscore."""
-    parts = re.split(r"(?<=[/_:.])", words.name(name))
+def _breakable(text: object) -> Markup:
+    """Return a name with line breaks allowed after a slash, underscore, colon or point."""
+    parts = re.split(r"(?<=[/_:.])", name(text))
     return Markup("<wbr>").join(parts)
 
 
@@ -167,97 +301,23 @@ def _anchor(panel: TaskPanel) -> str:
     return f"task-{panel.number}"
 
 
-def _notes(contents: ReportData) -> list[str]:
-    """Return what a reader must know before using the numbers, each thing once."""
-    told = [*contents.warnings, *contents.rubric_notes]
-    for panel in contents.panels:
-        where = f"{panel.task}: " if len(contents.tasks) > 1 else ""
-        told += [f"{where}{note}" for note in panel.board.notes]
-        for note, models in _noted(panel).items():
-            whose = "" if len(models) == len(panel.models) > 1 else f"{join_words(models)}: "
-            told.append(f"{where}{whose}{note}")
-        if panel.rubrics is not None:
-            told += [f"{where}{note}" for note in panel.rubrics.warnings]
-    return [words.text(note, 400).shown for note in dict.fromkeys(told)]
+def _template(file: str) -> str:
+    return (resources.files(__package__) / "templates" / file).read_text(encoding="utf-8")
 
 
-def _noted(panel: TaskPanel) -> dict[str, list[str]]:
-    """Return the notes of a panel's runs, each with the models that it is about."""
-    found: dict[str, list[str]] = {}
-    for run in panel.runs:
-        for note in run.notes:
-            found.setdefault(note, []).append(run.model)
-    return found
+def _content_security_policy(style: str, script: str) -> str:
+    """Return a policy that allows this style sheet and this script only."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_sha256(style)}'",
+            f"script-src '{_sha256(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
 
 
-def _panel(panel: TaskPanel, contents: ReportData) -> dict[str, Any]:
-    """Return what the template says of a panel."""
-    intervals = [
-        one.intervals[scope]
-        for one in panel.summaries
-        for scope in one.intervals
-        if scope != "paper"
-    ]
-    axis = figures.Axis.around(intervals, Scale(*panel.bounds))
-    costs, short = panel.costs, words.short_names(panel.models)
-    return {
-        "panel": panel,
-        "short": short,
-        "scale": Scale(*panel.bounds),
-        "answer": sentences.headline(panel, contents.spec.level),
-        "sizes": sentences.sizes(panel),
-        "axis": figures.axis_above(axis),
-        "rows": [
-            {
-                "line": line,
-                "summary": summary,
-                "rank": f"{line.rank:g}",
-                "tied": sum(other.rank == line.rank for other in panel.board.rows) > 1,
-                "bar": figures.interval_bar(
-                    axis, summary.learned[contents.spec.scope].mu, *_two(summary.intervals)
-                ),
-                "tokens": line.tokens / summary.run.n_trials if line.tokens else None,
-            }
-            for line, summary in zip(panel.board.rows, panel.summaries, strict=True)
-        ],
-        "measured": any(line.tokens for line in panel.board.rows),
-        "pairs": _pairs(panel),
-        "questions": questions_of(panel, contents),
-        "lines": figures.shared_lines(panel),
-        "curves": [
-            (short[place], found, figures.convergence(panel, place))
-            for place, found in enumerate(panel.curves)
-        ],
-        "costs": costs,
-        "cost": figures.cost_against_score(panel, costs) if costs else None,
-        "usual": list(dict.fromkeys(name for one in panel.summaries for name in one.rows)),
-        "making": making_of(panel),
-        "left_out": _left_out(panel),
-    }
-
-
-def _two(intervals: Any) -> tuple[Any, Any]:
-    return intervals["benchmark"], intervals["population"]
-
-
-def _pairs(panel: TaskPanel) -> list[tuple[str, list[float | None]]]:
-    """Return P(A > B) of the first models, None where A is B."""
-    kept = range(min(_PAIRS, len(panel.models)))
-    if len(kept) < 2:
-        return []
-    p = panel.board.p_greater
-    short = words.short_names(panel.models)
-    return [(short[i], [None if i == j else float(p[i, j]) for j in kept]) for i in kept]
-
-
-def _left_out(panel: TaskPanel) -> list[tuple[list[str], str]]:
-    """Return the schemata that the runs cannot give, by what they lack."""
-    if panel.rubrics is None:
-        return []
-    reasons: dict[str, list[str]] = {}
-    for one in panel.rubrics.classified.left_out:
-        reasons.setdefault(one.lacks, []).append(one.schema)
-    return [
-        ([words.name(schema) for schema in dict.fromkeys(schemata)], words.text(lacks, 300).shown)
-        for lacks, schemata in reasons.items()
-    ]
+def _sha256(content: str) -> str:
+    digest = hashlib.sha256(content.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,7 +1,7 @@
-"""Small pieces of SVG. Places along a line are given in percent, so that a picture becomes wide
-or narrow while its letters stay as large as the text around it.
+"""SVG elements, axes and ticks.
 
-Colours are classes, which the style sheet gives a meaning in light and in dark.
+Horizontal positions are percentages, so that a figure scales with the page and its text does not.
+Colours are classes, which the style sheet defines for the light and the dark scheme.
 """
 
 from __future__ import annotations
@@ -12,59 +12,59 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from markupsafe import Markup, escape
 
-#: The SVG units across the inside of a figure whose lines are stretched to its width.
-ACROSS = 1000
+#: Width in SVG units of the inside of a stretched figure.
+VIEW_WIDTH = 1000
 
 
-def element(tag: str, *inside: object, **attributes: object) -> Markup:
-    """Return an element; whatever is no markup already is escaped.
+def element(tag: str, *children: object, **attributes: object) -> Markup:
+    """Return an element; children and values that are not markup are escaped.
 
     Examples
     --------
     >>> print(element("text", "a < b", x="5%", class_="tick", aria_hidden="true"))
     <text x="5%" class="tick" aria-hidden="true">a &lt; b</text>
     """
-    told = Markup("").join(
+    attribute_text = Markup("").join(
         Markup(' {}="{}"').format(_attribute(name), _value(value))
         for name, value in attributes.items()
         if value is not None
     )
-    if not inside:
-        return Markup("<{}{}/>").format(Markup(tag), told)
-    content = Markup("").join(escape(one) for one in inside)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), told, content)
+    if not children:
+        return Markup("<{}{}/>").format(Markup(tag), attribute_text)
+    content = Markup("").join(escape(child) for child in children)
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), attribute_text, content)
 
 
 def group(parts: Iterable[Markup], **attributes: object) -> Markup:
-    """Return several elements as one."""
+    """Return a group of elements."""
     return element("g", *parts, **attributes)
 
 
-def picture(
-    parts: Iterable[Markup], *, name: str, title: str, description: str, height: int, kind: str = ""
+def labelled_figure(
+    parts: Iterable[Markup], *, id: str, title: str, description: str, height: int, kind: str = ""
 ) -> Markup:
-    """Return a figure that a screen reader tells about: its title and its description.
+    """Return a figure with a title and a description for screen readers.
 
     Parameters
     ----------
     parts : iterable of Markup
-        What is drawn.
-    name : str
-        An id of our own making, unique on the page.
+        Its content.
+    id : str
+        Prefix of the element ids, unique on the page and never an untrusted text.
     title, description : str
         The alternative text.
     height : int
-        In CSS pixels; the width is that of the place it stands in.
+        In CSS pixels; the width is that of the container.
     kind : str
         A class of the style sheet.
     """
     return element(
         "svg",
-        element("title", title, id=f"{name}-title"),
-        element("desc", description, id=f"{name}-desc"),
+        element("title", title, id=f"{id}-title"),
+        element("desc", description, id=f"{id}-desc"),
         *parts,
         role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
+        aria_labelledby=f"{id}-title {id}-desc",
         class_=f"figure {kind}".strip(),
         width="100%",
         height=height,
@@ -72,20 +72,20 @@ def picture(
 
 
 def stretched(parts: Iterable[Markup], height: int) -> Markup:
-    """Return the inside of a figure whose lines are stretched to its width."""
+    """Return the inside of a figure, stretched to its width."""
     return element(
         "svg",
         *parts,
         width="100%",
         height=height,
-        viewBox=f"0 0 {ACROSS} {height}",
+        viewBox=f"0 0 {VIEW_WIDTH} {height}",
         preserveAspectRatio="none",
         class_="stretched",
     )
 
 
 def percent(share: float) -> str:
-    """Return a share of the width.
+    """Return a share of the width as a percentage.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def percent(share: float) -> str:
 
 
 def polyline(points: Sequence[tuple[float, float]]) -> str:
-    """Return points for `points` or, after an M, for `d`.
+    """Return points as the value of a `points` attribute.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
-def _step(least: float) -> float:
+def _step(minimum: float) -> float:
     """Return the smallest round step of at least this size."""
-    size = 10.0 ** math.floor(math.log10(least))
-    return next(size * m for m in (1.0, 2.0, 2.5, 5.0, 10.0) if size * m >= least * 0.999)
+    power = 10.0 ** math.floor(math.log10(minimum))
+    return next(power * m for m in (1.0, 2.0, 2.5, 5.0, 10.0) if power * m >= minimum * 0.999)
 
 
 def round_range(low: float, high: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    """Return a range with round ends that holds another, inside the possible scores.
+    """Return a range with round ends that contains another, within the possible scores.
 
     Examples
     --------
@@ -147,8 +147,8 @@ def round_range(low: float, high: float, bounds: tuple[float, float]) -> tuple[f
     return (first, last) if last > first else bounds
 
 
-def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers for an axis of powers.
+def log_ticks(low: float, high: float, n_max: int = 6) -> list[float]:
+    """Return round numbers for a logarithmic axis.
 
     Examples
     --------
@@ -159,23 +159,23 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for steps in ((1, 2, 5), (1, 3), (1,)):
-        found = [float(m * 10.0**e) for e in range(first, last + 1) for m in steps]
-        found = [mark for mark in found if low * 0.999 <= mark <= high * 1.001]
-        if len(found) <= most:
-            return found
-    return found[:: math.ceil(len(found) / most)]
+        numbers = [float(m * 10.0**e) for e in range(first, last + 1) for m in steps]
+        numbers = [number for number in numbers if low * 0.999 <= number <= high * 1.001]
+        if len(numbers) <= n_max:
+            return numbers
+    return numbers[:: math.ceil(len(numbers) / n_max)]
 
 
 def log_share(value: float, low: float, high: float) -> float:
-    """Return where a value lies on an axis of powers, 0 to 1."""
+    """Return the position of a value on a logarithmic axis, 0 to 1."""
     if not high > low > 0.0:
         return 0.5
     return float(np.clip(math.log(value / low) / math.log(high / low), 0.0, 1.0))
 
 
 def _attribute(name: str) -> str:
-    known = {"viewBox", "preserveAspectRatio"}
-    return name if name in known else name.rstrip("_").replace("_", "-")
+    camel_case = {"viewBox", "preserveAspectRatio"}
+    return name if name in camel_case else name.rstrip("_").replace("_", "-")
 
 
 def _value(value: object) -> object:

@@ -56,9 +56,9 @@ def name(text: object) -> str:
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names without what stands before a slash, where that leaves them different.
+    """Return names without the part before the last slash, if they stay distinct.
 
-    Of one model under several settings only the settings are left.
+    If all are settings of one model, only the settings are returned.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     >>> short_names(["phi (temperature=0.3)", "phi (temperature=1.2)"])
     ('temperature=0.3', 'temperature=1.2')
     """
-    parted = [_SETTINGS.fullmatch(one) for one in names]
-    if len(names) > 1 and len({one and one["model"] for one in parted}) == 1:
-        settings = [one["settings"] for one in parted if one is not None]
+    matches = [_SETTINGS.fullmatch(full) for full in names]
+    if len(names) > 1 and len({match and match["model"] for match in matches}) == 1:
+        settings = [match["settings"] for match in matches if match is not None]
         if len(set(settings)) == len(names):
             return tuple(map(name, settings))
-    last = [one.rstrip("/").rpartition("/")[2].strip() for one in names]
-    distinct = len(set(last)) == len(set(names)) and all(last)
-    return tuple(map(name, last if distinct else names))
+    last_parts = [full.rstrip("/").rpartition("/")[2].strip() for full in names]
+    distinct = len(set(last_parts)) == len(set(names)) and all(last_parts)
+    return tuple(map(name, last_parts if distinct else names))
 
 
 def text(whole: str, longest: int) -> Text:
@@ -153,13 +153,13 @@ def _is_secret(key: str, value: object) -> bool:
 
 @dataclass(frozen=True)
 class Scale:
-    """How the scores of a task are written: in percent where they go from 0 to 1.
+    """Format of the scores of a task: percent if they range from 0 to 1.
 
     Examples
     --------
     >>> Scale(0.0, 1.0).short(0.6213), Scale(-1.0, 1.0).short(0.6213)
     ('62.1', '0.621')
-    >>> Scale(0.0, 1.0).whole(0.6213), Scale(-1.0, 1.0).whole(0.6213)
+    >>> Scale(0.0, 1.0).with_unit(0.6213), Scale(-1.0, 1.0).with_unit(0.6213)
     ('62.1%', '0.621')
     """
 
@@ -168,27 +168,27 @@ class Scale:
 
     @property
     def percent(self) -> bool:
-        """Whether scores are shares."""
+        """Whether scores range from 0 to 1."""
         return (self.low, self.high) == (0.0, 1.0)
 
     @property
     def unit(self) -> str:
-        """What stands in a head above numbers without a unit."""
+        """The unit for a column heading: "%" or ""."""
         return "%" if self.percent else ""
 
     def short(self, value: float) -> str:
         """Return a score without its unit."""
         return f"{100.0 * value:.1f}" if self.percent else f"{value:.3f}"
 
-    def whole(self, value: float) -> str:
+    def with_unit(self, value: float) -> str:
         """Return a score with its unit."""
         return f"{self.short(value)}{self.unit}"
 
     def tick(self, value: float) -> str:
-        """Return a score as it stands at an axis."""
+        """Return a score as an axis label."""
         return f"{100.0 * value:g}" if self.percent else f"{value:g}"
 
     def share(self, value: float) -> float:
-        """Return where in the range of scores a value lies, 0 to 1."""
+        """Return the position of a value in the range of scores, 0 to 1."""
         span = self.high - self.low
         return 0.5 if span <= 0.0 else min(1.0, max(0.0, (value - self.low) / span))

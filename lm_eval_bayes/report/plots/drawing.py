@@ -1,12 +1,14 @@
-"""What the pictures of this package have in common: colours, names, and how a file is written."""
+"""Colours, checks and file writing shared by all figures."""
 
 from __future__ import annotations
 
 import io
 import os
+import warnings
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.files import check_writable, write_atomic
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -14,97 +16,112 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What a picture's name may end with.
+#: File name suffixes of figures.
 SUFFIXES = (".svg", ".png")
 
-#: Okabe and Ito's colours, which colour-blind people tell apart, without yellow and with grey.
+#: The colours of Okabe and Ito, distinguishable by colour-blind readers; grey for yellow.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#595959")
-#: With the colours 28 different lines; the number of both has no common divisor.
+#: With the colours 28 distinct line styles, since 7 and 4 have no common divisor.
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 TEXT = "#222222"
-_LONGEST_NAME = 40
+_MAX_NAME = 40
 
 
-def check_picture(path: Path, argument: str = "plot") -> None:
-    """Refuse, before any work, a picture that could not be drawn.
+def check_figure_path(path: Path, argument: str = "plot") -> None:
+    """Raise, before any work, if a figure cannot be written to a path.
 
     Raises
     ------
     InvalidInputError
-        If the name ends with no kind of picture, its folder cannot be made, or something else
-        than a picture is there.
+        If the suffix is not that of a figure, the folder cannot be created, or the path is a file
+        that is not a figure.
     LmEvalBayesError
         If matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
     check_writable(path, argument)
-    if os.path.lexists(path) and not _is_picture(path):
-        rule = "be a new file or a picture, which is then replaced"
+    if os.path.lexists(path) and not _is_figure(path):
+        rule = "be a new file or a figure, which is then replaced"
         raise InvalidInputError.of(argument, rule, str(path))
+    check_matplotlib()
+
+
+def check_matplotlib() -> None:
+    """Raise unless matplotlib is installed.
+
+    Raises
+    ------
+    LmEvalBayesError
+        If it is not.
+    """
     if find_spec("matplotlib") is None:
         raise LmEvalBayesError(
-            "a picture needs matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
+            "figures need matplotlib, which is not installed: pip install 'lm-eval-bayes[plots]'"
         )
 
 
-def _is_picture(path: Path) -> bool:
-    """Return whether a file begins as pictures do."""
+def _is_figure(path: Path) -> bool:
+    """Return whether a file begins like a PNG or SVG file."""
     if not path.is_file():
         return False
     try:
         with path.open("rb") as file:
-            begin = file.read(512)
+            start = file.read(512)
     except OSError:
         return False
     if path.suffix.lower() == ".png":
-        return begin.startswith(b"\x89PNG")
-    return begin.lstrip().startswith((b"<?xml", b"<svg"))
+        return start.startswith(b"\x89PNG")
+    return start.lstrip().startswith((b"<?xml", b"<svg"))
 
 
 def short_name(name: str) -> str:
-    """Leave out the middle of a long name."""
-    if len(name) <= _LONGEST_NAME:
+    """Return a name without its middle if it is long."""
+    if len(name) <= _MAX_NAME:
         return name
-    return f"{name[: _LONGEST_NAME // 2 - 1]}…{name[-_LONGEST_NAME // 2 :]}"
+    return f"{name[: _MAX_NAME // 2 - 1]}…{name[-_MAX_NAME // 2 :]}"
 
 
-def write_figure(figure: Figure, path: Path, kind: str, metadata: dict[str, Any]) -> None:
-    """Draw a figure into a file.
+def draw_as(
+    draw: Callable[[Figure], None], kinds: Sequence[str], *, creator: str | None = None
+) -> list[bytes]:
+    """Draw a figure and return its files; equal input gives the same bytes.
 
     Parameters
     ----------
-    figure : Figure
-        With its canvas.
-    path : Path
-        The file, which is replaced.
-    kind : str
-        "svg" or "png".
-    metadata : dict
-        What the file says of itself.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be written.
+    draw : callable
+        Draws into an empty matplotlib figure.
+    kinds : sequence of {"svg", "png"}
+        The formats.
+    creator : str, optional
+        Recorded in the metadata, which has neither a date nor a version.
     """
-    write_picture(figure_bytes(figure, kind, metadata), path)
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        # element ids of an SVG follow from the salt; a dollar in a name is a dollar
+        matplotlib.rcParams |= {"svg.hashsalt": "lm-eval-bayes", "text.parse_math": False}
+        figure = Figure()
+        FigureCanvasAgg(figure)
+        draw(figure)
+        return [_figure_bytes(figure, kind, creator) for kind in kinds]
 
 
-def figure_bytes(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
-    """Return what the file of a figure holds, see :func:`write_figure`."""
-    import warnings
-
-    drawn = io.BytesIO()
+def _figure_bytes(figure: Figure, kind: str, creator: str | None) -> bytes:
+    metadata = {"Date": None, "Creator": creator} if kind == "svg" else {"Software": creator}
+    content = io.BytesIO()
     with warnings.catch_warnings():
-        # a name in letters that the font has not is drawn with boxes
+        # characters that the font lacks are drawn as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(drawn, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
-    return drawn.getvalue()
+        figure.savefig(content, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
+    return content.getvalue()
 
 
-def write_picture(content: bytes, path: Path) -> None:
-    """Write a picture under a temporary name, and give it its own when it is whole.
+def write_figure_file(content: bytes, path: Path) -> None:
+    """Write the file of a figure atomically.
 
     Raises
     ------
