@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.sqlite import (
     BUSY,
@@ -21,6 +22,9 @@ from lm_eval_bayes._util.sqlite import (
     primary_code,
 )
 from lm_eval_bayes.errors import LmEvalBayesError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.store.trial import Conflict
 
 _LOCK_CODES = (BUSY, LOCKED, PROTOCOL)
 _DAMAGE_CODES = (CORRUPT, NOT_A_DATABASE)
@@ -67,14 +71,14 @@ class TrialConflictError(StoreError, ValueError):
 
     Attributes
     ----------
-    conflicts : tuple
-        A :class:`~lm_eval_bayes.store.trial.Conflict` for each trial, up to a limit.
+    conflicts : tuple of Conflict
+        The trials, up to a limit.
     n_conflicts : int
         The number of these trials.
     """
 
     def __init__(
-        self, message: str, conflicts: tuple[object, ...] = (), n_conflicts: int | None = None
+        self, message: str, conflicts: tuple[Conflict, ...] = (), n_conflicts: int | None = None
     ) -> None:
         super().__init__(message)
         self.conflicts = conflicts

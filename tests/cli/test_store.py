@@ -173,7 +173,7 @@ def test_merge(lmeb, make, tmp_path):
     target = tmp_path / "all.sqlite"
     code, printed, error = lmeb("store", "merge", *parts, "-o", target)
     assert (code, error) == (0, "")
-    assert printed == f"{target}: 3 trials added, 1 were there, 3 graded outcomes added\n"
+    assert printed == f"{target}: 3 trials added, 1 already stored, 3 graded outcomes added\n"
     code, printed, _ = lmeb("store", "merge", "--json", *parts, "-o", target)
     report = json.loads(printed)
     assert (report["merged"], report["added"], report["known"]) == (True, 0, 4)
@@ -196,7 +196,7 @@ def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
             f"in {re.escape(str(parts[0]))} and another in {re.escape(str(parts[1]))}",
             line,
         )
-    assert lines[6] == "  and 1 more; --json names all, with whole hashes"
+    assert lines[6] == "  and 1 more; --json lists all, with complete hashes"
     assert "--keep-first" in lines[7]
     assert len(lines) == 8
     assert not target.exists()
@@ -213,7 +213,7 @@ def test_more_conflicts_than_are_recorded(lmeb, make, tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval_bayes.store.merge.MAX_CONFLICTS", 6)
     parts = [make("a.sqlite", range(8)), make("b.sqlite", range(8), text="other {i}")]
     _, _, error = lmeb("store", "merge", *parts, "-o", tmp_path / "all.sqlite")
-    assert "  and 3 more; --json names up to 6, with whole hashes\n" in error
+    assert "  and 3 more; --json lists up to 6, with complete hashes\n" in error
 
 
 def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
@@ -233,7 +233,7 @@ def test_keep_first(lmeb, make, tmp_path):
     code, printed, error = lmeb("store", "merge", *parts, "-o", target, "--keep-first")
     assert code == 0
     assert "3 trials added" in printed
-    assert "1 trial differed, and the first was kept" in printed
+    assert "1 trial differed; the first was kept" in printed
     assert "trial 1 of prompt" in error
     with TrialStore.open(target, mode="read") as store:
         (key,) = store.info().counts
@@ -247,13 +247,13 @@ def test_verify(lmeb, make):
     path = make(task="aime")
     code, printed, error = lmeb("store", "verify", path)
     assert (code, error) == (0, "")
-    assert printed.startswith(f"{path}: sound (3 trials, 4 descriptions, ")
+    assert printed.startswith(f"{path}: intact (3 trials, 4 descriptions, ")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE trials SET seed = 99 WHERE trial = 1")
         connection.commit()
     code, printed, _ = lmeb("store", "verify", path)
     assert code == 1
-    assert "not sound, 1 problem" in printed
+    assert "damaged, 1 problem" in printed
     assert "  trial 1 of prompt" in printed
     code, printed, _ = lmeb("store", "verify", "--json", path)
     assert code == 1
@@ -265,7 +265,7 @@ def test_verify_goes_on_behind_a_store_that_is_missing(lmeb, make, tmp_path):
     code, printed, error = lmeb("store", "verify", tmp_path / "absent.sqlite", path)
     assert code == 2
     assert "error: " in error
-    assert f"{path}: sound" in printed
+    assert f"{path}: intact" in printed
 
 
 # -- export ----------------------------------------------------------------------------------------
@@ -328,8 +328,8 @@ def test_an_export_of_damaged_trials_says_so(lmeb, make, tmp_path, form):
         code, printed, error = lmeb("store", "export", path, "--format", form, *way)
         assert code == 1
         assert error == (
-            f"warning: 2 records exported from {path} are not what was written; "
-            "`lm-eval-bayes store verify` tells more\n"
+            f"warning: 2 records exported from {path} do not match their hashes; "
+            "see `lm-eval-bayes store verify`\n"
         )
         if "--json" in way:
             assert json.loads(printed)["damaged"] == 2
@@ -392,7 +392,7 @@ def test_prune_wants_to_know_what(lmeb, make):
     assert lmeb("store", "prune", path, "--yes") == (
         2,
         "",
-        "error: nothing says what to delete: give --model, --sampling, --prompt or --trials-from\n",
+        "error: no criterion: give --model, --sampling, --prompt or --trials-from\n",
     )
     assert path.read_bytes() == before
 

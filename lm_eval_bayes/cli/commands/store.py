@@ -1,11 +1,11 @@
-"""`lm-eval-bayes store`: look at trial stores, bring them together, check, export, prune."""
+"""`lm-eval-bayes store`: count, merge, verify, export and prune trial stores."""
 
 from __future__ import annotations
 
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -16,20 +16,23 @@ from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.store.info import StoreInfo
+    from collections.abc import Sequence
+
+    from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
     from lm_eval_bayes.store.prune import PruneReport
     from lm_eval_bayes.store.trial import Conflict
+    from lm_eval_bayes.store.verify import Verification
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at trial stores, merge, verify, export and prune them.",
+    help="Count, merge, verify, export and prune trial stores.",
 )
 
-#: Conflicts that are printed, one a line; --json gives all that the merge names.
-SHOWN = 5
+#: The most conflicts that are printed; --json lists up to 1,000.
+MAX_PRINTED = 5
 
-#: What `export -o` takes for standard output.
+#: Values of `export -o` for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 Stores = Annotated[
@@ -40,7 +43,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class Format(str, Enum):
-    """What `store export` writes."""
+    """The formats of `store export`."""
 
     jsonl = "jsonl"
     samples = "samples"
@@ -48,63 +51,73 @@ class Format(str, Enum):
 
 @app.command()
 def info(stores: Stores, as_json: Json = False) -> None:
-    """Count what stores hold.
+    """Count the contents of stores.
 
-    Trials by model and sampling, tokens, and what the trials were graded as, task by task.
+    Trials and tokens by model and sampling, and graded outcomes by task.
 
     \b
     Examples:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
     """
-    from lm_eval_bayes._util.plain import to_plain
     from lm_eval_bayes.store.trial_store import TrialStore
 
-    found = []
+    infos = []
     for path in stores:
         with TrialStore.open(path, mode="read") as store:
-            found.append(store.info())
+            infos.append(store.info())
     if as_json:
-        say_json(to_plain([one.to_dict() for one in found]))
+        say_json([store_info.to_dict() for store_info in infos])
         return
-    for number, one in enumerate(found):
-        if number:
+    for index, store_info in enumerate(infos):
+        if index:
             say()
-        _show(one)
+        _print_info(store_info)
 
 
-def _show(found: StoreInfo) -> None:
+def _print_info(info: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
 
-    beside = f" and {format_bytes(found.log_bytes)} of log" if found.log_bytes else ""
-    say(f"{found.path}: schema {found.schema}, {format_bytes(found.file_bytes)}{beside}")
-    held = [
-        plural(found.trials, "trial"),
-        plural(found.prompts, "prompt"),
-        plural(found.prompt_signals, "prompt with signals", "prompts with signals"),
-        plural(found.outcomes, "graded outcome"),
+    log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
+    say(f"{info.path}: schema {info.schema}, {format_bytes(info.file_bytes)}{log}")
+    counts = [
+        plural(info.trials, "trial"),
+        plural(info.prompts, "prompt"),
+        plural(info.prompt_signals, "prompt with signals", "prompts with signals"),
+        plural(info.outcomes, "graded outcome"),
     ]
-    say(", ".join(held))
-    for title, described in (("models", found.models), ("samplings", found.samplings)):
-        if described:
-            rows = [(digest, canonical_json(value)) for digest, value in described.items()]
-            say_table(title, ("hash", "stands for"), rows)
-    if found.series:
-        columns = ("model", "sampling", "prompts", "trials", "a prompt", "tokens", "from", "to")
-        say_table("trials", columns, [_series(one) for one in found.series])
-    if found.tasks:
-        head = ("task", "version", "filter", "categories", "questions", "outcomes")
-        graded = [
-            (one.task, one.version, one.filter, one.categories, one.questions, f"{one.outcomes:,}")
-            for one in found.tasks
-        ]
-        say_table("graded", head, graded)
+    say(", ".join(counts))
+    for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
+        if descriptions:
+            rows = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
+            say_table(title, ("hash", "description"), rows)
+    if info.series:
+        head = ("model", "sampling", "prompts", "trials", "per prompt", "tokens", "from", "to")
+        say_table("trials", head, [_series_row(series) for series in info.series])
+    if info.tasks:
+        columns = ("task", "version", "filter", "categories", "questions", "outcomes")
+        tasks = [[_cell(getattr(task, column)) for column in columns] for task in info.tasks]
+        say_table("graded", columns, tasks)
 
 
-def _series(one: Any) -> tuple[object, ...]:
-    each = str(one.fewest) if one.fewest == one.most else f"{one.fewest} to {one.most}"
-    numbers = (f"{one.prompts:,}", f"{one.trials:,}", each, f"{one.completion_tokens:,}")
-    return (one.model, one.sampling, *numbers, _date(one.first), _date(one.last))
+def _cell(value: str | int) -> str:
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _series_row(series: SeriesInfo) -> tuple[str, ...]:
+    per_prompt = str(series.fewest)
+    if series.fewest != series.most:
+        per_prompt += f" to {series.most}"
+    return (
+        series.model,
+        series.sampling,
+        _cell(series.prompts),
+        _cell(series.trials),
+        per_prompt,
+        _cell(series.completion_tokens),
+        _date(series.first),
+        _date(series.last),
+    )
 
 
 def _date(seconds: float) -> str:
@@ -121,18 +134,18 @@ def merge(
     stores: Stores,
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="TARGET", help="The store that shall hold all."),
+        typer.Option("-o", "--output", metavar="TARGET", help="The merged store."),
     ],
     keep_first: Annotated[
-        bool, typer.Option("--keep-first", help="Where stores disagree, keep the first trial.")
+        bool, typer.Option("--keep-first", help="If stores differ, keep the first trial.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring several stores together: all of it, or nothing.
+    """Merge stores: all of them, or none.
 
     The stores may come from ranks, jobs or other computers. The target may exist, and may be
-    among the stores. Where two stores hold a trial with another text or seed, this is told, and
-    nothing is merged unless --keep-first is given.
+    among the stores. If two stores have a trial with different texts or seeds, it is reported, and
+    nothing is merged without --keep-first.
 
     \b
     Examples:
@@ -154,51 +167,49 @@ def merge(
             report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
     except TrialConflictError as error:
         warn(f"error: {error}")
-        conflicts: list[Any] = list(error.conflicts)
         if as_json:
-            named = [one.to_dict() for one in conflicts]
-            say_json({"merged": False, "n_conflicts": error.n_conflicts, "conflicts": named})
+            conflicts = [conflict.to_dict() for conflict in error.conflicts]
+            say_json({"merged": False, "n_conflicts": error.n_conflicts, "conflicts": conflicts})
         else:
-            _name(conflicts, error.n_conflicts)
-            warn("with --keep-first the trial of the store that comes first is kept")
+            _warn_of_conflicts(error.conflicts, error.n_conflicts)
+            warn("with --keep-first, the trial of the first of these stores is kept")
         raise typer.Exit(ERROR) from None
     if as_json:
         say_json({"merged": True, **report.to_dict()})
         return
     say(
-        f"{report.target}: {plural(report.added, 'trial')} added, {report.known:,} were there, "
+        f"{report.target}: {plural(report.added, 'trial')} added, {report.known:,} already stored, "
         f"{plural(report.outcomes, 'graded outcome')} added"
     )
     if report.n_conflicts:
-        say(f"{plural(report.n_conflicts, 'trial')} differed, and the first was kept")
-        _name(list(report.conflicts), report.n_conflicts)
+        say(f"{plural(report.n_conflicts, 'trial')} differed; the first was kept")
+        _warn_of_conflicts(report.conflicts, report.n_conflicts)
     for note in report.notes:
         say(f"note: {note}")
 
 
-def _name(conflicts: list[Conflict], n_conflicts: int) -> None:
-    for conflict in conflicts[:SHOWN]:
-        warn(f"  {_shortened(conflict)}")
-    more = n_conflicts - SHOWN
-    if more > 0:
-        up_to = "" if n_conflicts == len(conflicts) else f" up to {len(conflicts):,}"
-        warn(f"  and {more:,} more; --json names{up_to or ' all'}, with whole hashes")
+def _warn_of_conflicts(conflicts: Sequence[Conflict], n_conflicts: int) -> None:
+    for conflict in conflicts[:MAX_PRINTED]:
+        warn(f"  {_with_short_hashes(conflict)}")
+    n_more = n_conflicts - MAX_PRINTED
+    if n_more > 0:
+        listed = "all" if n_conflicts == len(conflicts) else f"up to {len(conflicts):,}"
+        warn(f"  and {n_more:,} more; --json lists {listed}, with complete hashes")
 
 
-def _shortened(conflict: Conflict) -> str:
-    """Name a conflict with the first digits of its hashes."""
+def _with_short_hashes(conflict: Conflict) -> Conflict:
     from dataclasses import replace
 
     digits = {name: h.rpartition(":")[2][:8] for name, h in conflict.key.to_dict().items()}
-    return str(replace(conflict, key=replace(conflict.key, **digits)))
+    return replace(conflict, key=replace(conflict.key, **digits))
 
 
 @app.command()
 def verify(stores: Stores, as_json: Json = False) -> None:
-    """Check that stores hold what was written.
+    """Verify that stores are intact.
 
-    SQLite's own structure is checked, and a hash of every trial and graded outcome. Ends with
-    exit code 1 if anything is not what was written.
+    Checks SQLite's structure, and every trial and graded outcome against its hash. The exit code
+    is 1 if there is a problem.
 
     \b
     Examples:
@@ -208,66 +219,69 @@ def verify(stores: Stores, as_json: Json = False) -> None:
     from lm_eval_bayes.store.errors import StoreError
     from lm_eval_bayes.store.verify import verify as verify_store
 
-    found, code = [], 0
+    results, code = [], 0
     for path in stores:
         try:
-            one = verify_store(path)
+            result = verify_store(path)
         except StoreError as error:
-            # The others shall be checked all the same.
+            # the other stores are checked nevertheless
             warn(f"error: {error}")
             code = ERROR
             continue
-        found.append(one)
-        if not one.ok:
+        results.append(result)
+        if not result.ok:
             code = max(code, CHECK_FAILED)
-        if as_json:
-            continue
-        counted = [
-            plural(one.trials, "trial"),
-            plural(one.descriptions, "description"),
-            plural(one.prompt_signals, "prompt with signals", "prompts with signals"),
-            plural(one.outcomes, "graded outcome"),
-        ]
-        verdict = "sound" if one.ok else f"not sound, {plural(one.n_problems, 'problem')}"
-        say(f"{one.path}: {verdict} ({', '.join(counted)} checked)")
-        for problem in one.problems:
-            say(f"  {problem}")
-        if one.n_problems > len(one.problems):
-            say(f"  and {one.n_problems - len(one.problems):,} more")
+        if not as_json:
+            _print_verification(result)
     if as_json:
-        say_json([one.to_dict() for one in found])
+        say_json([result.to_dict() for result in results])
     raise typer.Exit(code)
+
+
+def _print_verification(result: Verification) -> None:
+    counts = [
+        plural(result.trials, "trial"),
+        plural(result.descriptions, "description"),
+        plural(result.prompt_signals, "prompt with signals", "prompts with signals"),
+        plural(result.outcomes, "graded outcome"),
+    ]
+    verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
+    say(f"{result.path}: {verdict} ({', '.join(counts)} checked)")
+    for problem in result.problems:
+        say(f"  {problem}")
+    if result.n_problems > len(result.problems):
+        say(f"  and {result.n_problems - len(result.problems):,} more")
 
 
 @app.command()
 def export(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The file.", show_default=False)],
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
+    ],
     output: Annotated[
         Path,
         typer.Option(
             "-o",
             "--output",
             metavar="PATH",
-            help="A file for jsonl (- is standard output), a folder for samples.",
+            help="A file for jsonl (- for standard output), a folder for samples.",
         ),
     ],
     form: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="jsonl: everything, one record a line. samples: the harness's samples_*.jsonl, "
-            "a file for each model and sampling (and task).",
+            help="jsonl: everything, one record per line. samples: the harness's samples_*.jsonl, "
+            "a file for each model, sampling and task.",
         ),
     ] = Format.jsonl,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that are there.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a store as JSON lines, or as the harness's logs of samples.
+    """Export a store as JSON lines, or in the harness's format of logged samples.
 
-    To export several stores, merge them first. What is damaged but can be read is exported as
-    it is; then this is told, and the exit code is 1.
+    To export several stores, merge them first. Damaged records that can be read are exported as
+    they are, with a warning and exit code 1.
 
     \b
     Examples:
@@ -281,16 +295,16 @@ def export(
         damaged = _export_samples(store, output, overwrite, as_json)
     elif to_stdout:
         if as_json:
-            rule = "be left out where --output is standard output, which gets the lines"
+            rule = "be left out if --output is standard output, where the lines are written"
             raise InvalidInputError.of("--json", rule, str(output))
         damaged = _export_to_stdout(store)
     else:
         damaged = _export_jsonl(store, output, overwrite, as_json)
     if damaged:
+        does = "does not match its hash" if damaged == 1 else "do not match their hashes"
         warn(
-            f"warning: {plural(damaged, 'record')} exported from {store} "
-            f"{'is' if damaged == 1 else 'are'} not what was written; "
-            "`lm-eval-bayes store verify` tells more"
+            f"warning: {plural(damaged, 'record')} exported from {store} {does}; "
+            "see `lm-eval-bayes store verify`"
         )
         raise typer.Exit(CHECK_FAILED)
 
@@ -300,13 +314,13 @@ def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> 
     from lm_eval_bayes.store.export import export_jsonl
 
     with folder_for(output, "--output"):
-        written = export_jsonl(store, output, overwrite)
+        report = export_jsonl(store, output, overwrite)
     if as_json:
-        say_json(written.to_dict())
+        say_json(report.to_dict())
     else:
-        lines = f"{plural(written.trials, 'trial')}, {plural(written.lines, 'line')}"
-        say(f"{written.path}: {lines}, {format_bytes(written.size)}")
-    return written.damaged
+        counts = f"{plural(report.trials, 'trial')}, {plural(report.lines, 'line')}"
+        say(f"{report.path}: {counts}, {format_bytes(report.size)}")
+    return report.damaged
 
 
 def _export_to_stdout(store: Path) -> int:
@@ -327,9 +341,8 @@ def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -
         say_json(report.to_dict())
         return report.damaged
     for file in report.files:
-        of_task = "not graded" if file.task is None else f"task {file.task}, {file.version}"
-        held = f"{plural(file.lines, 'line')}, {plural(file.trials, 'trial')}"
-        say(f"{file.path}: {held}, {of_task}")
+        task = "not graded" if file.task is None else f"task {file.task}, {file.version}"
+        say(f"{file.path}: {plural(file.lines, 'line')}, {plural(file.trials, 'trial')}, {task}")
     if not report.files:
         say(f"{report.folder}: nothing was written, the store has no trials")
     return report.damaged
@@ -357,10 +370,10 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete trials that meet all criteria, or count them.
+    """Delete the trials that meet all criteria, or count them.
 
-    Without --yes nothing is deleted. What the trials were graded as goes with them, and so does
-    whatever only they needed.
+    Without --yes nothing is deleted. Outcomes of the trials, and descriptions and signals that only
+    they refer to, are deleted with them.
 
     \b
     Examples:
@@ -371,13 +384,11 @@ def prune(
     from lm_eval_bayes.store.trial_store import TrialStore
 
     if model is None and sampling is None and prompt is None and trials_from is None:
-        raise InvalidInputError(
-            "nothing says what to delete: give --model, --sampling, --prompt or --trials-from"
-        )
-    places = [resolve_path(path) for path in stores]
+        raise InvalidInputError("no criterion: give --model, --sampling, --prompt or --trials-from")
+    paths = [resolve_path(path) for path in stores]
 
-    def pruned(path: Path, dry_run: bool) -> PruneReport:
-        # Opened for reading first, since opening for writing would make a store that is missing.
+    def prune_store(path: Path, dry_run: bool) -> PruneReport:
+        # Opened for reading first: opening a missing store for writing would create it.
         TrialStore.open(path, mode="read").close()
         with TrialStore.open(path) as store:
             return store.prune(
@@ -388,18 +399,17 @@ def prune(
                 dry_run=dry_run,
             )
 
-    # All of them are counted before anything is deleted: a slip ends it here.
+    # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.
     with named_as_options("model", "sampling", "prompt", "trials_from"):
-        reports = [pruned(path, True) for path in places]
+        reports = [prune_store(path, True) for path in paths]
         if yes:
-            reports = [pruned(path, False) for path in places]
+            reports = [prune_store(path, False) for path in paths]
     if as_json:
-        named = zip(places, reports, strict=True)
-        say_json([{"path": str(path), **report.to_dict()} for path, report in named])
+        pairs = zip(paths, reports, strict=True)
+        say_json([{"path": str(path), **report.to_dict()} for path, report in pairs])
         return
-    for path, report in zip(places, reports, strict=True):
-        verb = "deleted" if yes else "to be deleted"
-        parts = [
+    for path, report in zip(paths, reports, strict=True):
+        counts = [
             plural(report.trials, "trial"),
             plural(report.outcomes, "graded outcome"),
             plural(report.prompts, "prompt"),
@@ -407,6 +417,6 @@ def prune(
             plural(report.models, "model"),
             plural(report.samplings, "sampling"),
         ]
-        say(f"{path}: {verb}: {', '.join(parts)}")
+        say(f"{path}: {'deleted' if yes else 'to be deleted'}: {', '.join(counts)}")
     if not yes:
         say("nothing was deleted; add --yes to delete")
