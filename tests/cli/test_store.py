@@ -55,9 +55,8 @@ def make(tmp_path):
 def test_help_documents_exit_codes_and_every_command_has_two_examples(lmeb):
     code, printed, _ = lmeb("--help")
     assert code == 0
-    lines = ("0    done", "1    done, and something", "2    not done", "130  stopped")
-    for line in (*lines, "141  stopped", "143  stopped by SIGTERM"):
-        assert line in printed
+    for exit_code in ("0  ", "1  ", "2  ", "130", "141", "143"):
+        assert re.search(rf"^ +{exit_code}  \w", printed, re.MULTILINE), exit_code
     for command in COMMANDS:
         code, printed, _ = lmeb("store", command, "--help")
         assert code == 0
