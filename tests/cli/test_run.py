@@ -106,7 +106,7 @@ def test_a_signal_before_anything_is_sampled_tells_which_one_it_was(
     [
         ((*MODEL, "--tasks", "nosuchtask"), "Tasks not found: nosuchtask"),
         (MODEL, "`--tasks` must name at least one task"),
-        ((*COIN, "--limit", "0"), "`--limit` must leave at least one question to ask; got 0"),
+        ((*COIN, "--limit", "0"), "`--limit` must leave at least one question; got 0"),
         ((*COIN, "--samples", json.dumps({TASK: [999]})), "Elements of --samples should be in"),
         ((*COIN, "--log_samples"), "Specify --output_path if providing --log_samples"),
         ((*COIN, "--config", "no.yaml"), r"Config file not found: .*no\.yaml"),
@@ -158,7 +158,7 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
         (("--width", ".1", "--confidence", "2"), r"`confidence` must be a number in \[0\.5, 1\)"),
         (("--width", ".1", "--correction", "none"), "`--correction` must come with --decide"),
         (("--budget", "8", "--confidence", ".9"), "`--confidence` must come with --decide"),
-        (("--budget", "0.5"), "`budget` must be at least one trial a question"),
+        (("--budget", "0.5"), "`budget` must be at least one trial per question"),
         (
             ("--width", ".1", "--metadata", '{"bayes_n": 4}'),
             "`--metadata` must leave out bayes_n: .*--batch-trials up to --max-trials; got 4",
@@ -250,7 +250,7 @@ def test_other_scores_are_refused_before_sampling(refused, other):
 
 def test_too_few_trials_for_a_decision_are_refused(refused, lmeb, other):
     told = refused("--decide", other, *COIN, "--limit", "10", "--budget", "3")
-    assert "needs at least 4 trials a question; --max-trials or --budget allows 3" in told
+    assert "needs at least 4 trials per question; --max-trials or --budget allows 3" in told
 
 
 def test_the_same_questions_are_compared(lmeb, other):
@@ -324,13 +324,13 @@ def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     code, _, err = lmeb("--width", ".05", "--budget", "500tokens", *COIN, "--limit", "10")
     assert code == 0
     told = r"the first round already cost (1,\d{3}|[6-9]\d\d) tokens, more than the budget of 500"
-    assert re.search(rf"stopped: {told} tokens; at least one round is made", err)
+    assert re.search(rf"stopped: {told} tokens; at least one round is sampled", err)
 
 
 def test_help_says_that_one_round_is_made(lmeb):
     _, out, _ = lmeb("--help", store=None)
     text = " ".join(out.split())
-    assert "at least one round is made" in text
+    assert "at least one round is sampled" in text
     assert "[default: pocock]" in text
     assert "[default: 0.95]" in text
 

@@ -70,8 +70,8 @@ def run(
         baseline = baseline_runs(read([Path(decide)], argument="--decide").runs, decide)
     goal = Goal(
         width=width,
-        rival=baseline,
-        rival_name=str(decide),
+        baseline=baseline,
+        baseline_name=str(decide),
         budget=None if budget is None else Budget.parse(budget),
         batch_trials=batch_trials,
         max_trials=max_trials,
@@ -104,7 +104,7 @@ def run(
     make_model = _model_maker(store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
-        patches.applied(patches.SIMPLE_EVALUATE, rounds.instead_of) as problem,
+        patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
         _terminated_as_interrupted() as ended,
         plain_errors(rounds),
     ):
@@ -289,27 +289,33 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
         if isinstance(what, str):
             console.print(f"[bold]stopped:[/bold] {escape(what)}")
             return
-        for look in what.looks:
+        for analysis in what.analyses:
             line = (
-                f"{escape(look.task)}  N {_trials(look)}  mu {look.mu:.4f}  "
-                f"{100 * level:g}% [{look.low:.4f}, {look.high:.4f}]".replace("% [", "% \\[")
+                f"{escape(analysis.task)}  N {_trials(analysis)}  mu {analysis.mu:.4f}  "
+                f"{100 * level:g}% [{analysis.low:.4f}, {analysis.high:.4f}]".replace(
+                    "% [", "% \\["
+                )
             )
-            console.print(f"{line}  {escape(look.reason)}{_forecast(look)}")
+            console.print(f"{line}  {escape(analysis.reason)}{_forecast(analysis)}")
         console.print(f"  {_spent(what)}", style="dim")
 
     return report
 
 
-def _trials(look: Any) -> str:
-    return f"{look.fewest}" if look.fewest == look.most else f"{look.fewest}–{look.most}"
+def _trials(analysis: Any) -> str:
+    return (
+        f"{analysis.fewest}"
+        if analysis.fewest == analysis.most
+        else f"{analysis.fewest}–{analysis.most}"
+    )
 
 
-def _forecast(look: Any) -> str:
-    if look.reached or look.further is None:
+def _forecast(analysis: Any) -> str:
+    if analysis.reached or analysis.further is None:
         return ""
-    low = "?" if look.further_low is None else look.further_low
-    high = "?" if look.further_high is None else look.further_high
-    return f"; about {look.further} more trials a question ({low} to {high})"
+    low = "?" if analysis.further_low is None else analysis.further_low
+    high = "?" if analysis.further_high is None else analysis.further_high
+    return f"; about {analysis.further} more trials per question ({low} to {high})"
 
 
 def _spent(done: Round) -> str:

@@ -58,7 +58,7 @@ def check_written(rounds: Rounds, output_path: str | None, store: str | None) ->
     LmEvalBayesError
         If the results or logged samples are missing or cut off.
     """
-    missing = rounds.not_written()
+    missing = rounds.missing_output()
     if missing is None:
         return
     again = "another --output_path"

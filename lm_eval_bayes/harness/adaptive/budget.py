@@ -1,4 +1,4 @@
-"""What a run may cost: trials a question, tokens, or hours."""
+"""The budget of a run: trials per question, tokens, or hours."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Budget:
-    """An amount of one thing.
+    """An amount of trials, tokens or hours.
 
     Attributes
     ----------
     amount : float
         Above 0.
     unit : str
-        "trials" (a question), "tokens" (of all completions) or "hours" (of this run).
+        "trials" (per question), "tokens" (of all completions) or "hours" (of this run).
     """
 
     amount: float
@@ -43,7 +43,7 @@ class Budget:
         Raises
         ------
         InvalidInputError
-            If it is none of these, or less than one trial.
+            If the text has another form, or is less than one trial.
 
         Examples
         --------
@@ -52,15 +52,17 @@ class Budget:
         >>> print(Budget.parse("2e6tokens"))
         2,000,000 tokens
         """
-        found = _FORM.fullmatch(text.strip())
-        unit = _UNITS.get(found[2].lower()) if found else None
-        if found is None or unit is None or not 0 < float(found[1]) < 1e15:
+        match = _FORM.fullmatch(text.strip())
+        unit = _UNITS.get(match[2].lower()) if match else None
+        if match is None or unit is None or not 0 < float(match[1]) < 1e15:
             rule = "be a number of trials, tokens or hours, such as 64, 2e6tokens, 8h or 90min"
             raise InvalidInputError.of("budget", rule, text)
-        amount = float(found[1]) * unit[1]
+        amount = float(match[1]) * unit[1]
         if unit[0] == "trials" and amount < 1.0:
-            raise InvalidInputError.of("budget", "be at least one trial a question", text)
+            raise InvalidInputError.of("budget", "be at least one trial per question", text)
         return cls(amount, unit[0])
 
     def __str__(self) -> str:
-        return f"{self.amount:,.10g} {self.unit}" + (" a question" if self.unit == "trials" else "")
+        return f"{self.amount:,.10g} {self.unit}" + (
+            " per question" if self.unit == "trials" else ""
+        )

@@ -1,4 +1,4 @@
-"""When a run that raises N round by round has its answer."""
+"""The goal of a run that raises N round by round, checked after every round."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.budget import Budget
-from lm_eval_bayes.harness.adaptive.preflight import AskedTask
+from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
@@ -32,8 +33,8 @@ _LEAST_CORRECTED = 4
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look at one task saw.
+class InterimAnalysis(Record):
+    """One task after one round: its posterior, and whether the goal is reached.
 
     Attributes
     ----------
@@ -48,11 +49,11 @@ class Look:
     reached : bool
         Whether the goal is reached.
     reason : str
-        What was held against what.
+        The quantity and the threshold that it was compared with.
     further : int or None
         Trials a question that are still needed, by forecast; None where there is none.
     further_low, further_high : int or None
-        The central 90% of that forecast.
+        The central 90% interval of that forecast.
     """
 
     task: str
@@ -69,25 +70,21 @@ class Look:
     further_low: int | None = None
     further_high: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class Goal:
-    """What a run is after, and how it gets there.
+    """When a run stops, and how its trials are allocated.
 
     Attributes
     ----------
     width : float or None
         Stop once every task's credible interval is at most so wide.
-    rival : mapping of str to TaskRun, or None
+    baseline : mapping of str to TaskRun, or None
         Stop once every task's score is above or below that of this finished run.
-    rival_name : str
-        What to call that run in a message.
+    baseline_name : str
+        The name of that run in messages.
     budget : Budget or None
-        Stop before more than this is spent.
+        Stop before a round would exceed it.
     batch_trials, max_trials : int
         Trials a question in a round, and in all.
     level : float
@@ -97,14 +94,14 @@ class Goal:
     confidence : float
         Of a decision.
     correction : str
-        How a decision pays for being looked for after every round.
+        The correction for a test after every round.
     allocate : bool
         Whether further trials go to the questions that still carry the variance.
     """
 
     width: float | None = None
-    rival: Mapping[str, TaskRun] | None = None
-    rival_name: str = "to decide against"
+    baseline: Mapping[str, TaskRun] | None = None
+    baseline_name: str = "to decide against"
     budget: Budget | None = None
     batch_trials: int = 4
     max_trials: int = 80
@@ -115,10 +112,10 @@ class Goal:
     allocate: bool = False
 
     def __post_init__(self) -> None:
-        if self.width is None and self.rival is None and self.budget is None:
+        if self.width is None and self.baseline is None and self.budget is None:
             rule = "be told when to stop: --width, --decide or --budget"
             raise InvalidInputError.of("run", rule, "none of them")
-        if self.width is not None and self.rival is not None:
+        if self.width is not None and self.baseline is not None:
             raise InvalidInputError.of("run", "be given --width or --decide, not both", "both")
         check_count("batch_trials", self.batch_trials, 1)
         check_count("max_trials", self.max_trials, 1)
@@ -131,25 +128,25 @@ class Goal:
             WidthReached(self.width, self.level)
         DecisionReached(self.confidence)
         check_option("correction", self.correction, CORRECTIONS)
-        if self.rival is not None:
+        if self.baseline is not None:
             if self.correction != "none" and self.rounds[-1] < _LEAST_CORRECTED:
                 raise InvalidInputError(
-                    f"a decision with a correction needs at least {_LEAST_CORRECTED} trials a "
+                    f"a decision with a correction needs at least {_LEAST_CORRECTED} trials per "
                     f"question; --max-trials or --budget allows {self.rounds[-1]}"
                 )
             self._decision()
 
     @property
     def rounds(self) -> list[int]:
-        """The numbers of trials a question at which there is a look."""
+        """The trials per question after each round; an interim analysis follows every one."""
         most = self.max_trials
         if self.budget is not None and self.budget.unit == "trials":
             most = max(1, min(most, int(self.budget.amount)))
         steps = list(range(self.batch_trials, most + 1, self.batch_trials))
         return steps if steps and steps[-1] == most else [*steps, most]
 
-    def check(self, asked: Mapping[str, AskedTask]) -> None:
-        """Hold the goal against what is about to be asked, before anything is sampled.
+    def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
+        """Check the goal against the tasks of the run, before anything is sampled.
 
         Raises
         ------
@@ -159,25 +156,25 @@ class Goal:
         TaskConfigError
             If trials are to be allocated over more than one task.
         """
-        if self.allocate and len(asked) != 1:
+        if self.allocate and len(tasks) != 1:
             raise TaskConfigError(
-                f"--allocate questions works on one task at a time; there are {len(asked)}: "
-                f"{', '.join(asked)}"
+                f"--allocate questions works on one task at a time; there are {len(tasks)}: "
+                f"{', '.join(tasks)}"
             )
-        for task in asked.values():
+        for task in tasks.values():
             if self.width is not None:
                 task.check_width(self.width)
-            if self.rival is not None:
-                task.check_rival(f"the run {self.rival_name}", self.rival)
+            if self.baseline is not None:
+                task.check_baseline(f"the run {self.baseline_name}", self.baseline)
 
     def posterior(self, outcomes: Outcomes) -> Posterior:
-        """Return the posterior that is looked at."""
+        """Return the posterior of the interim analyses."""
         if self.estimator == "hbayes":
             return hbayes_at_n(outcomes, level=self.level)
         return bayes_at_n(outcomes)
 
-    def look(self, graded: TaskRun, planned: int) -> Look:
-        """Look at one task after `planned` trials a question.
+    def analyze(self, graded: TaskRun, planned: int) -> InterimAnalysis:
+        """Look at one task after `planned` trials per question.
 
         Of a run to be compared with, :meth:`check` has seen that it asked the same.
         """
@@ -185,7 +182,7 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        seen = Look(
+        analysis = InterimAnalysis(
             task=graded.task,
             n_trials=graded.n_trials / graded.n_questions,
             fewest=fewest,
@@ -197,15 +194,17 @@ class Goal:
             reached=False,
             reason="until the budget is spent",
         )
-        if self.rival is not None:
-            return self._look_at_rival(seen, outcomes, planned)
+        if self.baseline is not None:
+            return self._compare_with_baseline(analysis, outcomes, planned)
         if self.width is None:
-            return seen
-        if interval.width > self.width or seen.n_trials < self._least_trials:
+            return analysis
+        if interval.width > self.width or analysis.n_trials < self._least_trials:
             forecast = self._forecast(posterior, outcomes, interval.width)
             reason = f"width {interval.width:.4f} > {self.width:g}"
-            return _forecasting(replace(seen, reason=reason), forecast)
-        return replace(seen, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}")
+            return _with_forecast(replace(analysis, reason=reason), forecast)
+        return replace(
+            analysis, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}"
+        )
 
     def _forecast(
         self, posterior: Posterior, outcomes: Outcomes, width: float
@@ -215,7 +214,7 @@ class Goal:
         How many trials it takes hangs on how far the width must shrink, which is asked of the
         part's own width.
         """
-        share = (self.width or 0.0) / width
+        relative_width = (self.width or 0.0) / width
         n = outcomes.counts.shape[0]
         if n > _FORECAST_QUESTIONS:
             chosen = np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
@@ -224,7 +223,11 @@ class Goal:
             width = posterior.interval(self.level, "exact").width
         try:
             return trials_needed(
-                posterior, width=share * width, level=self.level, max_trials=4096, draws=200
+                posterior,
+                width=relative_width * width,
+                level=self.level,
+                max_trials=4096,
+                draws=200,
             )
         except InvalidInputError:
             return None
@@ -241,27 +244,29 @@ class Goal:
         """Trials a question before which no run stops: after one, hbayes@N rests on its prior."""
         return min(2, self.max_trials)
 
-    def _look_at_rival(self, seen: Look, outcomes: Outcomes, planned: int) -> Look:
-        rival = (self.rival or {})[seen.task]
+    def _compare_with_baseline(
+        self, analysis: InterimAnalysis, outcomes: Outcomes, planned: int
+    ) -> InterimAnalysis:
+        baseline = (self.baseline or {})[analysis.task]
         estimator: Any = self.estimator
-        versus = compare(outcomes, rival.outcomes, estimator=estimator, level=self.level)
+        comparison = compare(outcomes, baseline.outcomes, estimator=estimator, level=self.level)
         threshold = self._decision().threshold(planned)
         if threshold is None:
-            return replace(seen, reason=f"no decision at {planned} trials")
-        z = abs(versus.z)
-        reason = f"difference {versus.difference:+.4f}, z {z:.2f}"
+            return replace(analysis, reason=f"no decision at {planned} trials")
+        z = abs(comparison.z)
+        reason = f"difference {comparison.difference:+.4f}, z {z:.2f}"
         if z < threshold:
-            return replace(seen, reason=f"{reason} < {threshold:.2f}")
-        word = "better" if versus.difference > 0 else "worse"
+            return replace(analysis, reason=f"{reason} < {threshold:.2f}")
+        word = "better" if comparison.difference > 0 else "worse"
         reason = f"{reason} >= {threshold:.2f}: {word} than the other"
-        return replace(seen, reached=True, reason=reason)
+        return replace(analysis, reached=True, reason=reason)
 
 
-def _forecasting(look: Look, forecast: TrialsForecast | None) -> Look:
+def _with_forecast(analysis: InterimAnalysis, forecast: TrialsForecast | None) -> InterimAnalysis:
     if forecast is None:
-        return look
+        return analysis
     return replace(
-        look,
+        analysis,
         further=forecast.additional,
         further_low=forecast.additional_low,
         further_high=forecast.additional_high,

@@ -1,4 +1,4 @@
-"""The graded trials of an evaluation that has just ended, task by task."""
+"""The graded trials of a finished evaluation, task by task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
     TaskConfigError
         If a task was not sampled repeatedly by this package.
     """
-    found = {}
+    runs = {}
     for task, samples in results["samples"].items():
         settings = (results["configs"][task].get("metadata") or {}).get("bayes")
         if settings is None or not samples or "outcomes" not in samples[0]:
@@ -34,21 +34,22 @@ def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
                 f"task {task} logs no graded trials, so nothing can be decided about it; use one "
                 "of this package's tasks, or RepeatedSamplingTask as the class of your own"
             )
-        found[task] = _graded_task(task, samples, settings["weights"])
-    return found
+        runs[task] = _graded_task(task, samples, settings["weights"])
+    return runs
 
 
 def _graded_task(
     task: str, samples: Sequence[Mapping[str, Any]], weights: Sequence[float]
 ) -> TaskRun:
-    counted = samples[0].get("filter")
+    first_filter = samples[0].get("filter")
     rows = sorted(
-        (row for row in samples if row.get("filter") == counted), key=lambda row: int(row["doc_id"])
+        (row for row in samples if row.get("filter") == first_filter),
+        key=lambda row: int(row["doc_id"]),
     )
     tokens = [(row.get("signals") or {}).get(TOKENS) for row in rows]
     measured = {}
     if None not in tokens:
-        measured[TOKENS] = tuple(np.array(of_row, dtype=np.float64) for of_row in tokens)
+        measured[TOKENS] = tuple(np.array(column, dtype=np.float64) for column in tokens)
     return TaskRun.from_trials(
         "",
         task,

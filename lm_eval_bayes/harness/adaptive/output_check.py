@@ -1,4 +1,4 @@
-"""Whether the harness has written what it should: it only logs a failure, and goes on."""
+"""The output check: the harness only logs that a file could not be written, and goes on."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from typing import Any
 _BLOCK = 1 << 20
 
 
-def not_written(tracker: Any, logged: Mapping[str, int]) -> str | None:
-    """Say what is missing of a finished run's files.
+def missing_output(tracker: Any, logged: Mapping[str, int]) -> str | None:
+    """Return the first output file of a finished run that is missing or incomplete.
 
     Parameters
     ----------
     tracker : EvaluationTracker
-        The harness's, after the run.
+        The harness's tracker, after the run.
     logged : mapping of str to int
-        How many lines of samples each task has; empty if samples were not asked for.
+        The number of logged samples of each task; empty without --log_samples.
 
     Returns
     -------
     str or None
-        The name of the first file that is missing or not whole; None if all is there, or
-        nothing was to be written.
+        The file's name; None if all files are complete, or there is no output path.
     """
     output = getattr(tracker, "output_path", None)
     if not output:
         return None
-    place, stamp = Path(output), getattr(tracker, "date_id", None)
+    path, stamp = Path(output), getattr(tracker, "date_id", None)
     if stamp is None:
         return "the results file"
-    if place.suffix == ".json":
-        folder, results = place.parent, place.with_name(f"{place.stem}_{stamp}.json")
+    if path.suffix == ".json":
+        folder, results = path.parent, path.with_name(f"{path.stem}_{stamp}.json")
     else:
-        folder = place / str(tracker.general_config_tracker.model_name_sanitized)
+        folder = path / str(tracker.general_config_tracker.model_name_sanitized)
         results = folder / f"results_{stamp}.json"
     if not _is_json(results):
         return results.name
@@ -55,7 +54,7 @@ def _is_json(file: Path) -> bool:
 
 
 def _lines(file: Path) -> int:
-    """Count the whole lines; a file that cannot be read or ends in mid-line has none."""
+    """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
     n, last = 0, b""
     try:
         with file.open("rb") as content:

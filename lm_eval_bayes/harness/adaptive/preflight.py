@@ -1,8 +1,7 @@
-"""What a run is about to ask, known before a model is loaded and anything is sampled."""
+"""The preflight of a run: its tasks and questions, loaded and checked before the model."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.runs.task_run import TaskRun, distinct_ids
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AskedTask:
+class TaskPreflight:
     """One task of a run that has not begun.
 
     Attributes
@@ -28,7 +28,7 @@ class AskedTask:
     weights : tuple of float
         The score of each category.
     question_ids : tuple of str
-        The hashes of its questions, as the harness will log them; empty if nobody needs them.
+        The hashes of its questions, as the harness logs them; empty if they are not needed.
     """
 
     task: str
@@ -36,55 +36,59 @@ class AskedTask:
     question_ids: tuple[str, ...] = ()
 
     def check_width(self, width: float) -> None:
-        """Refuse a width that every interval has reached.
+        """Raise an error for a width that every interval has.
 
         Raises
         ------
         InvalidInputError
-            If no interval of the score can be wider.
+            If no interval of the score is wider.
         """
         low, high = min(self.weights), max(self.weights)
         if width >= high - low:
             rule = (
-                f"be below {high - low:g}, for the score of task {self.task} goes from {low:g} to "
-                f"{high:g} and no interval is wider"
+                f"be below {high - low:g}, since the score of task {self.task} goes from {low:g} "
+                f"to {high:g} and no interval is wider"
             )
             raise InvalidInputError.of("--width", rule, width)
 
-    def check_rival(self, run: str, rivals: Mapping[str, TaskRun]) -> None:
-        """Refuse a finished run whose score is not about the same.
+    def check_baseline(self, run: str, baselines: Mapping[str, TaskRun]) -> None:
+        """Raise an error if a baseline run has other questions or scores.
 
         Parameters
         ----------
         run : str
-            What to call it.
-        rivals : mapping of str to TaskRun
-            Its graded trials.
+            The name of the baseline run in messages.
+        baselines : mapping of str to TaskRun
+            Its graded trials, by task.
 
         Raises
         ------
         InvalidInputError
             If it lacks the task, or has other questions or scores.
         """
-        rival = rivals.get(self.task)
-        if rival is None:
+        baseline = baselines.get(self.task)
+        if baseline is None:
             raise InvalidInputError(
                 f"--decide: {run} has no graded trials of {self.task}; "
-                f"it has those of {', '.join(sorted(rivals)) or 'no task'}"
+                f"it has those of {', '.join(sorted(baselines)) or 'no task'}"
             )
-        only_there = len(set(rival.question_ids) - set(self.question_ids))
-        only_here = len(set(self.question_ids) - set(rival.question_ids))
-        told = []
-        if only_there:
-            told.append(f"has {_many(only_there)} of {self.task} that this run does not ask")
-        if only_here:
-            told.append(f"lacks {_many(only_here)} of {self.task} that this run asks")
-        if told:
+        only_in_baseline = len(set(baseline.question_ids) - set(self.question_ids))
+        only_in_run = len(set(self.question_ids) - set(baseline.question_ids))
+        differences = []
+        if only_in_baseline:
+            differences.append(
+                f"has {plural(only_in_baseline, 'question')} of {self.task} that this run does not ask"
+            )
+        if only_in_run:
+            differences.append(
+                f"lacks {plural(only_in_run, 'question')} of {self.task} that this run asks"
+            )
+        if differences:
             raise InvalidInputError(
-                f"--decide: {run} {' and '.join(told)}; "
+                f"--decide: {run} {' and '.join(differences)}; "
                 "both must ask the same questions (the same --tasks, --limit and --samples)"
             )
-        weights = tuple(rival.outcomes.weights.tolist())
+        weights = tuple(baseline.outcomes.weights.tolist())
         if weights != self.weights:
             raise InvalidInputError(
                 f"--decide: {run} scores the categories of {self.task} with "
@@ -92,15 +96,15 @@ class AskedTask:
             )
 
 
-def asked_tasks(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, AskedTask]:
-    """Load the tasks that the harness is about to evaluate.
+def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPreflight]:
+    """Load the tasks that the harness will evaluate.
 
     Parameters
     ----------
     arguments : mapping
         Those of the harness's `simple_evaluate`.
     hashed : bool
-        Whether the hashes of the questions are wanted.
+        Whether to hash the questions.
 
     Returns
     -------
@@ -115,18 +119,19 @@ def asked_tasks(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, Aske
         If a task was not sampled repeatedly by this package, or has no question.
     """
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+    from lm_eval_bayes.harness.task.trial_outcomes import doc_hash
 
     limit = arguments.get("limit")
     if limit is not None and not limit > 0:
-        raise InvalidInputError.of("--limit", "leave at least one question to ask", limit)
+        raise InvalidInputError.of("--limit", "leave at least one question", limit)
     if not arguments["tasks"]:
         raise InvalidInputError.of("--tasks", "name at least one task", None)
     if arguments.get("predict_only"):
-        rule = "be left out: a run looks at graded trials"
+        rule = "be left out: interim analyses need graded trials"
         raise InvalidInputError.of("--predict_only", rule, True)
     _seed_as_the_harness(arguments)
     loaded = arguments["task_manager"].load(arguments["tasks"])["tasks"]
-    found = {}
+    tasks = {}
     for name, task in loaded.items():
         if not isinstance(task, RepeatedSamplingTask):
             raise TaskConfigError(
@@ -136,12 +141,12 @@ def asked_tasks(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, Aske
         questions = _questions(name, task, arguments)
         first = next(questions, None)
         if first is None:
-            raise TaskConfigError(f"task {name}: there is no question to ask")
+            raise TaskConfigError(f"task {name}: there is no question")
         ids: tuple[str, ...] = ()
         if hashed:
-            ids = distinct_ids([_hash(doc) for doc in (first, *questions)])
-        found[name] = AskedTask(name, tuple(task.settings.weights), ids)
-    return found
+            ids = distinct_ids([doc_hash(doc) for doc in (first, *questions)])
+        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids)
+    return tasks
 
 
 def _seed_as_the_harness(arguments: Mapping[str, Any]) -> None:
@@ -164,18 +169,6 @@ def _questions(
     chosen = (arguments.get("samples") or {}).get(name)
     for _, doc in task.doc_iterator(limit=limit, samples=chosen):
         yield doc
-
-
-def _hash(doc: Mapping[str, Any]) -> str:
-    """Return the `doc_hash` that the harness logs."""
-    from lm_eval.utils import handle_non_serializable, hash_string
-
-    text = json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False)
-    return str(hash_string(text))
-
-
-def _many(n: int) -> str:
-    return "1 question" if n == 1 else f"{n:,} questions"
 
 
 def _listed(weights: tuple[float, ...]) -> str:

@@ -1,7 +1,7 @@
 """One model, N raised round by round until the goal is reached: the engine of `run`.
 
-It stands in the place of the harness's `simple_evaluate` while the harness's own command is
-executed, so the harness parses the arguments, and writes results and samples as always.
+It replaces the harness's `simple_evaluate` while the harness's own command runs, so the harness
+parses the arguments and writes results and samples.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.budget import Budget
-from lm_eval_bayes.harness.adaptive.goals import Goal, Look
+from lm_eval_bayes.harness.adaptive.goals import Goal, InterimAnalysis
 from lm_eval_bayes.harness.adaptive.graded import graded_tasks
-from lm_eval_bayes.harness.adaptive.output_check import not_written
-from lm_eval_bayes.harness.adaptive.preflight import asked_tasks
+from lm_eval_bayes.harness.adaptive.output_check import missing_output
+from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.models.recording import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 
-#: What a run is at: its arguments and tasks, its model, its requests, or the trials.
+#: The stages of a run, in their order.
 Stage = Literal["tasks", "model", "requests", "trials"]
 
 Evaluate = Callable[..., dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
-class Round:
-    """What a finished round left behind.
+class Round(Record):
+    """A finished round.
 
     Attributes
     ----------
     trials : int
         Trials a question that were planned so far.
-    looks : tuple of Look
+    analyses : tuple of InterimAnalysis
         One for each task.
     n_trials : int
         Trials of all questions and tasks.
@@ -47,7 +48,7 @@ class Round:
     """
 
     trials: int
-    looks: tuple[Look, ...]
+    analyses: tuple[InterimAnalysis, ...]
     n_trials: int
     tokens: int | None
     hours: float
@@ -55,16 +56,18 @@ class Round:
     @property
     def reached(self) -> bool:
         """Whether every task has reached the goal."""
-        return all(look.reached for look in self.looks)
+        return all(analysis.reached for analysis in self.analyses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {**vars(self), "looks": [look.to_dict() for look in self.looks]}
+        record = super().to_dict()
+        record["looks"] = record.pop("analyses")
+        return record
 
 
 @dataclass
 class Rounds:
-    """Evaluates again and again on a store, with more trials each time.
+    """Evaluates repeatedly on one trial store, with more trials each time.
 
     Parameters
     ----------
@@ -73,14 +76,14 @@ class Rounds:
     evaluate : callable
         The harness's `simple_evaluate`.
     make_model : callable
-        Makes the recording model from the harness's arguments.
+        Creates the recording model from the harness's arguments.
     report : callable
-        Told of every Round, and in the end of the reason to stop, as a text.
+        Called with every Round, and at the end with the reason to stop, a text.
 
     Attributes
     ----------
     stage : str
-        What the run is at, or was at when it failed.
+        The stage of the run, or the stage at which it failed.
     store : str
         The file that keeps the trials, once there is a model.
     """
@@ -102,7 +105,7 @@ class Rounds:
         started = time.monotonic()
         planned = self.goal.rounds
         self._plan(arguments, planned[0], {})
-        self.goal.check(asked_tasks(arguments, hashed=self.goal.rival is not None))
+        self.goal.check(preflight(arguments, hashed=self.goal.baseline is not None))
         self.stage = "model"
         model = self._model(arguments)
         self.stage = "requests"
@@ -111,28 +114,28 @@ class Rounds:
         extra: dict[int, int] = {}
         try:
             for trials in planned:
-                if last is not None and self._too_dear(trials, started):
+                if last is not None and self._exceeds_budget(trials, started):
                     break
-                base, more = self._share_out(trials, last, extra)
+                base, more = self._allocate(trials, last, extra)
                 last = self._evaluate(model, arguments, base, more)
                 if last is None:
                     return None  # another rank than the first writes nothing
                 extra = more
-                self._look(graded_tasks(last), trials, started)
+                self._analyze(graded_tasks(last), trials, started)
                 if self.done[-1].reached:
                     self.reason = "the goal is reached"
                     break
             else:
-                self.reason = f"{planned[-1]} trials a question are spent"
+                self.reason = f"{planned[-1]} trials per question are reached"
         except KeyboardInterrupt:
             self.interrupted = True
             self.reason = "interrupted"
-            last = self._what_there_is(model, arguments, last, started)
+            last = self._results_so_far(model, arguments, last, started)
         self.report(self.reason)
-        return self._finished(last, arguments, keep_samples)
+        return self._final_results(last, arguments, keep_samples)
 
-    def instead_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that stands in the place of `simple_evaluate`."""
+    def replacing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that replaces `simple_evaluate`."""
 
         @functools.wraps(original)
         def simple_evaluate(**arguments: Any) -> dict[str, Any] | None:
@@ -140,19 +143,19 @@ class Rounds:
 
         return simple_evaluate
 
-    def not_written(self) -> str | None:
-        """Return the name of a file that the harness should have written whole and did not."""
-        return None if self._logged is None else not_written(self._tracker, self._logged)
+    def missing_output(self) -> str | None:
+        """Return the name of an output file that is missing or incomplete, if there is one."""
+        return None if self._logged is None else missing_output(self._tracker, self._logged)
 
     def _model(self, arguments: Mapping[str, Any]) -> RecordingMixin:
-        """Make the model, and notice when its first trials are asked for."""
+        """Create the model; its first call of `generate_until` sets the stage."""
         model = self.make_model(arguments)
         self.store = str(model.trial_store.path) if model.trial_store is not None else ""
         generate = model.generate_until
 
-        def generate_until(*given: Any, **named: Any) -> list[str]:
+        def generate_until(*args: Any, **kwargs: Any) -> list[str]:
             self.stage = "trials"
-            return generate(*given, **named)
+            return generate(*args, **kwargs)
 
         model.generate_until = generate_until  # type: ignore[method-assign]
         return model
@@ -160,7 +163,7 @@ class Rounds:
     def _plan(
         self, arguments: Mapping[str, Any], base: int, extra: Mapping[int, int]
     ) -> dict[str, Any]:
-        """Let the tasks that are loaded next have so many trials; return the metadata."""
+        """Set the number of trials of the tasks that are loaded next; return the metadata."""
         manager = arguments["task_manager"]
         metadata = with_trials(arguments.get("metadata") or {}, base, extra)
         # the manager and the factory of its tasks share this mapping
@@ -186,10 +189,10 @@ class Rounds:
             }
         )
 
-    def _share_out(
+    def _allocate(
         self, trials: int, last: Mapping[str, Any] | None, extra: Mapping[int, int]
     ) -> tuple[int, dict[int, int]]:
-        """Return N for all questions, and what single ones get beyond it."""
+        """Return N for all questions, and the further trials of single questions."""
         if not self.goal.allocate or last is None:
             return trials, {}
         (task,) = graded_tasks(last).values()  # Goal.check has seen that there is one
@@ -203,20 +206,20 @@ class Rounds:
         beyond = zip(task.doc_ids or (), have - base, strict=True)
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
 
-    def _look(self, graded: Mapping[str, TaskRun], trials: int, started: float) -> None:
+    def _analyze(self, graded: Mapping[str, TaskRun], trials: int, started: float) -> None:
         tokens = [task.tokens for task in graded.values()]
-        this = Round(
+        finished = Round(
             trials=trials,
-            looks=tuple(self.goal.look(task, trials) for task in graded.values()),
+            analyses=tuple(self.goal.analyze(task, trials) for task in graded.values()),
             n_trials=sum(task.n_trials for task in graded.values()),
             tokens=None if None in tokens else sum(n for n in tokens if n is not None),
             hours=(time.monotonic() - started) / 3600.0,
         )
-        self.done.append(this)
-        self.report(this)
+        self.done.append(finished)
+        self.report(finished)
 
-    def _too_dear(self, trials: int, started: float) -> bool:
-        """Say whether the next round would by forecast go beyond the budget."""
+    def _exceeds_budget(self, trials: int, started: float) -> bool:
+        """Return whether the next round is expected to exceed the budget; if so, set the reason."""
         budget, now = self.goal.budget, self.done[-1]
         if budget is None or budget.unit == "trials":
             return False
@@ -237,15 +240,15 @@ class Rounds:
         spent = hours if budget.unit == "hours" else float(now.tokens or 0)
         if len(self.done) == 1 and spent > budget.amount:
             self.reason = (
-                f"the first round already cost {_amount(spent, budget)}, more than the budget of "
-                f"{budget}; at least one round is made"
+                f"the first round already cost {_format_amount(spent, budget)}, more than the "
+                f"budget of {budget}; at least one round is sampled"
             )
         else:
-            about = _amount(expected, budget)
+            about = _format_amount(expected, budget)
             self.reason = f"a further round would exceed the budget of {budget} (about {about})"
         return True
 
-    def _what_there_is(
+    def _results_so_far(
         self,
         model: RecordingMixin,
         arguments: Mapping[str, Any],
@@ -259,13 +262,13 @@ class Rounds:
             return last
         last = self._evaluate(model, arguments, common, {})
         if last is not None:
-            self._look(graded_tasks(last), common, started)
+            self._analyze(graded_tasks(last), common, started)
         return last
 
-    def _finished(
+    def _final_results(
         self, last: dict[str, Any] | None, arguments: Mapping[str, Any], keep_samples: bool
     ) -> dict[str, Any] | None:
-        """Give the results the face that the harness's own run has."""
+        """Return the last results as those of a run of the harness's own model name."""
         if last is None:
             return None
         self._tracker = arguments.get("evaluation_tracker")
@@ -277,7 +280,7 @@ class Rounds:
         last["config"]["model"] = arguments["model"]
         last["config"]["stopping"] = {
             "reason": self.reason,
-            "rounds": [each.to_dict() for each in self.done],
+            "rounds": [finished.to_dict() for finished in self.done],
         }
         tracker = getattr(self._tracker, "general_config_tracker", None)
         if tracker is not None:
@@ -285,7 +288,7 @@ class Rounds:
         return last
 
 
-def _amount(spent: float, budget: Budget) -> str:
+def _format_amount(spent: float, budget: Budget) -> str:
     return f"{spent:.3g} hours" if budget.unit == "hours" else f"{spent:,.0f} tokens"
 
 
@@ -298,15 +301,15 @@ def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]
     {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
     """
     own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
-    made = {name: value for name, value in metadata.items() if name not in own}
-    made["bayes_n"] = base
+    changed = {name: value for name, value in metadata.items() if name not in own}
+    changed["bayes_n"] = base
     ks = metadata.get("bayes_k")
     if ks is not None:
         ks = ks if isinstance(ks, (list, tuple)) else [ks]
-        made["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= base] or [1]
+        changed["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= base] or [1]
     maj = metadata.get("bayes_maj_k")
     if isinstance(maj, int) and maj <= base:
-        made["bayes_maj_k"] = maj
+        changed["bayes_maj_k"] = maj
     if extra:
-        made["bayes_extra_trials"] = {str(doc_id): n for doc_id, n in extra.items()}
-    return made
+        changed["bayes_extra_trials"] = {str(doc_id): n for doc_id, n in extra.items()}
+    return changed

@@ -56,7 +56,7 @@ def test_a_width_is_reached_and_not_before(tmp_path, capsys):
     assert results["config"]["model"] == "biased_coin"
     printed = capsys.readouterr().err
     assert "the goal is reached" in printed
-    assert "more trials a question" in printed
+    assert "more trials per question" in printed
 
 
 def test_stopping_in_rounds_changes_no_number(tmp_path):
@@ -78,7 +78,7 @@ def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypa
     monkeypatch.setattr(CoinSampling, "sample", counted)
     _, results = started(tmp_path, "a", budget="12")
     assert sorted(set(asked)) == [8, 9, 10, 11]
-    assert results["config"]["stopping"]["reason"] == "12 trials a question are spent"
+    assert results["config"]["stopping"]["reason"] == "12 trials per question are reached"
 
 
 def test_a_decision_against_a_finished_run(tmp_path):
@@ -92,7 +92,7 @@ def test_a_decision_against_a_finished_run(tmp_path):
     _, equal = started(
         tmp_path, "same", model_args="p=0.3,seed=5", decide=str(tmp_path / "weak"), max_trials=8
     )
-    assert equal["config"]["stopping"]["reason"] == "8 trials a question are spent"
+    assert equal["config"]["stopping"]["reason"] == "8 trials per question are reached"
 
 
 def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
@@ -165,18 +165,18 @@ metric_list: [{metric: exact_match}]
     ("goal", "message"),
     [
         ({}, "be told when to stop"),
-        ({"width": 0.1, "rival": {}}, "not both"),
+        ({"width": 0.1, "baseline": {}}, "not both"),
         ({"width": 0.0}, "`width` must"),
         ({"width": float("nan")}, "`width` must"),
         ({"width": 0.1, "batch_trials": 0}, "`batch_trials` must"),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, "at most max_trials"),
         ({"width": 0.1, "level": 1.0}, "`level` must"),
         ({"width": 0.1, "estimator": "best"}, "`estimator` must"),
-        ({"rival": {}, "correction": "some"}, "`correction` must"),
+        ({"baseline": {}, "correction": "some"}, "`correction` must"),
         ({"width": 0.1, "correction": "some"}, "`correction` must"),
         ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
-        ({"rival": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials a question"),
-        ({"rival": {}, "confidence": 0.2}, "`confidence` must"),
+        ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials per question"),
+        ({"baseline": {}, "confidence": 0.2}, "`confidence` must"),
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(goal, message):
@@ -199,14 +199,14 @@ def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monke
 
     monkeypatch.setattr(goals, "trials_needed", measured)
     many = trials_of(10_000)
-    width = Goal(width=0.5).look(many, 4)
+    width = Goal(width=0.5).analyze(many, 4)
     width = (width.high - width.low) / 2
-    looked = Goal(width=width).look(many, 4)
+    looked = Goal(width=width).analyze(many, 4)
     assert sizes == [2_000]  # a second's work; of all 10,000 it took seven
     # half the width takes four times the trials: 12 beyond the 4
     assert looked.further in (11, 12, 13)
     assert looked.further_low <= looked.further <= looked.further_high
-    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).look(trials_of(2_000, seed=1), 4)
+    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).analyze(trials_of(2_000, seed=1), 4)
     assert abs(few.further - looked.further) <= 1
 
 
