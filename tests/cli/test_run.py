@@ -152,7 +152,10 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--width", "2"), f"`--width` must be below 1, for the score of task {TASK} goes from 0"),
+        (
+            ("--width", "2"),
+            f"`--width` must be below 1, since the score of task {TASK} goes from 0",
+        ),
         (("--width", "1"), "`--width` must be below 1"),
         (("--width", ".1", "--correction", "foo"), "`correction` must be one of"),
         (("--width", ".1", "--confidence", "2"), r"`confidence` must be a number in \[0\.5, 1\)"),
@@ -330,7 +333,7 @@ def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
 def test_help_says_that_one_round_is_made(lmeb):
     _, out, _ = lmeb("--help", store=None)
     text = " ".join(out.split())
-    assert "at least one round is sampled" in text
+    assert "at least one round is made" in text
     assert "[default: pocock]" in text
     assert "[default: 0.95]" in text
 

@@ -292,9 +292,7 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
         for analysis in what.analyses:
             line = (
                 f"{escape(analysis.task)}  N {_trials(analysis)}  mu {analysis.mu:.4f}  "
-                f"{100 * level:g}% [{analysis.low:.4f}, {analysis.high:.4f}]".replace(
-                    "% [", "% \\["
-                )
+                f"{100 * level:g}% \\[{analysis.low:.4f}, {analysis.high:.4f}]"
             )
             console.print(f"{line}  {escape(analysis.reason)}{_forecast(analysis)}")
         console.print(f"  {_spent(what)}", style="dim")

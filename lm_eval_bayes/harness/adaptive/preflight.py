@@ -76,13 +76,11 @@ class TaskPreflight:
         only_in_run = len(set(self.question_ids) - set(baseline.question_ids))
         differences = []
         if only_in_baseline:
-            differences.append(
-                f"has {plural(only_in_baseline, 'question')} of {self.task} that this run does not ask"
-            )
+            count = plural(only_in_baseline, "question")
+            differences.append(f"has {count} of {self.task} that this run does not ask")
         if only_in_run:
-            differences.append(
-                f"lacks {plural(only_in_run, 'question')} of {self.task} that this run asks"
-            )
+            count = plural(only_in_run, "question")
+            differences.append(f"lacks {count} of {self.task} that this run asks")
         if differences:
             raise InvalidInputError(
                 f"--decide: {run} {' and '.join(differences)}; "
