@@ -23,7 +23,7 @@ from _support.saved_runs import question, write_run
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import Sender, submission
-from lm_eval_bayes.export.instances import InstancesFile, instances
+from lm_eval_bayes.export.every_eval_instances import InstancesFile, instances
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Made, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n

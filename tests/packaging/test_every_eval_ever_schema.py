@@ -21,7 +21,7 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
 from lm_eval_bayes.export.files import write_files
-from lm_eval_bayes.export.instances import InstancesFile
+from lm_eval_bayes.export.every_eval_instances import InstancesFile
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 

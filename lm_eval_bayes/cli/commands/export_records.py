@@ -31,7 +31,7 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.files import Content
-    from lm_eval_bayes.export.instances import InstancesFile
+    from lm_eval_bayes.export.every_eval_instances import InstancesFile
 
 
 class Relationship(str, Enum):
@@ -145,7 +145,7 @@ def command(
     """
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.instances import InstancesFile, check_instances
+    from lm_eval_bayes.export.every_eval_instances import InstancesFile, check_instances
 
     to_stdout = output is None or str(output) in STDOUT
     if instances and to_stdout:
