@@ -1,9 +1,9 @@
-"""What a task is called on the hub: the benchmarks that are known by the name of a task.
+"""Benchmarks of the Hugging Face hub, by the name of the harness's task.
 
 A benchmark is a dataset whose `eval.yaml` names one or more tasks, and a result names both. The
-ids of the tasks of GSM8K and GPQA are those under which results are listed there. MathArena calls
-its task like the dataset, as in the `eval.yaml` of its AIME 2026, and the older contests follow
-it here; a dataset without an `eval.yaml` yet has no list, and its task is called "default".
+task ids of GSM8K and GPQA are those under which results are listed. MathArena's task ids equal
+the dataset's id, as in the `eval.yaml` of its AIME 2026, which is assumed for the older contests
+too. A dataset without an `eval.yaml` has the task id "default".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from lm_eval_bayes.export.file_names import slug
+from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.runs.task_run import TaskRun
 
 
@@ -23,11 +23,11 @@ class Benchmark:
     Attributes
     ----------
     file : str
-        The name of the file of its results, without a suffix.
+        Name of its results file, without the suffix.
     dataset : str
-        The dataset's id; "" where it is not known.
+        The dataset's id; "" if unknown.
     task_id : str
-        The task's id in the dataset's `eval.yaml`; "" where it is not known.
+        The task's id in the dataset's `eval.yaml`; "" if unknown.
     aliases : tuple of str
         Other ids of the same dataset.
     """
@@ -45,7 +45,7 @@ def _matharena(contest: str) -> Benchmark:
 _GSM8K = Benchmark("gsm8k", "openai/gsm8k", "gsm8k", ("gsm8k",))
 _GPQA = Benchmark("gpqa_diamond", "Idavidrein/gpqa", "diamond")
 
-#: By the name of the task that runs it.
+#: Benchmarks by task name.
 KNOWN: Mapping[str, Benchmark] = MappingProxyType(
     {
         "aime24_bayes": Benchmark("aime_2024", "HuggingFaceH4/aime_2024", "default"),
@@ -66,7 +66,7 @@ KNOWN: Mapping[str, Benchmark] = MappingProxyType(
 
 
 def dataset_of(run: TaskRun) -> tuple[str, str]:
-    """Return the dataset's id and its configuration, "" where they were not written down.
+    """Return the dataset's id and configuration, "" if they were not recorded.
 
     Examples
     --------
@@ -81,16 +81,16 @@ def dataset_of(run: TaskRun) -> tuple[str, str]:
     """
     path, name = run.made.config.get("dataset_path"), run.made.config.get("dataset_name")
     if not isinstance(path, str) or not path:
-        # written as one: org/dataset/configuration
+        # org/dataset/configuration
         parts = run.made.dataset.split("/", 2)
         path, name = "/".join(parts[:2]), parts[2] if len(parts) > 2 else ""
     return path, name if isinstance(name, str) else ""
 
 
 def benchmark_of(run: TaskRun) -> Benchmark:
-    """Return the benchmark that a run was of; for tasks that are not known, what the run tells.
+    """Return the benchmark of a run; of unknown tasks, one made from the run.
 
-    A task that has the name of a known one and runs on another dataset is not that benchmark.
+    A task with the name of a known one but another dataset is not that benchmark.
 
     Examples
     --------
@@ -99,9 +99,9 @@ def benchmark_of(run: TaskRun) -> Benchmark:
     >>> benchmark_of(TaskRun.from_trials("A", "My Task", [[1]], ["q"]))
     Benchmark(file='my_task-95852872', dataset='', task_id='', aliases=())
     """
-    known, (dataset, _) = KNOWN.get(run.task), dataset_of(run)
-    if known is not None and dataset in ("", known.dataset, *known.aliases):
-        return known
+    listed, (dataset, _) = KNOWN.get(run.task), dataset_of(run)
+    if listed is not None and dataset in ("", listed.dataset, *listed.aliases):
+        return listed
     own = Benchmark(slug(run.task), dataset, "")
-    taken = known is not None or own.file in {one.file for one in KNOWN.values()}
+    taken = listed is not None or own.file in {benchmark.file for benchmark in KNOWN.values()}
     return replace(own, file=f"{own.file}-own") if taken else own

@@ -1,10 +1,10 @@
-"""Results in the schema of Every Eval Ever, version 0.3.0: one aggregate record a run.
+"""Results in the schema of Every Eval Ever, version 0.3.0: one aggregate record per run.
 
 The schema [evalevalai.com, the wheel `every-eval-ever`] has one entry for every metric of a run,
-with its uncertainty. It speaks of confidence intervals and standard errors; ours are a credible
-interval and a posterior standard deviation, and the `method` of each says so. A "sample" of the
-schema is a question here, so `num_samples` is M; the trials stand in `metric_parameters` as `n`
-and, in all, in `details`. Nothing of a run's own paths, addresses or keys goes out.
+with its uncertainty. The fields for confidence intervals and standard errors have a credible
+interval and a posterior standard deviation, as the `method` of each states. A "sample" of the
+schema is a question here, so `num_samples` is M; N is in `metric_parameters` as `n`, and the
+total number of trials in `details`. Paths, addresses and keys of a run are not exported.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.benchmarks import benchmark_of
 from lm_eval_bayes.export.every_eval_metrics import ended, results_of
-from lm_eval_bayes.export.file_names import is_reserved, slug
+from lm_eval_bayes.export.files import is_reserved, slug
 from lm_eval_bayes.export.settings import (
     as_text,
     generation_settings,
     hub_id,
+    hub_model,
     model_settings,
-    said_model,
     versions,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.validation import check_option
 
-#: The version of the schema that is written.
+#: Version of the schema.
 SCHEMA = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 DEPLOYMENTS = ("self_deployed", "externally_managed", "unknown")
 AVAILABILITIES = ("open_weights", "closed_weights", "unknown")
 
-#: Backends that run a model in the process or on the machine of whoever evaluates it.
-_OWN = frozenset({"hf", "hf-auto", "vllm", "sglang", "gguf", "nemo_lm", "mamba_ssm", "openvino"})
-_OWN_SIGNALS = frozenset({"hf-signals", "vllm-signals"})
+#: Backends that run the model on the evaluator's machine.
+_LOCAL = frozenset({"hf", "hf-auto", "vllm", "sglang", "gguf", "nemo_lm", "mamba_ssm", "openvino"})
+_LOCAL_SIGNALS = frozenset({"hf-signals", "vllm-signals"})
 _ENGINES = {"hf": "transformers", "vllm": "vllm", "sglang": "sglang", "gguf": "llama.cpp"}
 
 
 @dataclass(frozen=True)
 class Sender:
-    """What the run itself cannot tell.
+    """Facts about a submission that the run does not record.
 
     Attributes
     ----------
     organization : str
-        Who sends this.
+        Submitting organization.
     relationship : str
-        Of who evaluated to who made the model, one of `RELATIONSHIPS`.
+        Relation of the evaluator to the model's developer, one of `RELATIONSHIPS`.
     developer : str
-        Who made the model, where its id does not tell.
+        The model's developer, unless its id names it.
     deployment, availability : str
-        One of `DEPLOYMENTS` and `AVAILABILITIES`; a deployment of "" is told by the backend.
+        One of `DEPLOYMENTS` and `AVAILABILITIES`; a deployment of "" follows from the backend.
     """
 
     organization: str = "not stated"
@@ -72,7 +72,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Submission:
-    """One run's aggregate record, and where its files belong.
+    """A run's aggregate record and the paths of its files.
 
     Attributes
     ----------
@@ -81,9 +81,9 @@ class Submission:
     folder : str
         The record's folder, from the root of the datastore.
     name : str
-        The name of its file without a suffix: a UUID that the run alone determines.
+        File name without the suffix: a UUID that depends on the run only.
     model_id, evaluation_id : str
-        What instance-level records refer to.
+        The ids to which instance-level records refer.
     """
 
     record: Mapping[str, Any]
@@ -103,23 +103,23 @@ class Submission:
         return f"{self.folder}/{self.name}_samples.jsonl"
 
     def with_instances(self, rows: int, checksum: str) -> Submission:
-        """Return it with a reference to its instance-level records.
+        """Return the submission with a reference to its instance-level records.
 
         Parameters
         ----------
         rows : int
-            How many there are.
+            Number of records.
         checksum : str
             SHA-256 of their file.
         """
-        about = {
+        reference = {
             "format": "jsonl",
             "file_path": self.instances_path,
             "hash_algorithm": "sha256",
             "checksum": checksum,
             "total_rows": rows,
         }
-        record = {**self.record, "detailed_evaluation_results": about}
+        record = {**self.record, "detailed_evaluation_results": reference}
         return Submission(record, self.folder, self.name, self.model_id, self.evaluation_id)
 
     def to_json(self) -> str:
@@ -136,22 +136,22 @@ def submission(
     scope: Scope | None = None,
     now: float | None = None,
 ) -> Submission:
-    """Write one model's results on one task in the schema of Every Eval Ever.
+    """Return a model's results on a task in the schema of Every Eval Ever.
 
     Parameters
     ----------
     summary : TaskSummary
         The model's numbers.
     model_id : str, optional
-        The model as ``org/name``; left out, what its arguments tell, else its name.
+        The model as ``org/name``; by default from its arguments, else its name.
     collection : str, optional
-        The folder of the benchmark in the datastore; left out, the benchmark's name.
+        The benchmark's folder in the datastore; by default the benchmark's name.
     sender : Sender, optional
-        What the run itself cannot tell.
+        Facts that the run does not record.
     scope : {"benchmark", "population"}, optional
-        Of hbayes@N; left out, both are there.
+        Scope of hbayes@N; by default both.
     now : float, optional
-        When this is written, in seconds since 1970 UTC.
+        Time of the submission, in seconds since 1970 UTC.
 
     Returns
     -------
@@ -160,16 +160,16 @@ def submission(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or nothing tells who made the model.
+        If an argument breaks its rule, or the model's developer is unknown.
 
     Examples
     --------
     >>> from lm_eval_bayes.analysis.summary import summarise
     >>> run = TaskRun.from_trials("A", "aime25_bayes", [[0, 1, 1, 0], [0, 0, 0, 1]], ["p", "q"])
-    >>> found = submission(summarise(run), model_id="org/A")
-    >>> found.folder, found.record["schema_version"]
+    >>> result = submission(summarise(run), model_id="org/A")
+    >>> result.folder, result.record["schema_version"]
     ('data/aime_2025/org/A', '0.3.0')
-    >>> first = found.record["evaluation_results"][0]
+    >>> first = result.record["evaluation_results"][0]
     >>> first["evaluation_result_id"], first["metric_config"]["metric_parameters"]["n"]
     ('hbayes@4', 4)
     """
@@ -177,14 +177,14 @@ def submission(
     scope = None if scope is None else check_option("scope", scope, SCOPES)
     run = summary.run
     name, developer = _model(run, model_id, sender.developer)
-    written = str(int(time.time() if now is None else now))
+    timestamp = str(int(time.time() if now is None else now))
     benchmark = benchmark_of(run)
     identity = _uuid(run, name)
     parts = (collection or benchmark.file, *name.split("/"))
     record: dict[str, Any] = {
         "schema_version": SCHEMA,
-        "evaluation_id": one_line(f"{run.task}/{name}/{written}"),
-        "retrieved_timestamp": written,
+        "evaluation_id": one_line(f"{run.task}/{name}/{timestamp}"),
+        "retrieved_timestamp": timestamp,
         **ended(run),
         "source_metadata": {
             "source_name": "lm-evaluation-harness" if "lm_eval" in run.made.versions else "trials",
@@ -214,21 +214,21 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _model(run: TaskRun, given: str | None, developer: str) -> tuple[str, str]:
-    """Return the model's id and who made it."""
-    if given is not None and hub_id(given) is None:
-        raise InvalidInputError.of("--model-id", "be the model's id, as org/name", given)
-    name = given or said_model(run)
+def _model(run: TaskRun, model_id: str | None, developer: str) -> tuple[str, str]:
+    """Return the model's id and its developer."""
+    if model_id is not None and hub_id(model_id) is None:
+        raise InvalidInputError.of("--model-id", "be the model's id, as org/name", model_id)
+    name = model_id or hub_model(run)
     if name is not None:
         return name, developer or name.partition("/")[0]
     if not developer:
-        rule = f"tell who made {run.model}, as org/name, since the run does not"
+        rule = f"name the developer of {run.model}, as org/name, since the run does not"
         raise InvalidInputError.of("--model-id", rule, "no name")
     return f"{slug(developer)}/{slug(run.model)}", developer
 
 
 def _component(name: str) -> str:
-    """Return a name as one folder of the datastore: a part of a hub id as it is, else a slug."""
+    """Return a folder name of the datastore: a valid part of a hub id unchanged, else a slug."""
     if hub_id(f"org/{name}") is not None and not is_reserved(name):
         return name
     plain = slug(name)
@@ -236,7 +236,7 @@ def _component(name: str) -> str:
 
 
 def _uuid(run: TaskRun, name: str) -> str:
-    """Return a UUID of version 4 in form, the same for the same trials of the same model."""
+    """Return a UUID in the form of version 4 that is a hash of the model and its trials."""
     outcomes = run.outcomes
     content = {
         "model": name,
@@ -246,7 +246,7 @@ def _uuid(run: TaskRun, name: str) -> str:
         "counts": outcomes.counts.tolist(),
         "weights": outcomes.weights.tolist(),
         "ids": list(run.question_ids),
-        "trials": None if run.trials is None else [one.tolist() for one in run.trials],
+        "trials": None if run.trials is None else [trials.tolist() for trials in run.trials],
         "date": run.made.date,
         "settings": generation_settings(run),
     }
@@ -255,12 +255,12 @@ def _uuid(run: TaskRun, name: str) -> str:
 
 
 def _library(run: TaskRun) -> dict[str, Any]:
-    found = versions(run)
-    harness = found.pop("lm_eval", None)
+    packages = versions(run)
+    harness = packages.pop("lm_eval", None)
     return {
         "name": "lm_eval" if harness else "unknown",
         "version": harness or "unknown",
-        "additional_details": found,
+        "additional_details": packages,
     }
 
 
@@ -268,18 +268,18 @@ def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict
     backend = run.made.backend
     if backend == "trials":
         backend = as_text(run.made.model_args.get("backend", backend))
-    own = backend in _OWN or backend in _OWN_SIGNALS
-    deployment = sender.deployment or ("self_deployed" if own else "unknown")
+    local = backend in _LOCAL or backend in _LOCAL_SIGNALS
+    deployment = sender.deployment or ("self_deployed" if local else "unknown")
     engine = _ENGINES.get(backend.removesuffix("-signals"))
     version = run.made.versions.get(engine) if engine else None
-    found: dict[str, Any] = {"name": name, "id": name, "developer": replace_surrogates(developer)}
+    info: dict[str, Any] = {"name": name, "id": name, "developer": replace_surrogates(developer)}
     if engine:
-        told = {} if version is None else {"version": as_text(version)}
-        found["inference_engine"] = {"name": engine, **told}
-    found["additional_details"] = {
+        engine_version = {} if version is None else {"version": as_text(version)}
+        info["inference_engine"] = {"name": engine, **engine_version}
+    info["additional_details"] = {
         "deployment_type": _one_of("--deployment", deployment, DEPLOYMENTS),
         "model_availability": _one_of("--availability", sender.availability, AVAILABILITIES),
         **({"harness_backend": one_line(run.made.backend, 60)} if run.made.backend else {}),
         **model_settings(run),
     }
-    return found
+    return info

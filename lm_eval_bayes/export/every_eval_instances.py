@@ -1,8 +1,8 @@
 """Instance-level records of Every Eval Ever: one for every trial of every question.
 
-The trial's number stands in the record's `metadata`. Every record belongs to the result avg@N,
-which is the mean of their scores, question by question. The texts are not in memory: they are
-looked up in the run's samples files, and only taken where those files tell the same outcomes.
+The trial's number is in the record's `metadata`. All records refer to the result avg@N, which is
+the mean of their scores. Texts are read from the run's samples files, question by question, and
+are exported only if the outcomes in these files equal those of the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROMPT_TOKENS = "prompt_tokens"
 
 @dataclass
 class InstancesFile:
-    """Writes the records of a run and counts them.
+    """The file of a run's records.
 
     Attributes
     ----------
@@ -37,44 +37,44 @@ class InstancesFile:
     submission : Submission
         Its aggregate record.
     texts : bool
-        Whether questions, answers and completions go along.
+        Whether questions, answers and completions are included.
     rows : int
-        Records that were written.
-    untold : int
-        Those without the completion, since the files at hand do not tell it.
+        Number of records written.
+    without_completion : int
+        Number of records without a completion, because the samples files lack it.
     checksum : str
-        SHA-256 of what was written.
+        SHA-256 of the file.
     """
 
     summary: TaskSummary
     submission: Submission
     texts: bool = True
     rows: int = field(default=0, init=False)
-    untold: int = field(default=0, init=False)
+    without_completion: int = field(default=0, init=False)
     checksum: str = field(default="", init=False)
 
     def write(self, output: BinaryIO) -> None:
-        """Write them to an open file, one a line."""
+        """Write the records to an open file, one per line."""
         digest = hashlib.sha256()
         for record in instances(self.summary, self.submission, texts=self.texts):
             line = (json.dumps(record, allow_nan=False) + "\n").encode("ascii")
             output.write(line)
             digest.update(line)
             self.rows += 1
-            self.untold += not record["output"]["raw"]
+            self.without_completion += not record["output"]["raw"]
         self.checksum = digest.hexdigest()
 
 
 def check_instances(run: TaskRun, argument: str = "--instances") -> None:
-    """Refuse a run of which only counts are known.
+    """Raise if only the counts of a run are known.
 
     Raises
     ------
     InvalidInputError
-        If the trials of its questions are not known one by one.
+        If the single trials are unknown.
     """
     if run.trials is None or not run.n_trials:
-        rule = f"have the trials of {run.task} one by one, not only their counts"
+        rule = f"have single trials of {run.task}, not only counts"
         raise InvalidInputError.of(argument, rule, run.model)
 
 
@@ -90,20 +90,20 @@ def instances(
     submission : Submission
         Its aggregate record.
     texts : bool
-        Whether questions, answers and completions go along.
+        Whether questions, answers and completions are included.
 
     Raises
     ------
     InvalidInputError
-        If the trials of its questions are not known one by one.
+        If the single trials are unknown.
 
     Examples
     --------
     >>> from lm_eval_bayes.export.every_eval_ever import submission
     >>> from lm_eval_bayes.analysis.summary import summarise
     >>> summary = summarise(TaskRun.from_trials("A", "aime25_bayes", [[0, 1], [1, 1]], ["p", "q"]))
-    >>> found = list(instances(summary, submission(summary, model_id="org/A")))
-    >>> [(one["sample_id"], one["metadata"]["trial"], one["evaluation"]["score"]) for one in found]
+    >>> records = instances(summary, submission(summary, model_id="org/A"))
+    >>> [(r["sample_id"], r["metadata"]["trial"], r["evaluation"]["score"]) for r in records]
     [('p', '0', 0.0), ('p', '1', 1.0), ('q', '0', 1.0), ('q', '1', 1.0)]
     """
     run = summary.run
@@ -119,20 +119,20 @@ def instances(
         "evaluation_result_id": result_id(run, average),
         "interaction_type": "single_turn",
     }
-    logged = _LoggedTexts(run) if texts else None
+    logged = _SamplesFiles(run) if texts else None
     for number, (name, categories) in enumerate(zip(run.question_ids, trials, strict=True)):
-        said = _Said() if logged is None else logged.of(number)
-        asked = replace_surrogates(_at(run.questions, number, "")) if texts else ""
+        texts_of_question = _QuestionTexts() if logged is None else logged.of(number)
+        question_text = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
-            question["sample_hash"] = _hash(asked, said.target)
-        question["input"] = {"raw": asked, "reference": said.target}
+            question["sample_hash"] = _hash(question_text, texts_of_question.target)
+        question["input"] = {"raw": question_text, "reference": texts_of_question.target}
         for trial, category in enumerate(categories.tolist()):
             score = float(weights[category])
             yield {
                 **question,
-                "output": {"raw": said.completions[trial : trial + 1]},
-                # what was found in a right trial is the reference answer
+                "output": {"raw": texts_of_question.completions[trial : trial + 1]},
+                # the extracted answer of a right trial would be the reference answer
                 "answer_attribution": _attribution(run, number, trial) if texts else [],
                 "evaluation": {"score": score, "is_correct": score == best},
                 **_measured(run, number, trial),
@@ -148,7 +148,7 @@ def _at(values: Sequence[Any] | None, number: int, missing: Any) -> Any:
 
 
 def _hash(raw: str, reference: Sequence[str]) -> str:
-    """Hash what was asked, so that runs can be matched whatever they call the question."""
+    """Hash a question and its reference, so that runs with other question ids can be matched."""
     content = json.dumps({"raw": raw, "reference": " ".join(reference)}, sort_keys=True)
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
@@ -157,72 +157,72 @@ def _attribution(run: TaskRun, number: int, trial: int) -> list[dict[str, Any]]:
     answer = _at(_at(run.answers, number, None), trial, None)
     if answer is None:
         return []
-    plain = run.filter in ("", "none")
+    unfiltered = run.filter in ("", "none")
     return [
         {
             "turn_idx": 0,
             "source": "output.raw",
             "extracted_value": replace_surrogates(answer),
-            "extraction_method": one_line(run.metric if plain else run.filter, 100),
+            "extraction_method": one_line(run.metric if unfiltered else run.filter, 100),
             "is_terminal": True,
         }
     ]
 
 
 def _measured(run: TaskRun, number: int, trial: int) -> dict[str, Any]:
-    def one(name: str) -> float | None:
+    def value_of(name: str) -> float | None:
         column = run.measured.get(name)
         value = math.nan if column is None else float(column[number][trial])
         return value if math.isfinite(value) and value >= 0 else None
 
-    found: dict[str, Any] = {}
-    prompt, completion, seconds = one(PROMPT_TOKENS), one(TOKENS), one(SECONDS)
+    usage: dict[str, Any] = {}
+    prompt, completion, seconds = value_of(PROMPT_TOKENS), value_of(TOKENS), value_of(SECONDS)
     if prompt is not None and completion is not None:
-        found["token_usage"] = {
+        usage["token_usage"] = {
             "input_tokens": int(prompt),
             "output_tokens": int(completion),
             "total_tokens": int(prompt) + int(completion),
         }
     if seconds is not None:
-        found["performance"] = {"generation_time_ms": 1000.0 * seconds}
-    return found
+        usage["performance"] = {"generation_time_ms": 1000.0 * seconds}
+    return usage
 
 
 def _metadata(run: TaskRun, number: int, trial: int, category: int) -> dict[str, str]:
-    found = {"trial": str(trial), "category": str(category)}
+    metadata = {"trial": str(trial), "category": str(category)}
     seed = _at(_at(run.seeds, number, None), trial, None)
     if seed is not None:
-        found["seed"] = str(seed)
+        metadata["seed"] = str(seed)
     prompt = _at(run.prompt_hashes, number, "")
     if prompt:
-        found["prompt_hash"] = one_line(prompt, 200)
-    return found
+        metadata["prompt_hash"] = one_line(prompt, 200)
+    return metadata
 
 
 # -- the texts, from the samples files -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What the files tell of a question."""
+class _QuestionTexts:
+    """Reference answer and completions of a question."""
 
     target: list[str] = field(default_factory=list)
     completions: list[str] = field(default_factory=list)
 
 
-class _LoggedTexts:
-    """Finds the texts of a run's questions in its samples files, a question at a time."""
+class _SamplesFiles:
+    """Texts of a run's questions in its samples files, read question by question."""
 
     def __init__(self, run: TaskRun) -> None:
         self.run = run
-        self.places: dict[str, list[tuple[Path, int]]] = {}
+        self.offsets: dict[str, list[tuple[Path, int]]] = {}
         for source in run.sources:
             path = Path(source)
             if path.suffix == ".jsonl" and path.name.startswith("samples_") and path.is_file():
-                self._find(path)
+                self._index(path)
 
-    def _find(self, path: Path) -> None:
-        """Remember where each question stands, rather than what it says."""
+    def _index(self, path: Path) -> None:
+        """Record the offsets of every question's lines."""
         start = end = 0
 
         def advance(length: int) -> None:
@@ -232,28 +232,31 @@ class _LoggedTexts:
         for row in logged_rows.logged_rows(path, "RUN", [], advance):
             if not self.run.filter or (row.get("filter") or "") == self.run.filter:
                 name = logged_rows.question_hash(row)
-                self.places.setdefault(name, []).append((path, start))
+                self.offsets.setdefault(name, []).append((path, start))
 
-    def of(self, number: int) -> _Said:
-        """Return what the files tell of a question."""
-        rows = [_line(*place) for place in self.places.get(self.run.question_ids[number], ())]
-        target = next((one for one in map(_target, rows) if one is not None), None)
+    def of(self, number: int) -> _QuestionTexts:
+        """Return the texts of a question."""
+        question_id = self.run.question_ids[number]
+        rows = [_line(*offset) for offset in self.offsets.get(question_id, ())]
+        target = next((text for text in map(_target, rows) if text is not None), None)
         reference = [] if target is None else [replace_surrogates(target)]
-        trials = (self.run.trials or ())[number].tolist()
-        found = [trial for row in rows for trial in _trials(row)]
-        # several files of one question: in the order of the trials' own numbers
-        found.sort(key=lambda trial: trial[0])
-        numbers = [trial[0] for trial in found]
+        outcomes = (self.run.trials or ())[number].tolist()
+        logged = [trial for row in rows for trial in _trials(row)]
+        # trials of a question in several files are in the order of their numbers
+        logged.sort(key=lambda trial: trial[0])
+        numbers = [trial[0] for trial in logged]
         if len(rows) > 1 and len(set(numbers)) < len(numbers):
-            return _Said(reference)
-        fits = len(found) == len(trials) and (
+            return _QuestionTexts(reference)
+        same = len(logged) == len(outcomes) and (
             self.run.metric == REGRADED
             or all(
                 outcome is None or outcome == category
-                for (_, outcome, _), category in zip(found, trials, strict=True)
+                for (_, outcome, _), category in zip(logged, outcomes, strict=True)
             )
         )
-        return _Said(reference, [replace_surrogates(trial[2]) for trial in found] if fits else [])
+        return _QuestionTexts(
+            reference, [replace_surrogates(trial[2]) for trial in logged] if same else []
+        )
 
 
 def _line(path: Path, offset: int) -> Mapping[str, Any]:
@@ -271,14 +274,14 @@ def _target(row: Mapping[str, Any]) -> str | None:
 
 
 def _trials(row: Mapping[str, Any]) -> Iterator[tuple[int, int | None, str]]:
-    """Return number, outcome (None where the line has none) and text of every graded trial."""
+    """Yield number, outcome (None if not logged) and text of every graded trial."""
     texts = logged_rows.texts(row) or []
     outcomes, signals = row.get("outcomes"), row.get("signals")
     if not isinstance(outcomes, list):
         yield from ((number, None, text) for number, text in enumerate(texts))
         return
     numbers = signals.get("trial") if isinstance(signals, Mapping) else None
-    if not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
+    if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
         numbers = list(range(len(outcomes)))
     if len(texts) == len(outcomes) == len(numbers):
         for number, outcome, text in zip(numbers, outcomes, texts, strict=True):

@@ -1,14 +1,16 @@
-"""The results of one record of Every Eval Ever: a metric, its number and how sure it is."""
+"""The results of a record of Every Eval Ever: metrics, their values and uncertainties."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes._util.text import one_line, replace_surrogates
+from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
-from lm_eval_bayes.export.metric_names import Metric, metric_of
 from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval, Scope
@@ -16,18 +18,18 @@ from lm_eval_bayes.stats.results import Posterior
 
 
 def result_id(run: TaskRun, metric: str) -> str:
-    """Return what instance-level records call a result of a run."""
+    """Return the id of a result, to which instance-level records refer."""
     return f"{metric}:{one_line(run.filter)}" if run.filter not in ("", "none") else metric
 
 
 def evaluation_name(run: TaskRun) -> str:
-    """Return what both kinds of records call a run's task."""
-    plain = run.filter in ("", "none")
-    return one_line(run.task if plain else f"{run.task}/{run.filter}")
+    """Return the evaluation name of a run in both kinds of records."""
+    unfiltered = run.filter in ("", "none")
+    return one_line(run.task if unfiltered else f"{run.task}/{run.filter}")
 
 
 def ended(run: TaskRun) -> dict[str, str]:
-    """Return when a run ended, where it is known."""
+    """Return the time when a run ended, if known."""
     date = run.made.date
     return (
         {} if date is None or not math.isfinite(date) else {"evaluation_timestamp": str(int(date))}
@@ -35,9 +37,9 @@ def ended(run: TaskRun) -> dict[str, str]:
 
 
 def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[str, Any]]:
-    """Return one result for every metric: the posteriors first, then the estimators.
+    """Return one result per metric: the posteriors first, then the estimators.
 
-    hbayes@N is there in one scope, or in both.
+    hbayes@N has a result for `scope`, or for both scopes.
     """
     run, n = summary.run, summary.n
     shared: dict[str, Any] = {
@@ -48,24 +50,24 @@ def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[st
     generation = _generation(run)
     if generation:
         shared["generation_config"] = generation
-    learned, between = summary.learned, summary.intervals
-    found = [
-        _posterior(summary, f"hbayes@{n}{ending}", learned[about], between[about])
-        for about, ending in _ENDINGS.items()
-        if scope in (None, about)
+    learned, intervals = summary.learned, summary.intervals
+    results = [
+        _posterior_result(summary, f"hbayes@{n}{suffix}", learned[each], intervals[each])
+        for each, suffix in _SCOPE_SUFFIXES.items()
+        if scope in (None, each)
     ]
-    found.append(_posterior(summary, f"bayes@{n}", summary.paper, between["paper"]))
+    results.append(_posterior_result(summary, f"bayes@{n}", summary.paper, intervals["paper"]))
     if summary.average is not None:
         error = {"value": summary.average.sigma, "method": _AVERAGE_ERROR}
-        found.append(_result(summary, f"avg@{n}", summary.average.value, standard_error=error))
+        results.append(_result(summary, f"avg@{n}", summary.average.value, standard_error=error))
     for name, number in summary.rows.items():
         if math.isfinite(number):
-            found.append(_result(summary, name, number))
-    return [{**one, **shared} for one in found]
+            results.append(_result(summary, name, number))
+    return [{**result, **shared} for result in results]
 
 
-#: What the rows of a posterior end with, by what it is about.
-_ENDINGS: dict[Scope, str] = {"benchmark": "", "population": "_population"}
+#: Suffixes of the names of hbayes@N, by scope.
+_SCOPE_SUFFIXES: dict[Scope, str] = {"benchmark": "", "population": "_population"}
 
 _AVERAGE_ERROR = (
     "posterior standard deviation under a uniform prior, on the scale of the mean of the trials "
@@ -73,11 +75,11 @@ _AVERAGE_ERROR = (
 )
 
 
-def _posterior(
+def _posterior_result(
     summary: TaskSummary, name: str, posterior: Posterior, interval: Interval
 ) -> dict[str, Any]:
     prior = "uniform prior" if posterior.learned is None else "prior learned across the questions"
-    about = "these questions" if interval.scope == "benchmark" else "questions like these"
+    about = scope_label(interval.scope)
     return _result(
         summary,
         name,
@@ -99,7 +101,7 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     run = summary.run
     weights = run.outcomes.weights
     low, high = (0.0, 1.0) if name in summary.rows else (float(weights.min()), float(weights.max()))
-    about: Metric = metric_of(name, summary.n_range, run.binary)
+    metric: Metric = metric_of(name, summary.n_range, run.binary)
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
     if not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in weights)
@@ -108,19 +110,19 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     return {
         "evaluation_result_id": result_id(run, name),
         "metric_config": {
-            "evaluation_description": about.description,
-            "metric_id": about.id,
+            "evaluation_description": metric.description,
+            "metric_id": metric.id,
             "metric_name": name,
-            "metric_kind": about.kind,
+            "metric_kind": metric.kind,
             "metric_unit": "proportion" if (low, high) == (0.0, 1.0) else "points",
-            "metric_parameters": dict(about.parameters),
+            "metric_parameters": dict(metric.parameters),
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": low,
             "max_score": high,
         },
         "score_details": {
-            # rounding may lead a hair's breadth out of the range, which a reader may refuse
+            # rounding errors may leave the range, which readers of the schema may reject
             "score": min(max(score, low), high),
             "details": details,
             "uncertainty": {**uncertainty, "num_samples": run.n_questions},
@@ -129,17 +131,17 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
 
 
 def _generation(run: TaskRun) -> dict[str, Any]:
-    """Return the settings that the schema names, and the others as text."""
+    """Return the generation settings: those of the schema by its names, others as text."""
     args: dict[str, Any] = {}
     rest = dict(generation_settings(run))
-    given = run.made.generation_kwargs
+    kwargs = run.made.generation_kwargs
     for name in ("temperature", "top_p", "top_k"):
-        value = given.get(name)
+        value = kwargs.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             args[name] = value
             rest.pop(name, None)
     for name in LONGEST:
-        value = given.get(name)
+        value = kwargs.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             args["max_tokens"] = value
             rest.pop(name, None)
@@ -150,37 +152,158 @@ def _generation(run: TaskRun) -> dict[str, Any]:
     shots = run.made.config.get("num_fewshot")
     if isinstance(shots, int):
         rest["num_fewshot"] = str(shots)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if args:
-        found["generation_args"] = args
+        settings["generation_args"] = args
     if rest:
-        found["additional_details"] = rest
-    return found
+        settings["additional_details"] = rest
+    return settings
 
 
 def _source(run: TaskRun) -> dict[str, Any]:
     dataset, configuration = dataset_of(run)
-    known = KNOWN.get(run.task)
-    if not dataset and known is not None:
-        dataset = known.dataset
-    found: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
+    benchmark = KNOWN.get(run.task)
+    if not dataset and benchmark is not None:
+        dataset = benchmark.dataset
+    source: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
     details = {"questions": str(run.n_questions)}
     if (run.made.n_questions or 0) > run.n_questions:
         details["questions_of_the_task"] = str(run.made.n_questions)
     if hub_id(dataset) is None:
-        return {**found, "additional_details": details}
+        return {**source, "additional_details": details}
     if run.made.revision:
         details["revision"] = one_line(run.made.revision, 100)
     if configuration:
         details["config"] = one_line(configuration, 100)
     split = run.made.config.get("test_split") or run.made.config.get("validation_split")
-    found |= {"source_type": "hf_dataset", "hf_repo": dataset}
+    source |= {"source_type": "hf_dataset", "hf_repo": dataset}
     if isinstance(split, str):
-        found["hf_split"] = one_line(split, 100)
-    ids = [one_line(one) for one in run.question_ids]
+        source["hf_split"] = one_line(split, 100)
+    ids = [one_line(question) for question in run.question_ids]
     return {
-        **found,
+        **source,
         "samples_number": run.n_questions,
         "sample_ids": ids,
         "additional_details": details,
     }
+
+
+# -- names and descriptions of metrics -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of the schema.
+
+    Attributes
+    ----------
+    id : str
+        Identifier by which results are joined; with the prefix "lm-eval-bayes." unless the
+        metric is also that of others.
+    kind : str
+        Its family.
+    description : str
+        One sentence.
+    parameters : mapping
+        Its parameters, such as N.
+    """
+
+    id: str
+    kind: str
+    description: str
+    parameters: Mapping[str, str | int | float | bool | None]
+
+
+_FAMILY: dict[str, tuple[str, str, str]] = {
+    "pass@": (
+        "pass_at_k",
+        "pass_rate",
+        "Probability that at least one of {k} trials is right: 1 - C(N-c,k)/C(N,k) "
+        "[arXiv 2107.03374].",
+    ),
+    "pass^": (
+        "pass_hat_k",
+        "pass_rate",
+        "Probability that all of {k} trials are right: C(c,k)/C(N,k) [arXiv 2406.12045].",
+    ),
+    "g-pass@": (
+        "g_pass_at_k",
+        "pass_rate",
+        "Probability that at least the share {tau} of {k} trials is right [arXiv 2412.13147].",
+    ),
+    "mg-pass@": (
+        "mg_pass_at_k",
+        "pass_rate",
+        "Mean of G-Pass@{k} over thresholds from one half to one [arXiv 2412.13147].",
+    ),
+    "maj@": (
+        "maj_at_k",
+        "accuracy",
+        "Probability that the most frequent answer of {k} trials is right.",
+    ),
+}
+_ROW = re.compile(r"(pass@|pass\^|g-pass@|mg-pass@|maj@)(\d+)(?:_([0-9.e-]+))?")
+#: Ids that others use with the same meaning.
+_SHARED_IDS = frozenset({"pass_at_k"})
+_PREFIX = "lm-eval-bayes"
+
+
+def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> Metric:
+    """Return the metric of a row of a summary.
+
+    Parameters
+    ----------
+    name : str
+        The row, such as "pass@4" or "hbayes@8_population".
+    n_range : tuple of int
+        The fewest and the most trials of a question.
+    binary : bool
+        Whether a trial is right or wrong and nothing else.
+
+    Examples
+    --------
+    >>> metric_of("g-pass@4_0.5", (8, 8)).parameters
+    {'k': 4, 'n': 8, 'tau': 0.5}
+    >>> metric_of("avg@6 to 8", (6, 8)).parameters, metric_of("avg@8", (8, 8)).id
+    ({'n': 6, 'n_max': 8}, 'accuracy')
+    >>> metric_of("hbayes@8_population", (8, 8)).parameters["scope"]
+    'population'
+    """
+    n_min, n_max = n_range
+    n: dict[str, str | int | float | bool | None] = {"n": n_min}
+    if n_max != n_min:
+        n["n_max"] = n_max
+    match = _ROW.fullmatch(name)
+    if match is not None:
+        stem, k, tau = match[1], int(match[2]), match[3]
+        slug, kind, description = _FAMILY[stem]
+        parameters = {"k": k, **n, **({} if tau is None else {"tau": float(tau)})}
+        metric_id = slug if slug in _SHARED_IDS else f"{_PREFIX}.{slug}"
+        return Metric(metric_id, kind, description.format(k=k, tau=tau), parameters)
+    score = "share of right trials" if binary else "score of the trials"
+    if name.startswith("avg@"):
+        description = f"Mean {score} over all questions, with equal weights."
+        return Metric(
+            "accuracy" if binary else f"{_PREFIX}.avg_at_n",
+            "accuracy" if binary else "rubric_score",
+            description,
+            n,
+        )
+    learned, population = name.startswith("hbayes@"), name.endswith("_population")
+    slug = ("hbayes" if learned else "bayes") + "_at_n" + ("_population" if population else "")
+    about = scope_label("population" if population else "benchmark")
+    prior = (
+        "a prior learned across the questions"
+        if learned
+        else "a uniform prior for every question [arXiv 2510.04265]"
+    )
+    return Metric(
+        f"{_PREFIX}.{slug}",
+        "accuracy" if binary else "rubric_score",
+        f"Posterior mean of the mean score on {about}, under {prior}.",
+        {
+            **n,
+            "prior": "learned" if learned else "uniform",
+            "scope": "population" if population else "benchmark",
+        },
+    )

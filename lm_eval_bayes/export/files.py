@@ -1,7 +1,9 @@
-"""Files that appear under their names when all of them are whole, or not at all."""
+"""Exported files: names that stand for untrusted names, and writing all files or none."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,13 +17,19 @@ from lm_eval_bayes._util.files import (
 from lm_eval_bayes._util.sqlite import check_not_store
 from lm_eval_bayes.errors import InvalidInputError
 
-__all__ = ["Content", "check_targets", "write_files"]
+#: Characters that become "_" in file names.
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_.-]+")
+_MAX_SLUG = 64
+#: Device names of some systems, reserved with any suffix.
+_RESERVED = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{kind}{i}" for kind in ("com", "lpt") for i in range(10))]
+)
 
 
 def check_targets(
     paths: Iterable[Path], overwrite: bool = False, argument: str = "--output"
 ) -> None:
-    """Refuse, before any work, files that could not be written.
+    """Raise, before any work, if files cannot be written.
 
     Raises
     ------
@@ -46,24 +54,21 @@ def check_targets(
 def write_files(
     files: Mapping[Path, Content], overwrite: bool = False, argument: str = "--output"
 ) -> None:
-    """Write files, each in a folder that is made where it is missing.
-
-    All of them are written under other names before the first gets its own, so that an error on
-    the way leaves nothing behind.
+    """Write files; if one fails, none is written. Missing folders are created.
 
     Parameters
     ----------
     files : mapping of path to bytes or callable
-        What to write, or what writes it.
+        Contents, or functions that write them.
     overwrite : bool
-        Whether files that are there may be replaced; a trial store never is.
+        Whether existing files may be replaced; a trial store never is.
     argument : str
-        What errors call the place.
+        Name of the argument in error messages.
 
     Raises
     ------
     InvalidInputError
-        If a file is there and may not be replaced, or it cannot be written.
+        If a file exists and may not be replaced, or cannot be written.
     """
     check_targets(files, overwrite, argument)
     targets = [(resolve_path(path), content) for path, content in files.items()]
@@ -75,3 +80,39 @@ def write_files(
     except OSError as error:
         rule = f"be a path that can be written: {error.strerror}"
         raise InvalidInputError.of(argument, rule, error.filename or [*map(str, files)]) from None
+
+
+# -- names of files ----------------------------------------------------------------------------
+
+
+def slug(name: str) -> str:
+    """Return a file or folder name for any name.
+
+    Names of lower-case letters, digits, ``_``, ``-`` and single points are unchanged. Others get
+    eight digits of their hash, so different names have different files.
+
+    Examples
+    --------
+    >>> slug("aime25_bayes"), slug("Qwen/Qwen3-8B"), slug("../../etc/passwd")
+    ('aime25_bayes', 'qwen_qwen3-8b-bf316469', 'etc_passwd-830a08e2')
+    """
+    plain = _NOT_IN_NAMES.sub("_", name.lower())
+    plain = re.sub(r"\.{2,}", "_", plain).strip("._-")[:_MAX_SLUG].rstrip("._-")
+    if plain and plain == name and not is_reserved(plain):
+        return plain
+    digits = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    if is_reserved(plain):
+        plain = plain.replace(".", "_")
+    return f"{plain or 'unnamed'}-{digits}"
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a name is reserved by an operating system, or by a datastore of results.
+
+    Examples
+    --------
+    >>> is_reserved("NUL.tar"), is_reserved("data"), is_reserved("aime_2025")
+    (True, True, False)
+    """
+    plain = name.lower()
+    return plain.split(".")[0] in _RESERVED or plain in ("data", "unknown")

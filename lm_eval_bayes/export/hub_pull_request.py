@@ -1,4 +1,4 @@
-"""A pull request with results on the hub, opened only where somebody asks for it."""
+"""Pull requests with results in a model's repository on the hub."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.export.hub_results import HubResult, library
 
-#: Where results go unless HF_ENDPOINT says otherwise.
+#: The hub, unless HF_ENDPOINT is set.
 ENDPOINT = "https://huggingface.co"
-_LONGEST_ANSWER = 160
+_MAX_MESSAGE = 160
 
 
 def open_pull_request(
@@ -33,11 +33,11 @@ def open_pull_request(
     model_id : str
         The repository.
     token : str, optional
-        The hub's token; left out, the one of HF_TOKEN or of `hf auth login`.
+        The hub's token; by default that of HF_TOKEN or of `hf auth login`.
     endpoint : str, optional
-        The hub; left out, HF_ENDPOINT or huggingface.co.
+        The hub; by default HF_ENDPOINT or huggingface.co.
     overwrite : bool
-        Whether the pull request may change files that are there.
+        Whether the pull request may change existing files.
 
     Returns
     -------
@@ -47,9 +47,9 @@ def open_pull_request(
     Raises
     ------
     LmEvalBayesError
-        If there is no token, the hub cannot be reached or refuses, a file is there already, or
-        a pull request of the same title is open. No pull request was opened then, unless the
-        hub broke off while it did so.
+        If there is no token, the hub cannot be reached or refuses, a file exists, or a pull
+        request of the same title is open. No pull request was opened then, unless the connection
+        failed while it was.
     """
     hub = library()
     token = token or hub.get_token()
@@ -58,17 +58,20 @@ def open_pull_request(
             "there is no token for the hub, so nothing was sent: set HF_TOKEN, or log in with "
             "`hf auth login`"
         )
-    where = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-    api = hub.HfApi(endpoint=where, token=token, library_name="lm-eval-bayes")
-    title = f"Evaluation results: {', '.join(one.path.split('/')[-1] for one in results)}"
-    with _told(where, "the token was not checked"):
+    url = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    api = hub.HfApi(endpoint=url, token=token, library_name="lm-eval-bayes")
+    title = f"Evaluation results: {', '.join(result.path.split('/')[-1] for result in results)}"
+    with _hub_errors(url, "the token was not checked"):
         api.whoami()
-    with _told(where, f"{model_id} could not be looked at"):
-        _refuse_second(api, results, model_id, title, overwrite)
-    with _told(where, f"the pull request to {model_id} was not opened"):
+    with _hub_errors(url, f"{model_id} was not checked"):
+        _check_not_there(api, results, model_id, title, overwrite)
+    with _hub_errors(url, f"the pull request to {model_id} was not opened"):
         commit = api.create_commit(
             model_id,
-            [hub.CommitOperationAdd(one.path, one.text.encode("utf-8")) for one in results],
+            [
+                hub.CommitOperationAdd(result.path, result.text.encode("utf-8"))
+                for result in results
+            ],
             commit_message=title,
             commit_description=_description(results),
             create_pr=True,
@@ -76,48 +79,47 @@ def open_pull_request(
         address = commit.pr_url
     if not address:
         raise LmEvalBayesError(
-            f"{model_id} has these results already, word for word, so no pull request was opened"
+            f"{model_id} has identical results already, so no pull request was opened"
         )
     return str(address)
 
 
-def _refuse_second(
+def _check_not_there(
     api: Any, results: Sequence[HubResult], model_id: str, title: str, overwrite: bool
 ) -> None:
-    """Refuse what is there already: files, or an open pull request of the same title."""
+    """Raise if a file exists, or a pull request of the same title is open."""
     opened = api.get_repo_discussions(
         model_id, discussion_type="pull_request", discussion_status="open"
     )
-    for one in opened:
-        if one.title == title:
+    for pull_request in opened:
+        if pull_request.title == title:
             raise LmEvalBayesError(
-                f'pull request {one.num} of {model_id} is open and has the title "{title}": '
-                "nothing was sent"
+                f"pull request {pull_request.num} of {model_id} is open and has the title "
+                f'"{title}": nothing was sent'
             )
     if overwrite:
         return
     for result in results:
         if api.file_exists(model_id, result.path):
             raise LmEvalBayesError(
-                f"{model_id} has {result.path} already: nothing was sent; --overwrite asks for it "
-                "to be changed"
+                f"{model_id} has {result.path} already: nothing was sent; --overwrite changes it"
             )
 
 
 def _description(results: Sequence[HubResult]) -> str:
     lines = [
-        f"- `{one.path}`: {one.value:g}. {one_line(one.notes).replace('`', chr(39))}"
-        for one in results
+        f"- `{result.path}`: {result.value:g}. {one_line(result.notes).replace('`', chr(39))}"
+        for result in results
     ]
     return "\n".join([*lines, "", "Written by lm-eval-bayes from a run's logged trials."])
 
 
 @contextmanager
-def _told(endpoint: str, undone: str) -> Iterator[None]:
-    """Turn whatever the hub or the network does into one sentence."""
+def _hub_errors(endpoint: str, consequence: str) -> Iterator[None]:
+    """Convert errors of the hub and of the network into this package's error."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    # The network's own errors are among its bases, whatever library the hub's own speaks with.
+    # its bases are the network errors of the HTTP library that huggingface_hub uses
     network: tuple[type[Exception], ...] = HfHubHTTPError.__bases__
     try:
         yield
@@ -125,22 +127,21 @@ def _told(endpoint: str, undone: str) -> Iterator[None]:
         raise
     except OfflineModeIsEnabled:
         raise LmEvalBayesError(
-            f"{undone}: HF_HUB_OFFLINE forbids to reach {endpoint}; unset it for --push"
+            f"{consequence}: HF_HUB_OFFLINE is set, so {endpoint} is not used; unset it for --push"
         ) from None
     except HfHubHTTPError as error:
-        raise LmEvalBayesError(f"{undone}: {endpoint} {_answer(error)}") from None
+        raise LmEvalBayesError(f"{consequence}: {endpoint} {_response_text(error)}") from None
     except network as error:
-        told = one_line(str(error).split("\n")[0], _LONGEST_ANSWER) or type(error).__name__
-        raise LmEvalBayesError(f"{undone}: {endpoint} cannot be reached ({told})") from None
+        message = one_line(str(error).split("\n")[0], _MAX_MESSAGE) or type(error).__name__
+        raise LmEvalBayesError(f"{consequence}: {endpoint} cannot be reached ({message})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LmEvalBayesError(
-            f"{endpoint} answered something that the hub would not say; as far as can be told, "
-            f"{undone}"
+            f"{endpoint} gave an unexpected response; probably {consequence}"
         ) from None
 
 
-def _answer(error: Any) -> str:
-    """Tell what the hub answered, by its number, and why where that is known."""
+def _response_text(error: Any) -> str:
+    """Return the status code of the hub's response and its meaning, if known."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     meaning = {
         401: "the token is not valid",
@@ -149,6 +150,6 @@ def _answer(error: Any) -> str:
         429: "too many requests; try again later",
     }.get(status or 0)
     if meaning is None:
-        said = getattr(error, "server_message", None) or ""
-        meaning = one_line(" ".join(str(said).split()), _LONGEST_ANSWER)
+        message = getattr(error, "server_message", None) or ""
+        meaning = one_line(" ".join(str(message).split()), _MAX_MESSAGE)
     return f"answered {status}" + (f": {meaning}" if meaning else "")

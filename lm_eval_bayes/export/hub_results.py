@@ -1,11 +1,10 @@
-"""Results in the form of the Hugging Face hub: `.eval_results/<benchmark>.yaml` of a model.
+"""Results in the format of the Hugging Face hub: `.eval_results/<benchmark>.yaml` of a model.
 
-The format [hub docs, "Evaluation Results"] holds one number a result and leaves its scale to the
+The format [hub docs, "Evaluation Results"] has one number per result, whose scale is up to the
 benchmark. The benchmarks that collect results so far (Humanity's Last Exam, GSM8K, GPQA) list
-accuracies from 0 to 100, and the converter of Every Eval Ever writes that scale too, so the
-score goes out as a percentage unless a share is asked for. The number itself is the benchmark's
-own metric, the mean score of the trials (avg@N), so that it can stand beside everybody else's;
-the posterior and its interval are told in the notes.
+accuracies from 0 to 100, as does the converter of Every Eval Ever, so scores are percentages by
+default. The number is by default the mean score of the trials (avg@N), which is comparable with
+other results; the posterior and its interval are in the notes.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import one_line, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import benchmark_of, dataset_of
 from lm_eval_bayes.export.settings import (
     generation_settings,
     hub_id,
-    said_model,
+    hub_model,
     versions,
 )
 from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import check_option
 
-#: The folder of a model's repository that holds its results.
+#: Folder of the results in a model's repository.
 FOLDER = ".eval_results"
-#: The first huggingface_hub that has EvalResultEntry.
+#: The first version of huggingface_hub with EvalResultEntry.
 NEEDED = "1.4"
 Scale: TypeAlias = Literal["percent", "share"]
 SCALES: tuple[Scale, ...] = ("percent", "share")
 
 _DIGITS = {"percent": 2, "share": 4}
 _SHA = re.compile(r"[0-9a-f]{40}")
-_LONGEST_NOTES = 700
-#: Settings that say little and take much room.
-_UNTOLD = frozenset({"until"})
+_MAX_NOTES = 700
+#: Generation settings left out of the notes.
+_NOT_IN_NOTES = frozenset({"until"})
 
 
 @dataclass(frozen=True)
@@ -57,19 +56,19 @@ class HubResult:
     path : str
         The file, from the root of the repository.
     text : str
-        What is in it, YAML.
+        Its content, YAML.
     dataset_id, task_id, dataset_revision : str
-        The benchmark; the revision is None where none was pinned.
+        The benchmark; the revision is None if none was pinned.
     value : float
         The score.
     notes : str
-        What it is, how sure it is, and how it was made.
+        The metric, its credible interval, and the settings of the run.
     date : str or None
-        When the run ended, ISO 8601.
+        End of the run, ISO 8601.
     source_url, source_name : str or None
-        Where the reader finds more.
+        A page about the run.
     warnings : tuple of str
-        What the sender should look at before others do.
+        Warnings for the sender.
     """
 
     path: str
@@ -90,7 +89,7 @@ class HubResult:
 
 
 def check_model_id(name: str, argument: str = "--model-id") -> str:
-    """Return a model's id on the hub.
+    """Return a model's id on the hub, checked.
 
     Raises
     ------
@@ -115,25 +114,25 @@ def hub_result(
     source_name: str | None = None,
     model_id: str | None = None,
 ) -> HubResult:
-    """Write one model's result on one task in the form of the hub.
+    """Return a model's result on a task in the format of the hub.
 
     Parameters
     ----------
     summary : TaskSummary
         The model's numbers.
     value : str
-        Which of them the benchmark's metric is: "avg@N", "hbayes@N", "bayes@N", or one of its
-        `rows`, such as "pass@4".
+        The number to export: "avg@N", "hbayes@N", "bayes@N", or one of the summary's `rows`, such
+        as "pass@4".
     scale : {"percent", "share"}
         From 0 to 100, or from 0 to 1.
     scope : {"benchmark", "population"}
-        Of the interval in the notes.
+        Scope of the interval in the notes.
     dataset, task_id, revision : str, optional
-        The benchmark, where it is not the one that the run tells.
+        The benchmark; by default that of the run.
     source_url, source_name : str, optional
         A page about the run.
     model_id : str, optional
-        The model that the result is for; a run of another one is told.
+        The model that the result is for; a run of another model is a warning.
 
     Returns
     -------
@@ -142,7 +141,7 @@ def hub_result(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or the dataset is not known.
+        If an argument breaks its rule, or the dataset is unknown.
     LmEvalBayesError
         If huggingface_hub is missing or too old.
 
@@ -161,24 +160,24 @@ def hub_result(
     if low < 0 or high > 1:
         rule = f"have scores between 0 and 1, which a share is ({run.task} has {low:g} to {high:g})"
         raise InvalidInputError.of("RUN", rule, run.model)
-    name, score = _chosen(summary, value)
+    name, score = _named_number(summary, value)
     factor, digits = (100.0 if scale == "percent" else 1.0), _DIGITS[scale]
     benchmark, warnings = benchmark_of(run), list(summary.notes)
     dataset_id = dataset or benchmark.dataset
     if hub_id(dataset_id) is None:
-        rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not tell"
+        rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not record"
         raise InvalidInputError.of("--dataset", rule, dataset_id or "no name")
-    known = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
-    task = task_id or known or "default"
-    if not task_id and not known:
+    own_task_id = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
+    task = task_id or own_task_id or "default"
+    if not task_id and not own_task_id:
         warnings.append(
-            f'the task of {dataset_id} is taken to be "default": name the one in its eval.yaml '
+            f'the task of {dataset_id} is assumed to be "default": name that of its eval.yaml '
             "with --task-id"
         )
     pinned = _revision(summary, dataset, revision, warnings)
-    said = said_model(run)
-    if model_id is not None and said is not None and said != model_id:
-        warnings.append(f"the run was of {said}, and goes out as {model_id}")
+    recorded_model = hub_model(run)
+    if model_id not in (None, recorded_model) and recorded_model is not None:
+        warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
     date = run.made.date
     entry = hub.EvalResultEntry(
         dataset_id=dataset_id,
@@ -188,14 +187,14 @@ def hub_result(
         date=None if date is None else _iso(date),
         source_url=source_url,
         source_name=source_name if source_url else None,
-        notes=one_line(_notes(summary, name, factor, digits, scope), _LONGEST_NOTES),
+        notes=one_line(_notes(summary, name, factor, digits, scope), _MAX_NOTES),
     )
-    kept = {field.name for field in fields(HubResult)}
+    names = {field.name for field in fields(HubResult)}
     return HubResult(
         path=f"{FOLDER}/{benchmark.file}.yaml",
         text=_yaml(hub, entry),
         warnings=tuple(warnings),
-        **{k: v for k, v in vars(entry).items() if k in kept},
+        **{k: v for k, v in vars(entry).items() if k in names},
     )
 
 
@@ -207,19 +206,19 @@ def library() -> ModuleType:
     LmEvalBayesError
         If it is missing, or older than its EvalResultEntry.
     """
-    wanted = f"`export hub` needs huggingface_hub {NEEDED} or newer, for its EvalResultEntry"
+    requirement = f"`export hub` needs huggingface_hub {NEEDED} or newer, for its EvalResultEntry"
     try:
         import huggingface_hub
     except ImportError:
         raise LmEvalBayesError(
-            f"{wanted}; none is installed: pip install 'huggingface_hub>={NEEDED}'"
+            f"{requirement}; none is installed: pip install 'huggingface_hub>={NEEDED}'"
         ) from None
     try:
         huggingface_hub.EvalResultEntry  # noqa: B018
     except AttributeError:
-        found = getattr(huggingface_hub, "__version__", "of an unknown version")
+        version = getattr(huggingface_hub, "__version__", "of an unknown version")
         raise LmEvalBayesError(
-            f"{wanted}; installed is {found}: pip install -U 'huggingface_hub>={NEEDED}'"
+            f"{requirement}; installed is {version}: pip install -U 'huggingface_hub>={NEEDED}'"
         ) from None
     return huggingface_hub
 
@@ -227,7 +226,7 @@ def library() -> ModuleType:
 # -- the parts -----------------------------------------------------------------------------------
 
 
-def _chosen(summary: TaskSummary, value: str) -> tuple[str, float]:
+def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
     """Return a number of a summary, and its name with N in it."""
     n = summary.n
     names = {"avg@N": f"avg@{n}", "hbayes@N": f"hbayes@{n}", "bayes@N": f"bayes@{n}"}
@@ -246,18 +245,18 @@ def _chosen(summary: TaskSummary, value: str) -> tuple[str, float]:
 def _revision(
     summary: TaskSummary, dataset: str | None, revision: str | None, warnings: list[str]
 ) -> str | None:
-    """Return the commit of the dataset that was pinned."""
+    """Return the pinned commit of the dataset; warn if there is none."""
     if revision is not None:
         if _SHA.fullmatch(revision) is None:
             rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
             raise InvalidInputError.of("--revision", rule, revision)
         return revision
-    found = summary.run.made.revision
-    ran_on = dataset_of(summary.run)[0]
-    if found and _SHA.fullmatch(found) and dataset in (None, ran_on):
-        return found
-    told = f"pinned {one_line(found, 60)}, which is no commit" if found else "pinned no revision"
-    warnings.append(f"the run {told} of its dataset, so none is given")
+    pinned = summary.run.made.revision
+    run_dataset = dataset_of(summary.run)[0]
+    if pinned and _SHA.fullmatch(pinned) and dataset in (None, run_dataset):
+        return pinned
+    reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
+    warnings.append(f"the run {reason} of its dataset, so none is exported")
     return None
 
 
@@ -269,47 +268,49 @@ def _iso(seconds: float) -> str | None:
 
 
 def _notes(summary: TaskSummary, name: str, factor: float, digits: int, scope: Scope) -> str:
-    """Tell what the number is, how sure it is and how it was made, the important first."""
+    """Return the metric, its credible interval and the settings, the most important first."""
     run, n = summary.run, summary.n
     posterior, interval = summary.learned[scope], summary.intervals[scope]
     trials = "1 trial" if n == "1" else f"{n} trials"
-    whole = run.made.n_questions or 0
-    part = f"{run.n_questions} of its {whole}" if whole > run.n_questions else run.n_questions
-    what = f"{name} of {trials} a question on {part} questions"
-    parts = [what, _interval(posterior, interval, n, factor, digits)]
-    settings = {k: v for k, v in generation_settings(run).items() if k not in _UNTOLD}
+    total = run.made.n_questions or 0
+    questions = f"{run.n_questions} of its {total}" if total > run.n_questions else run.n_questions
+    metric = f"{name} of {trials} per question on {questions} questions"
+    parts = [metric, _interval_note(posterior, interval, n, factor, digits)]
+    settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_NOTES}
     if settings:
-        parts.append(_list(settings))
+        parts.append(_settings_note(settings))
     if run.filter not in ("", "none"):
         parts.append(f"filter {run.filter}")
     if run.metric != "graded trials":
         parts.append(f"metric {run.metric}")
-    parts.append(f"{run.task}, {_list(versions(run))}")
+    parts.append(f"{run.task}, {_settings_note(versions(run))}")
     return "; ".join(parts)
 
 
-def _interval(posterior: Posterior, interval: Interval, n: str, factor: float, digits: int) -> str:
-    about = "these questions" if interval.scope == "benchmark" else "questions like these"
+def _interval_note(
+    posterior: Posterior, interval: Interval, n: str, factor: float, digits: int
+) -> str:
     low, high, mu, sigma = (
         f"{factor * x:.{digits}f}"
         for x in (interval.low, interval.high, posterior.mu, posterior.sigma)
     )
     return (
         f"{100 * interval.level:g}% credible interval of the mean score {low} to {high}, "
-        f"about {about} (hbayes@{n}, {interval.method}; posterior mean {mu}, sd {sigma})"
+        f"about {scope_label(interval.scope)} (hbayes@{n}, {interval.method}; posterior mean "
+        f"{mu}, sd {sigma})"
     )
 
 
-def _list(settings: Mapping[str, str]) -> str:
+def _settings_note(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _yaml(hub: ModuleType, entry: Any) -> str:
-    """Write an entry as YAML, and read it back as the hub's own library does."""
-    plain = hub.eval_result_entries_to_yaml([entry])
-    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    """Return an entry as YAML, checked by parsing it with the hub's library."""
+    entries = hub.eval_result_entries_to_yaml([entry])
+    text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
     if hub.parse_eval_result_entries(yaml.safe_load(text)) != [entry]:
         raise LmEvalBayesError(
-            "huggingface_hub reads this result otherwise than it was written; nothing was exported"
+            "huggingface_hub does not read this result back as it was written; nothing was exported"
         )
     return text

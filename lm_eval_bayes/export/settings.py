@@ -111,7 +111,7 @@ def _is_name(part: str) -> bool:
     )
 
 
-def said_model(run: TaskRun) -> str | None:
+def hub_model(run: TaskRun) -> str | None:
     """Return the id on the hub of the model that was run, where its arguments tell one."""
     args: Mapping[str, Any] = run.made.model_args
     for name in ("pretrained", "model", "model_name", "served_model_name"):

@@ -1,7 +1,7 @@
-"""The leaderboard as CSV, JSON, Markdown and LaTeX.
+"""Leaderboards as CSV, JSON, Markdown and LaTeX.
 
-Names of models and tasks are somebody else's. In CSV none of them starts what a spreadsheet
-takes for a formula; in Markdown and LaTeX no character of them means anything.
+Names of models and tasks are untrusted: CSV cells cannot be read as formulas, and Markdown and
+LaTeX cells are escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes._util.text import format_probability, one_line
+from lm_eval_bayes._util.text import format_probability, one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import check_option
@@ -22,7 +22,7 @@ from lm_eval_bayes.stats.validation import check_option
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
 
-_CSV_HEAD = (
+_CSV_COLUMNS = (
     "task",
     "rank",
     "model",
@@ -47,19 +47,19 @@ _CSV_HEAD = (
 
 
 def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
-    """Write leaderboards, one a task, in a format for others.
+    """Return leaderboards, one per task, in an exchange format.
 
     Parameters
     ----------
     boards : sequence of Leaderboard
         At least one.
     form : {"csv", "json", "markdown", "latex"}
-        The format. JSON and CSV have the numbers as they are, the others three digits of them.
+        The format. JSON and CSV have full precision, the others three decimals.
 
     Raises
     ------
     InvalidInputError
-        If there is no such format.
+        If the format is unknown.
 
     Examples
     --------
@@ -78,52 +78,52 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
     return _WRITERS[form](boards)
 
 
-# -- numbers, and data for programs --------------------------------------------------------------
+# -- CSV and JSON --------------------------------------------------------------------------------
 
 
 def csv_cell(text: object) -> str:
-    """Return a text as a cell that no spreadsheet takes for a formula.
+    """Return a text as a cell that spreadsheets do not evaluate as a formula.
 
     Examples
     --------
     >>> csv_cell("=HYPERLINK(1)"), csv_cell("Qwen/Qwen3-8B"), csv_cell(" @SUM(A1)")
     ("'=HYPERLINK(1)", 'Qwen/Qwen3-8B', "' @SUM(A1)")
     """
-    shown = one_line(text)
-    # what a spreadsheet reads as the start of a formula, its full-width twins, and an own quote
-    starts = shown.lstrip()[:1]
-    return f"'{shown}" if starts and starts in "=+-@＝＋－＠|%'" else shown
+    line = one_line(text)
+    # characters that start a formula, their full-width forms, and the quote itself
+    first = line.lstrip()[:1]
+    return f"'{line}" if first and first in "=+-@＝＋－＠|%'" else line
 
 
 def _csv(boards: Sequence[Leaderboard]) -> str:
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(_CSV_HEAD)
+    writer.writerow(_CSV_COLUMNS)
     for board in boards:
-        for one in board.rows:
-            least, most = one.n_range or ("", "")
+        for row in board.rows:
+            n_min, n_max = row.n_range or ("", "")
             writer.writerow(
                 [
                     csv_cell(board.task),
-                    f"{one.rank:g}",
-                    csv_cell(one.model),
-                    one.posterior.mu,
-                    one.posterior.sigma,
-                    one.interval.low,
-                    one.interval.high,
-                    one.interval.level,
-                    one.interval.method,
-                    one.interval.scope,
-                    one.p_best,
-                    one.expected_rank,
-                    f"{one.rank_low:g}",
-                    f"{one.rank_high:g}",
-                    least,
-                    most,
+                    f"{row.rank:g}",
+                    csv_cell(row.model),
+                    row.posterior.mu,
+                    row.posterior.sigma,
+                    row.interval.low,
+                    row.interval.high,
+                    row.interval.level,
+                    row.interval.method,
+                    row.interval.scope,
+                    row.p_best,
+                    row.expected_rank,
+                    f"{row.rank_low:g}",
+                    f"{row.rank_high:g}",
+                    n_min,
+                    n_max,
                     board.n_questions,
-                    "" if one.tokens is None else one.tokens,
-                    "" if one.seconds is None else one.seconds,
-                    csv_cell(one.counted),
+                    "" if row.tokens is None else row.tokens,
+                    "" if row.seconds is None else row.seconds,
+                    csv_cell(row.counted),
                 ]
             )
     return output.getvalue()
@@ -136,71 +136,72 @@ def _json(boards: Sequence[Leaderboard]) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-# -- tables for people ---------------------------------------------------------------------------
+# -- shared by Markdown and LaTeX ----------------------------------------------------------------
 
 _COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", "P(best)", "Ranks", "N")
 
 
 def _cells(board: Leaderboard) -> list[list[str]]:
-    """Return the lines as text; the model's name as it is."""
-    rows = []
-    for one in board.rows:
-        rows.append(
+    """Return the rows as text; the models' names are not escaped."""
+    cells = []
+    for row in board.rows:
+        cells.append(
             [
-                f"{one.rank:g}",
-                one_line(one.model),
-                f"{one.posterior.mu:.3f}",
-                f"{one.posterior.sigma:.3f}",
-                f"{one.interval.low:.3f} to {one.interval.high:.3f}",
-                format_probability(one.p_best),
-                _between(one.rank_low, one.rank_high),
-                _trials(one),
+                f"{row.rank:g}",
+                one_line(row.model),
+                f"{row.posterior.mu:.3f}",
+                f"{row.posterior.sigma:.3f}",
+                f"{row.interval.low:.3f} to {row.interval.high:.3f}",
+                format_probability(row.p_best),
+                _between(row.rank_low, row.rank_high),
+                _trials(row),
             ]
         )
-    return rows
+    return cells
 
 
 def _between(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _trials(one: LeaderboardRow) -> str:
-    return "" if one.n_range is None else _between(*one.n_range)
+def _trials(row: LeaderboardRow) -> str:
+    return "" if row.n_range is None else _between(*row.n_range)
 
 
-def _about(board: Leaderboard) -> str:
-    """Say in a sentence or two what the numbers are."""
+def _caption(board: Leaderboard) -> str:
+    """Return a description of the numbers."""
     interval = board.rows[0].interval
-    about = "these questions" if board.scope == "benchmark" else "questions like these"
     level = f"{100 * board.level:g}%"
-    sure = f"{100 * board.ranking.confidence:g}%"
-    shared = {
-        "adjacent": f"A model shares the rank of the next better one if P(better) is below {sure}.",
-        "leader": f"A model shares the rank of its best one if P(better) is below {sure}.",
-        "pairwise": f"Models share a rank if P(better) is below {sure} for any two of them.",
+    confidence = f"{100 * board.ranking.confidence:g}%"
+    tie_rule = {
+        "adjacent": f"A model shares the rank of the next better one if "
+        f"P(better) is below {confidence}.",
+        "leader": f"A model shares the rank of the group's best if P(better) is below "
+        f"{confidence}.",
+        "pairwise": f"Models share a rank if P(better) is below {confidence} for any two of them.",
     }.get(board.ranking.ties, "Only equal means share a rank.")
     return (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
-        f"credible intervals ({interval.method}) about {about}. {shared} "
-        f"Ranks: those that hold at least {sure} of the posterior."
+        f"credible intervals ({interval.method}) about {scope_label(board.scope)}. {tie_rule} "
+        f"Ranks: central range with a posterior probability of at least {confidence}."
     )
 
 
-def _counted(board: Leaderboard, cell: Callable[[object], str]) -> str:
-    """Say what was counted, where that is a metric that the task logged."""
-    counted = [cell(what) for what in board.counted if what != GRADED]
-    return f" Counted: {'; '.join(counted)}." if counted else ""
+def _metrics(board: Leaderboard, cell: Callable[[object], str]) -> str:
+    """Return the metrics of the rows, if the task logged them."""
+    metrics = [cell(metric) for metric in board.counted if metric != GRADED]
+    return f" Metric: {'; '.join(metrics)}." if metrics else ""
 
 
 # -- Markdown ------------------------------------------------------------------------------------
 
-#: Whatever starts markup, a link, a mention, a formula or a cell. A backslash before any of
-#: them makes it itself [CommonMark, "Backslash escapes"].
+#: Characters that start markup, a link, a mention, a formula or a cell; a backslash escapes them
+#: [CommonMark, "Backslash escapes"].
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!~&:@$])")
 
 
 def markdown_cell(text: object) -> str:
-    r"""Return a text of which no character means anything in a cell of a Markdown table.
+    r"""Return a text escaped for a cell of a Markdown table.
 
     Examples
     --------
@@ -208,8 +209,8 @@ def markdown_cell(text: object) -> str:
     a\|b \<b\> \[x\](http\://y) www\.z
     """
     escaped = _MARKDOWN.sub(r"\\\1", one_line(text))
-    # a bare www. becomes a link on GitHub without any markup
-    return re.sub(r"(?i)\bwww\.", lambda found: found[0][:-1] + "\\.", escaped)
+    # GitHub turns a bare www. into a link
+    return re.sub(r"(?i)\bwww\.", lambda match: match[0][:-1] + "\\.", escaped)
 
 
 def _markdown(boards: Sequence[Leaderboard]) -> str:
@@ -217,13 +218,15 @@ def _markdown(boards: Sequence[Leaderboard]) -> str:
 
 
 def _markdown_table(board: Leaderboard) -> str:
-    head = [f"{100 * board.level:g}% {name}" if name == "interval" else name for name in _COLUMNS]
+    heading = [
+        f"{100 * board.level:g}% {name}" if name == "interval" else name for name in _COLUMNS
+    ]
     align = ("---:", ":---", "---:", "---:", ":---:", "---:", ":---:", "---:")
     rows = [[row[0], markdown_cell(row[1]), *row[2:]] for row in _cells(board)]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, align, *rows)]
+    lines = [f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)]
     notes = [f"- {markdown_cell(note)}" for note in board.notes]
     parts = [f"### {markdown_cell(board.task)}", "\n".join(lines)]
-    parts.append(_about(board) + _counted(board, markdown_cell))
+    parts.append(_caption(board) + _metrics(board, markdown_cell))
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])]) + "\n"
 
 
@@ -247,11 +250,11 @@ _LATEX: Mapping[str, str] = MappingProxyType(
         '"': r"\textquotedbl{}",
         "`": r"\textasciigrave{}",
         "'": r"\textquotesingle{}",
-        # not the optional argument, or the star, of a line's end
+        # no optional argument or star of a line break
         "[": "{[}",
         "]": "{]}",
         "*": "{*}",
-        # not a dash, nor an inverted mark
+        # no ligatures to dashes and inverted marks
         "-": "-{}",
         "?": "?{}",
         "!": "!{}",
@@ -260,20 +263,20 @@ _LATEX: Mapping[str, str] = MappingProxyType(
 
 
 def latex_cell(text: object) -> str:
-    r"""Return a text of which no character means anything in a cell of a LaTeX table.
+    r"""Return a text escaped for a cell of a LaTeX table.
 
     Examples
     --------
     >>> print(latex_cell("50%_a & \\input{x}"))
     50\%\_a \& \textbackslash{}input\{x\}
     """
-    shown = "".join(_LATEX.get(c, c) for c in one_line(text))
-    return re.sub(r"-\{\}(?!-)", "-", shown)
+    escaped = "".join(_LATEX.get(c, c) for c in one_line(text))
+    return re.sub(r"-\{\}(?!-)", "-", escaped)
 
 
 def _latex(boards: Sequence[Leaderboard]) -> str:
-    head = "% Needs \\usepackage{booktabs}, and \\usepackage[T1]{fontenc} for some names.\n"
-    return head + "\n".join(_latex_table(board) for board in boards)
+    comment = "% Needs \\usepackage{booktabs}, and \\usepackage[T1]{fontenc} for some names.\n"
+    return comment + "\n".join(_latex_table(board) for board in boards)
 
 
 def _latex_table(board: Leaderboard) -> str:
@@ -283,8 +286,8 @@ def _latex_table(board: Leaderboard) -> str:
     ]
     rows = [[row[0], latex_cell(row[1]), *row[2:]] for row in _cells(board)]
     lines = [" & ".join(cells) + r" \\" for cells in rows]
-    caption = " ".join([f"{latex_cell(board.task)}.", latex_cell(_about(board))])
-    caption += _counted(board, latex_cell)
+    caption = " ".join([f"{latex_cell(board.task)}.", latex_cell(_caption(board))])
+    caption += _metrics(board, latex_cell)
     return "\n".join(
         [
             r"\begin{table}",

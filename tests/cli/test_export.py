@@ -162,7 +162,7 @@ def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
     entry = read_back(path)
     assert (entry.dataset_id, entry.dataset_revision) == ("MathArena/aime_2025", REVISION)
     assert entry.value == 100 * (4 + 4 + 3 + 4 + 2) / 20
-    assert "avg@4 of 4 trials a question on 5 questions; 95% credible interval" in entry.notes
+    assert "avg@4 of 4 trials per question on 5 questions; 95% credible interval" in entry.notes
     code, _, told = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
     assert code == 2
     assert "unless --overwrite is given" in told
@@ -227,7 +227,7 @@ def test_hub_pushes_only_when_asked(lmeb, runs, tmp_path, monkeypatch):
         assert hub.requests == []
         code, told, warned = lmeb(*given, "--push")
         assert (code, told) == (0, f"pull request: {address}/{fake_hub.MODEL}/discussions/7\n")
-        assert "the run was of org/good, and goes out as org/model" in warned
+        assert "the run was of org/good, and is exported as org/model" in warned
         here = tmp_path / "here" / ".eval_results" / "aime_2025.yaml"
         assert hub.files_sent() == {
             ".eval_results/aime_2025.yaml": here.read_text(encoding="utf-8")
@@ -310,7 +310,7 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
     assert score["avg@8"] == pytest.approx(11 / 16)
     code, _, told = lmeb(*known, "--instances", "-o", tmp_path / "new")
     assert code == 2
-    assert "must have the trials of outcomes one by one, not only their counts" in told
+    assert "must have single trials of outcomes, not only counts" in told
     assert not (tmp_path / "new").exists()
 
 

@@ -275,7 +275,9 @@ def test_no_name_becomes_a_path(name):
 
 def test_who_made_the_model_must_be_known():
     flat = TaskRun.from_trials("coin", "sums", [[0, 1]], ["p"])
-    with pytest.raises(InvalidInputError, match=r"`--model-id` must tell who made coin, as org"):
+    with pytest.raises(
+        InvalidInputError, match=r"`--model-id` must name the developer of coin, as org"
+    ):
         submission(summarise(flat))
     with pytest.raises(
         InvalidInputError, match=r"`--model-id` must be the model's id.*got 'a/b/c'"
@@ -356,7 +358,7 @@ def test_the_texts_are_those_of_the_samples_file(logged):
     assert said == [text.replace("\ud800", "\ufffd") for trials in texts for text, _ in trials]
     assert [row["input"]["raw"] for row in rows[::2]] == [f"What is {n} + {n}?" for n in range(3)]
     assert [row["input"]["reference"] for row in rows[::2]] == [["0"], ["2"], ["4"]]
-    assert (written.rows, written.untold) == (6, 0)
+    assert (written.rows, written.without_completion) == (6, 0)
     assert written.checksum == hashlib.sha256(output.getvalue()).hexdigest()
     whole = record.with_instances(written.rows, written.checksum).record
     assert whole["detailed_evaluation_results"]["total_rows"] == 6
@@ -395,7 +397,7 @@ def test_counts_have_no_instances():
     summary = summarise(TaskRun("m", "sums", (), counts))
     record = submission(summary, model_id="org/m")
     with pytest.raises(
-        InvalidInputError, match=r"`--instances` must have the trials of sums one by"
+        InvalidInputError, match=r"`--instances` must have single trials of sums, not only"
     ):
         next(instances(summary, record))
 

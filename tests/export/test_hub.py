@@ -14,6 +14,7 @@ from _support import fake_hub
 from _support.hostile import NAMES
 from _support.paths import REPOSITORY
 
+from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import KNOWN
@@ -76,14 +77,14 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
 
 def test_the_notes_tell_of_questions_that_were_not_asked():
     limited = summarise(run(made=made(n_questions=M + 27)))
-    assert f"a question on {M} of its {M + 27} questions; " in hub_result(limited).notes
+    assert f"per question on {M} of its {M + 27} questions; " in hub_result(limited).notes
 
 
 def test_the_notes_tell_n_the_interval_and_the_settings(summary):
     notes = read_back(hub_result(summary)).notes
     posterior = hbayes_at_n(run().outcomes)
     interval = posterior.interval(0.95, "exact")
-    assert notes.startswith(f"avg@{N} of {N} trials a question on {M} questions; ")
+    assert notes.startswith(f"avg@{N} of {N} trials per question on {M} questions; ")
     told = (
         f"95% credible interval of the mean score {100 * interval.low:.2f} to "
         f"{100 * interval.high:.2f}, about these questions (hbayes@{N}, exact; posterior mean "
@@ -110,7 +111,7 @@ def test_another_number_scale_scope_and_level():
     exact = np.mean([1 - comb(N - c, 4) / comb(N, 4) for c in right.tolist()])
     assert entry.value == round(exact, 4)
     assert "90% credible interval of the mean score 0." in entry.notes
-    assert "about questions like these (hbayes@8, hdi;" in entry.notes
+    assert f"about {scope_label('population')} (hbayes@8, hdi;" in entry.notes
     assert (entry.source_url, entry.source_name) == ("https://example.org/logs", "Logs")
     posterior = hbayes_at_n(run().outcomes).mu
     assert read_back(hub_result(summarise(run()), value="hbayes@N")).value == round(
@@ -121,7 +122,7 @@ def test_another_number_scale_scope_and_level():
 def test_trials_that_differ_in_number_are_told():
     trials = [[0, 1, 1], [1] * 5, [0] * 4]
     result = hub_result(summarise(run(trials=trials)))
-    assert result.notes.startswith("avg@3 to 5 of 3 to 5 trials a question on 3 questions; ")
+    assert result.notes.startswith("avg@3 to 5 of 3 to 5 trials per question on 3 questions; ")
     # every question counts the same, whatever its trials
     assert result.value == round(100 * (2 / 3 + 1 + 0) / 3, 2)
 
@@ -179,9 +180,11 @@ def test_what_was_not_pinned_is_not_given():
 
 
 def test_a_run_of_another_model_is_told(summary):
-    assert not any("goes out" in one for one in hub_result(summary, model_id="org/model").warnings)
+    assert not any(
+        "is exported as" in one for one in hub_result(summary, model_id="org/model").warnings
+    )
     (told,) = hub_result(summary, model_id="org/other").warnings
-    assert told == "the run was of org/model, and goes out as org/other"
+    assert told == "the run was of org/model, and is exported as org/other"
 
 
 @pytest.mark.parametrize(
@@ -277,9 +280,9 @@ def test_one_pull_request_with_all_files(hub, results):
         (
             "discussions",
             403,
-            "org/model could not be looked at: .* answered 403: the token may not",
+            "org/model was not checked: .* answered 403: the token may not",
         ),
-        ("discussions", 404, "org/model could not be looked at: .* answered 404: there is no such"),
+        ("discussions", 404, "org/model was not checked: .* answered 404: there is no such"),
         ("commit/main", 403, "the pull request to org/model was not opened: .* answered 403"),
         ("commit/main", 400, "the pull request to org/model was not opened: .* answered 400"),
     ],
@@ -295,7 +298,7 @@ def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, told):
 
 def test_an_answer_that_is_no_hubs_is_told(hub, results):
     hub.failing["discussions"] = (200, "<html>a login page</html>")
-    with pytest.raises(LmEvalBayesError, match="answered something that the hub would not say"):
+    with pytest.raises(LmEvalBayesError, match="gave an unexpected response"):
         open_pull_request(results, fake_hub.MODEL)
 
 
@@ -312,7 +315,7 @@ def test_offline_mode_is_told(hub, results, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(LmEvalBayesError, match="HF_HUB_OFFLINE forbids to reach"):
+    with pytest.raises(LmEvalBayesError, match="HF_HUB_OFFLINE is set, so"):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.requests == []
 

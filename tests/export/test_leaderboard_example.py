@@ -17,8 +17,8 @@ from _support.paths import REPOSITORY
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import submission
-from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.every_eval_instances import InstancesFile
+from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 

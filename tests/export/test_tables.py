@@ -11,10 +11,10 @@ import pytest
 from _support.hostile import NAMES
 
 from lm_eval_bayes import rank
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.export.file_names import slug
+from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -173,7 +173,7 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
     }
     assert len(set(told.values())) == 4
     for text in told.values():
-        assert "90% credible intervals (hdi) about questions like these" in text
+        assert f"90% credible intervals (hdi) about {scope_label('population')}" in text
         assert "| 90% interval |" in text
     assert "| 10 |" in told["none"]
     assert "Only equal means share a rank" in told["none"]

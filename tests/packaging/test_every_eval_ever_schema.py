@@ -20,8 +20,8 @@ from _support.paths import REPOSITORY
 
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
-from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.export.every_eval_instances import InstancesFile
+from lm_eval_bayes.export.files import write_files
 from lm_eval_bayes.runs.task_run import Made, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -173,7 +173,7 @@ def test_a_contest_goes_out_both_ways(judge, call, offline_hub, tmp_path):
     (entry,) = hub.parse_eval_result_entries(yaml.safe_load(text))
     assert entry.dataset_id == "MathArena/aime_2025"
     assert entry.dataset_revision == "c94da77eb22bbd6439e62a323bec18493a421302"
-    assert "avg@2 of 2 trials a question on 5 of its 30 questions; " in entry.notes
+    assert "avg@2 of 2 trials per question on 5 of its 30 questions; " in entry.notes
     call(*EXPORT, "every-eval-ever", "out", "-o", "here", "--instances", "--model-id", "org/coin")
     found = judge(tmp_path / "here")
     assert found["told"] == []

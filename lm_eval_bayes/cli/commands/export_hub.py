@@ -30,7 +30,7 @@ from lm_eval_bayes.cli.ui.reading import (
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.export.files import Content
+    from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.hub_results import HubResult
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 

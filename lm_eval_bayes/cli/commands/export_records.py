@@ -29,8 +29,8 @@ from lm_eval_bayes.cli.ui.reading import (
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.every_eval_ever import Submission
-    from lm_eval_bayes.export.files import Content
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
 
 
@@ -144,8 +144,8 @@ def command(
       lm-eval-bayes export every-eval-ever runs/* -o submission/ --instances --no-texts
     """
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
-    from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.every_eval_instances import InstancesFile, check_instances
+    from lm_eval_bayes.export.files import check_targets, write_files
 
     to_stdout = output is None or str(output) in STDOUT
     if instances and to_stdout:
@@ -202,10 +202,11 @@ def command(
         if rows is None:
             continue
         say(f"{output / record.instances_path}: {plural(rows.rows, 'record')}")
-        if texts and rows.untold:
+        if texts and rows.without_completion:
+            without = plural(rows.without_completion, "record")
             warn(
-                f"warning: {plural(rows.untold, 'record')} of {record.model_id} without the "
-                "completion, which the files at hand do not tell"
+                f"warning: {without} of {record.model_id} without the completion, which the "
+                "samples files lack"
             )
 
 
