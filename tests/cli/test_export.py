@@ -317,7 +317,7 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["poor"], "`--model-id` must tell who made =poor|_model, as org/name"),
+        (["poor"], "`--model-id` must name the developer of =poor|_model, as org/name"),
         (["good", "sums"], "`RUN` must be one run, where the record goes to standard output"),
         (["good", "--instances"], "`--instances` must have a folder to go to"),
         (
