@@ -1,0 +1,504 @@
+"""What each argument of a model means: for its identity, for what is printed, and for its name.
+
+``lm_eval --model_args`` takes names and paths, settings of an engine, addresses and keys alike,
+and any backend may have arguments of its own. One table says what each of them is:
+
+========  ======================================================  =========  ==========
+kind      what it does                                            identity   printed
+========  ======================================================  =========  ==========
+identity  changes the distribution of responses, or names it      as it is   as it is
+speed     how fast, where and on what it runs; which trials       no         as it is
+place     the address of a server                                 redacted   redacted
+secret    gives access to something                               no         never
+unknown   nobody here knows                                       its hash   never
+========  ======================================================  =========  ==========
+
+An argument that the table does not list is a secret where it is called like one
+(`names_a_secret`), else unknown. Whatever is kept of a value, user names, passwords, queries of
+addresses and keys are taken out of it first (`redacted`). Two runs are rather kept apart than
+mixed: only what surely leaves the distribution alone is "speed".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus, urlsplit
+
+from lm_eval_bayes._util.hashing import ALGORITHM, hash_json
+from lm_eval_bayes.errors import InvalidInputError
+
+
+class Kind(Enum):
+    """What an argument is to a model, see the table of this module."""
+
+    IDENTITY = "identity"
+    SPEED = "speed"
+    PLACE = "place"
+    SECRET = "secret"
+    UNKNOWN = "unknown"
+
+
+#: The arguments that may name a model, in the order in which they are asked.
+NAMES = ("pretrained", "model", "model_name", "engine", "model_id", "path")
+
+#: Identity that may be published: how responses came about, and neither paths nor addresses.
+PUBLISHED = (
+    *("dtype", "revision", "tokenizer_mode", "quantization", "load_in_8bit", "load_in_4bit"),
+    *("max_model_len", "max_length", "tensor_parallel_size", "data_parallel_size"),
+    *("pipeline_parallel_size", "kv_cache_dtype", "enforce_eager", "trust_remote_code"),
+    *("add_bos_token", "enable_thinking", "think_end_token", "backend", "seed"),
+)
+
+_IDENTITY = (
+    # which weights, and what is done to them
+    *NAMES,
+    *("backend", "kind", "endpoint", "revision", "subfolder", "gguf_file", "peft", "delta"),
+    *("lora_local_path", "enable_lora", "max_lora_rank", "steer_path", "load", "ckpt_step"),
+    *("dtype", "precision", "softmax_dtype", "mixed_precision_dtype", "quantization"),
+    *("quantization_config", "load_in_8bit", "load_in_4bit", "bnb_4bit_compute_dtype"),
+    *("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "autogptq", "gptqmodel"),
+    *("kv_cache_dtype", "quantized_kv_cache", "load_format", "rope_scaling", "rope_theta"),
+    *("hf_overrides", "config_format", "api_version", "model_type", "is_hf"),
+    *("num_experts_per_tok",),
+    # how a prompt becomes tokens
+    *("tokenizer", "tokenizer_mode", "tokenizer_revision", "tokenizer_backend", "tokenizer_path"),
+    *("tokenizer_type", "tokenizer_model", "tokenized_requests", "add_bos_token"),
+    *("prefix_token_id", "custom_prefix_token_id", "chat_template", "chat_template_args"),
+    *("enable_thinking", "think_end_token", "truncation", "truncation_side", "truncate"),
+    *("skip_tokenizer_init", "eos_token", "bos_token", "pad_token", "unk_token"),
+    *("image_token_id", "image_string", "interleave", "max_images", "max_audios"),
+    *("convert_img_format", "min_pixels", "max_pixels", "image_width", "image_height"),
+    *("image_max_side", "limit_mm_per_prompt", "mm_processor_kwargs"),
+    # how long
+    *("max_length", "max_model_len", "max_gen_toks", "max_input_len", "max_output_len"),
+    *("max_tokens_to_sample", "max_beam_width", "context_length", "seq_length"),
+    # how it samples
+    *("temperature", "top_p", "top_k", "generation_config", "generate_params"),
+    *("guided_decoding_backend", "structured_outputs_config", "speculative_config"),
+    *("logits_processors", "override_generation_config"),
+    # the biased coin
+    *("p", "beta", "file", "boxed", "answer_field"),
+    # entries of stored fingerprints that are no arguments
+    *("weights", "settings", "mixed_precision", "tokenizer_files", "tokenization", "end_tokens"),
+    *("chat", "served", "law", "arguments"),
+    # what a log tells of how its prompts were made
+    *("system_instruction", "fewshot_as_multiturn", "num_fewshot"),
+)
+
+_SPEED = (
+    # which trials, and where they are kept
+    *("store", "trials", "seed", "seed_scheme", "synchronous", "write_out"),
+    *("logits_cache",),
+    # batches, concurrency, patience
+    *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
+    *("timeout", "max_retries", "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens"),
+    *("max_num_partial_prefills", "max_long_partial_prefills", "long_prefill_token_threshold"),
+    *("enable_chunked_prefill", "chunked_prefill_size", "scheduler_cls", "scheduling_policy"),
+    *("async_scheduling", "preemption_mode", "stream_interval", "enable_dbo"),
+    # devices and how a model is spread over them
+    *("device", "devices", "device_map", "device_map_option", "gpus", "num_nodes", "nnodes"),
+    *("node_rank", "parallelize", "tp_plan", "tp_size", "tp_degree", "dp_size"),
+    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size"),
+    *("expert_model_parallel_size", "enable_expert_parallel", "all2all_backend"),
+    *("data_parallel_address", "data_parallel_backend", "master_addr", "master_port"),
+    *("distributed_executor_backend", "distributed_timeout_seconds"),
+    *("disable_custom_all_reduce", "ray_workers_use_nsight", "renderer_num_workers", "numa_bind"),
+    # memory
+    *("max_memory", "max_memory_per_gpu", "max_cpu_memory", "low_cpu_mem_usage"),
+    *("gpu_memory_utilization", "mem_fraction_static", "swap_space", "cpu_offload_gb"),
+    *("cpu_offload_params", "offload_folder", "offload_state_dict", "offload_buffers"),
+    *("kv_cache_memory_bytes", "kv_offloading_backend", "kv_offloading_size", "block_size"),
+    *("num_gpu_blocks_override", "mm_processor_cache_gb", "enable_prefix_caching"),
+    *("prefix_caching_hash_algo", "disable_hybrid_kv_cache_manager", "enable_sleep_mode"),
+    # kernels and graphs
+    *("attn_implementation", "attention_backend", "attention_config", "kernel_config"),
+    *("enforce_eager", "compilation_config", "cuda_graph_sizes", "cudagraph_capture_sizes"),
+    *("max_cudagraph_capture_size", "max_seq_len_to_capture", "disable_cascade_attn"),
+    *("enable_flashinfer_autotune", "optimization_level", "performance_mode"),
+    # how weights and tokenizers are fetched and read
+    *("trust_remote_code", "use_fast_tokenizer", "download_dir", "cache_dir", "force_download"),
+    *("local_files_only", "use_safetensors", "safetensors_load_strategy", "ignore_patterns"),
+    *("safetensors_prefetch_num_threads", "max_parallel_loading_workers", "use_tqdm_on_load"),
+    # connections, logs and profiles
+    *("verify_certificate", "ca_cert_path", "eos_string", "served_model_name"),
+    *("disable_log_stats", "enable_log_requests", "aggregate_engine_logging"),
+    *("cudagraph_metrics", "logprobs_mode", "max_logprobs", "nvtx_profiling"),
+    *("profiler_config", "shutdown_timeout"),
+)
+
+_PLACES = ("base_url", "api_base", "azure_endpoint", "host", "url")
+
+_SECRETS = (
+    *("api_key", "header", "headers", "token", "hf_token", "auth_token", "use_auth_token"),
+    *("password", "watsonx_credentials"),
+)
+
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_IDENTITY, Kind.IDENTITY),
+    **dict.fromkeys(_SPEED, Kind.SPEED),
+    **dict.fromkeys(_PLACES, Kind.PLACE),
+    **dict.fromkeys(_SECRETS, Kind.SECRET),
+}
+
+#: Parts of the name of an argument or setting that gives access to something.
+_SECRET_PARTS = re.compile(
+    r"(^|[-_.])(key|apikey|token|secrets?|passw(or)?d|passphrase|pwd|credentials?|authorization"
+    r"|auth|bearer|cookies?|headers?)$|(api|access|private|secret|subscription)[-_]?key",
+    re.IGNORECASE,
+)
+
+#: Values that are keys, whatever they are called: of the hub, of APIs, of GitHub, of headers.
+_KEY_VALUE = re.compile(
+    r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
+    r"|Bearer\s+[\w.~+/-]{8,}=*)"
+)
+_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s\"'<>]+)")
+_BEFORE_PATH, _QUERY = re.compile(r"[/?#]"), re.compile(r"[?#]")
+_HOST = re.compile(r"([^:]*|\[[^\]]*\])(:\d*)?")
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+
+#: What stands in the place of a value that is not printed.
+NOT_SHOWN = "(not shown)"
+
+
+def kind_of(name: str, value: object = "") -> Kind:
+    """Return what an argument of a model is.
+
+    Examples
+    --------
+    >>> [kind_of(name).value for name in ("pretrained", "device", "base_url", "api_key", "depth")]
+    ['identity', 'speed', 'place', 'secret', 'unknown']
+    >>> kind_of("my_token", "abc").value, kind_of("n_token", 7).value
+    ('secret', 'unknown')
+    """
+    known = _KINDS.get(name)
+    if known is not None:
+        return known
+    return Kind.SECRET if names_a_secret(name, value) else Kind.UNKNOWN
+
+
+def names_a_secret(name: str, value: object = "") -> bool:
+    """Return whether an argument or a setting is called like what gives access to something.
+
+    A switch or a number never is: ``use_auth=True`` and ``n_token=7`` are settings.
+    """
+    if name in _KINDS:
+        return _KINDS[name] is Kind.SECRET
+    if value is None or isinstance(value, (bool, int, float)):
+        return False
+    return bool(_SECRET_PARTS.search(name))
+
+
+def redacted(value: Any) -> Any:
+    """Return a JSON value without the secrets in it.
+
+    Of mappings, entries that are called like a secret are left out; of addresses, user names,
+    passwords, queries and fragments; values in the form of well-known keys are replaced.
+
+    Examples
+    --------
+    >>> redacted({"url": "http://me:pw@host:1/v1?key=x", "auth": "x", "eos_token": "</s>"})
+    {'url': 'http://host:1/v1', 'eos_token': '</s>'}
+    """
+    if isinstance(value, Mapping):
+        return {
+            str(name): redacted(item)
+            for name, item in value.items()
+            if not names_a_secret(str(name), item)
+        }
+    if isinstance(value, (list, tuple)):
+        return [redacted(item) for item in value]
+    return _KEY_VALUE.sub(NOT_SHOWN, plain_addresses(value)) if isinstance(value, str) else value
+
+
+def plain_addresses(text: str) -> str:
+    """Return a text whose addresses have no user names, passwords, queries and fragments."""
+    return _ADDRESS.sub(lambda match: match["scheme"] + _plain_address(match["rest"]), text)
+
+
+def _plain_address(rest: str) -> str:
+    """Return what follows the scheme of an address, without what may be secret."""
+    host = _BEFORE_PATH.split(rest, maxsplit=1)[0]
+    if "@" in host:
+        rest = rest[host.rindex("@") + 1 :]
+    elif "@" in rest and not _HOST.fullmatch(host):
+        rest = rest.rpartition("@")[2]  # a password with a slash in it
+    return _QUERY.split(rest, maxsplit=1)[0]
+
+
+def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a model's arguments tells it from others, without secrets.
+
+    Parameters
+    ----------
+    arguments : mapping
+        As given to the backend. What this function returned may be given again.
+
+    Returns
+    -------
+    dict
+        JSON values. The value of an argument that nobody knows is ``{"hash": ...}``.
+
+    Examples
+    --------
+    >>> identity({"pretrained": "org/model", "device": "cuda", "api_key": "sk-1"})
+    {'pretrained': 'org/model'}
+    >>> identity({"depth": 3})
+    {'depth': {'hash': 'blake2b-128:c3585b60b755fb13e6e65a16d20f1230'}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kind = kind_of(name, value)
+        if kind is Kind.PLACE:
+            found[name] = _place(value)
+        elif kind is Kind.IDENTITY:
+            found[name] = _recorded(name, value, identity)
+        elif kind is Kind.UNKNOWN:
+            found[name] = value if is_hashed(value) else {"hash": hash_json(redacted(_json(value)))}
+    return found
+
+
+def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's arguments as they may be printed.
+
+    Secrets, and arguments that nobody knows, are there by name alone.
+
+    Examples
+    --------
+    >>> shown({"pretrained": "org/model", "device": "cuda", "api_key": "sk-1", "depth": 3})
+    {'pretrained': 'org/model', 'device': 'cuda', 'api_key': '(not shown)', 'depth': '(not shown)'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kind = kind_of(name, value)
+        if kind is Kind.PLACE:
+            found[name] = _place(value)
+        elif kind in (Kind.IDENTITY, Kind.SPEED):
+            found[name] = _recorded(name, value, shown)
+        elif _IDENTIFIER.fullmatch(name):  # else it is a part of some value that was cut in two
+            found[name] = NOT_SHOWN
+    return found
+
+
+def _recorded(name: str, value: Any, of_arguments: Callable[..., dict[str, Any]]) -> Any:
+    """Return a known argument's value; of a fingerprint's nested arguments, each by its kind."""
+    if name in ("arguments", "engine") and isinstance(value, Mapping):
+        return of_arguments(value)
+    if name in NAMES and isinstance(value, str):
+        return plain_addresses(value)  # a name may look like a key
+    return redacted(_json(value))
+
+
+def _place(value: Any) -> Any:
+    if not isinstance(value, str):
+        return redacted(_json(value))
+    return plain_addresses(value) if "://" in value else _plain_address(value)
+
+
+def _json(value: Any) -> Any:
+    """Return a value as JSON; one of another type as it prints."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return repr(value)
+
+
+def is_hashed(value: object) -> bool:
+    """Return whether a recorded value is the hash of an argument that nobody knows."""
+    return (
+        isinstance(value, Mapping)
+        and set(value) == {"hash"}
+        and str(value["hash"]).startswith(f"{ALGORITHM}:")
+    )
+
+
+def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """Return whether a fingerprint that some release recorded is that of a model.
+
+    Earlier releases recorded arguments as they were given, those that change only the speed
+    and those that nobody knows among them.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+        What this release makes of the model.
+    recorded : mapping
+        What is in a store.
+    """
+    return fingerprint == _normalised(recorded)
+
+
+def _normalised(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: identity(value)
+        if name in ("arguments", "engine") and isinstance(value, Mapping)
+        else value
+        for name, value in recorded.items()
+    }
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+#: What tells one biased coin from another.
+_COIN = ("p", "beta", "file", "boxed", "answer_field", "seed")
+
+
+def model_name(arguments: Mapping[str, Any], backend: str, recorded: str = "") -> str:
+    """Return what to call a model.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Those of the model, or its fingerprint in a trial store.
+    backend : str
+        The harness's name of the backend.
+    recorded : str
+        The name that the harness wrote down, which counts where an argument names the model.
+
+    Returns
+    -------
+    str
+        The argument that names it (of a path the last part), else the backend with the host of
+        its server, else the backend.
+
+    Examples
+    --------
+    >>> model_name({"pretrained": "/data/checkpoint-500", "api_key": "sk-1"}, "hf")
+    'checkpoint-500'
+    >>> model_name({"base_url": "http://me:pw@10.0.0.1:8000/v1?key=x"}, "gguf")
+    'gguf 10.0.0.1:8000'
+    >>> model_name({"api_key": "sk-1", "depth": 3}, "gateway")
+    'gateway'
+    >>> model_name({"beta": "2:3"}, "biased_coin")
+    'biased_coin beta=2:3'
+    """
+    nested = arguments.get("arguments")
+    given = {**nested, **arguments} if isinstance(nested, Mapping) else arguments
+    backend = backend or "model"
+    for name in NAMES:
+        if isinstance(given.get(name), str) and given[name]:
+            return plain_model_name(plain_addresses(recorded or given[name]))
+    for name in _PLACES:
+        host = _host(given.get(name))
+        if host:
+            return f"{backend} {host}"
+    if backend == "biased_coin":
+        return " ".join([backend, *_coin_settings(given)])
+    return backend
+
+
+def _coin_settings(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a biased coin, or of its fingerprint."""
+    law = given.get("law")
+    if isinstance(law, Mapping) and "kind" in law:
+        values = [str(value) for name, value in law.items() if name != "kind"]
+        yield f"{law['kind']}={':'.join(values)}"
+        return
+    for name in _COIN:
+        if name in given:
+            yield f"{name}={given[name]}"
+
+
+def plain_model_name(name: str) -> str:
+    """Return a model's name; of a local path the last part, unless nothing is left.
+
+    Examples
+    --------
+    >>> plain_model_name("org/model"), plain_model_name("/data/checkpoint-500")
+    ('org/model', 'checkpoint-500')
+    """
+    local = Path(name).is_absolute() or name.startswith((".", "~"))
+    return (Path(name).name or name) if local else name
+
+
+def _host(address: object) -> str:
+    """Return host and port of an address; "" where it has none."""
+    if not isinstance(address, str):
+        return ""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if host and port else host
+
+
+# -- servers -------------------------------------------------------------------------------------
+
+
+def secret_texts(*values: object) -> tuple[str, ...]:
+    """Return the texts that must not be printed of what goes to a server.
+
+    Parameters
+    ----------
+    *values : object
+        Addresses, of which user name, password and the values of the query count; mappings of
+        headers, of which every word of eight letters or more counts; and keys.
+    """
+    found: dict[str, None] = {}
+    for value in values:
+        if isinstance(value, Mapping):
+            words = [word for item in value.values() for word in str(item).split()]
+            found.update(dict.fromkeys(word for word in words if len(word) >= 8))
+        elif isinstance(value, str) and "://" in value:
+            found.update(dict.fromkeys(_secrets_of_address(value)))
+        elif isinstance(value, str) and value:
+            found[value] = None
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _secrets_of_address(address: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return
+    values = [pair.rpartition("=")[2] for pair in parts.query.split("&")]
+    for value in (parts.password, parts.fragment, *values):
+        if value and len(value) >= 4:
+            yield from {value, unquote_plus(value)}
+
+
+def without_secrets(text: str, secrets: Collection[str]) -> str:
+    """Return a text in which some other texts are replaced by asterisks."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def server_place(address: object) -> str:
+    """Return host, port and path of a server's address, and nothing that may be secret.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no http address, or holds a user name or a password. The address itself is
+        not quoted.
+
+    Examples
+    --------
+    >>> server_place("http://127.0.0.1:8000/v1/completions?key=hidden")
+    '127.0.0.1:8000/v1/completions'
+    """
+    rule = "be the address of a server, such as http://127.0.0.1:8000/v1"
+    try:
+        parts = urlsplit(address if isinstance(address, str) else "")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InvalidInputError.of("base_url", rule, "something else") from None
+    if parts.username is not None or parts.password is not None:
+        rule = "hold no user name or password, which would end in logs"
+        raise InvalidInputError.of("base_url", rule, "some")
+    if parts.scheme not in ("http", "https") or not host:
+        came = "something else" if address else address
+        raise InvalidInputError.of("base_url", rule, came)
+    shown_host = f"[{host}]" if ":" in host else host
+    return f"{shown_host}:{port}{parts.path}" if port else f"{shown_host}{parts.path}"
