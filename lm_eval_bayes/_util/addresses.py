@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote_plus, urlsplit
 
 from lm_eval_bayes.errors import InvalidInputError
+
+_AFTER_SCHEME = re.compile(r"(?<=://)[^\s\"'<>]+")
+_BEFORE_PATH, _QUERY = re.compile(r"[/?#]"), re.compile(r"[?#]")
+_HOST = re.compile(r"([^:]*|\[[^\]]*\])(:\d*)?")
 
 
 def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") -> str:
@@ -42,3 +48,42 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
         raise InvalidInputError.of("base_url", rule, came)
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
+
+
+def plain_addresses(text: str) -> str:
+    """Return a text whose addresses have no user names, passwords, queries and fragments."""
+    return _AFTER_SCHEME.sub(lambda match: plain_address(match[0]), text)
+
+
+def plain_address(rest: str) -> str:
+    """Return what follows the scheme of an address, without what may be secret."""
+    host = _BEFORE_PATH.split(rest, maxsplit=1)[0]
+    if "@" in host:
+        rest = rest[host.rindex("@") + 1 :]
+    elif "@" in rest and not _HOST.fullmatch(host):
+        rest = rest.rpartition("@")[2]  # a password with a slash in it
+    return _QUERY.split(rest, maxsplit=1)[0]
+
+
+def host_of(address: object) -> str:
+    """Return host and port of an address; "" where it has none."""
+    if not isinstance(address, str):
+        return ""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if host and port else host
+
+
+def secrets_in(address: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return
+    values = [pair.rpartition("=")[2] for pair in parts.query.split("&")]
+    for value in (parts.password, parts.fragment, *values):
+        if value and len(value) >= 4:
+            yield from {value, unquote_plus(value)}

@@ -7,31 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.runs.model_arguments import NAMES, PUBLISHED
 from lm_eval_bayes.runs.task_run import TaskRun
 
-#: Arguments of models that say how answers came about. All others stay at home: they hold
-#: paths, addresses and keys.
-MODEL_ARGS = (
-    "dtype",
-    "revision",
-    "tokenizer_mode",
-    "quantization",
-    "load_in_8bit",
-    "load_in_4bit",
-    "max_model_len",
-    "max_length",
-    "tensor_parallel_size",
-    "data_parallel_size",
-    "pipeline_parallel_size",
-    "kv_cache_dtype",
-    "enforce_eager",
-    "trust_remote_code",
-    "add_bos_token",
-    "enable_thinking",
-    "think_end_token",
-    "backend",
-    "seed",
-)
 #: Names by which backends know the longest completion.
 LONGEST = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
 _LONGEST_VALUE = 200
@@ -68,7 +46,7 @@ def model_settings(run: TaskRun) -> dict[str, str]:
     >>> model_settings(TaskRun.from_trials("A", "t", [[1]], ["q"], made=made))
     {'dtype': 'bfloat16'}
     """
-    found = {name: run.made.model_args[name] for name in MODEL_ARGS if name in run.made.model_args}
+    found = {name: run.made.model_args[name] for name in PUBLISHED if name in run.made.model_args}
     return {name: as_text(value) for name, value in found.items() if not _is_path(value)}
 
 
@@ -114,7 +92,7 @@ def _is_name(part: str) -> bool:
 def hub_model(run: TaskRun) -> str | None:
     """Return the id on the hub of the model that was run, where its arguments tell one."""
     args: Mapping[str, Any] = run.made.model_args
-    for name in ("pretrained", "model", "model_name", "served_model_name"):
+    for name in (*NAMES, "served_model_name"):
         found = hub_id(args.get(name))
         if found is not None:
             return found

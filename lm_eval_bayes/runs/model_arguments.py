@@ -26,10 +26,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_plus, urlsplit
 
+from lm_eval_bayes._util.addresses import host_of, plain_address, plain_addresses, secrets_in
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_json
-from lm_eval_bayes.errors import InvalidInputError
 
 
 class Kind(Enum):
@@ -157,9 +156,6 @@ _KEY_VALUE = re.compile(
     r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
     r"|Bearer\s+[\w.~+/-]{8,}=*)"
 )
-_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s\"'<>]+)")
-_BEFORE_PATH, _QUERY = re.compile(r"[/?#]"), re.compile(r"[?#]")
-_HOST = re.compile(r"([^:]*|\[[^\]]*\])(:\d*)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 #: What stands in the place of a value that is not printed.
@@ -216,21 +212,6 @@ def redacted(value: Any) -> Any:
     return _KEY_VALUE.sub(NOT_SHOWN, plain_addresses(value)) if isinstance(value, str) else value
 
 
-def plain_addresses(text: str) -> str:
-    """Return a text whose addresses have no user names, passwords, queries and fragments."""
-    return _ADDRESS.sub(lambda match: match["scheme"] + _plain_address(match["rest"]), text)
-
-
-def _plain_address(rest: str) -> str:
-    """Return what follows the scheme of an address, without what may be secret."""
-    host = _BEFORE_PATH.split(rest, maxsplit=1)[0]
-    if "@" in host:
-        rest = rest[host.rindex("@") + 1 :]
-    elif "@" in rest and not _HOST.fullmatch(host):
-        rest = rest.rpartition("@")[2]  # a password with a slash in it
-    return _QUERY.split(rest, maxsplit=1)[0]
-
-
 def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a model's arguments tells it from others, without secrets.
 
@@ -259,7 +240,9 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
         elif kind is Kind.IDENTITY:
             found[name] = _recorded(name, value, identity)
         elif kind is Kind.UNKNOWN:
-            found[name] = value if is_hashed(value) else {"hash": hash_json(redacted(_json(value)))}
+            found[name] = (
+                value if is_hashed(value) else {"hash": hash_json(redacted(as_json(value)))}
+            )
     return found
 
 
@@ -287,27 +270,27 @@ def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recorded(name: str, value: Any, of_arguments: Callable[..., dict[str, Any]]) -> Any:
     """Return a known argument's value; of a fingerprint's nested arguments, each by its kind."""
-    if name in ("arguments", "engine") and isinstance(value, Mapping):
+    if _holds_arguments(name, value):
         return of_arguments(value)
     if name in NAMES and isinstance(value, str):
         return plain_addresses(value)  # a name may look like a key
-    return redacted(_json(value))
+    return redacted(as_json(value))
 
 
 def _place(value: Any) -> Any:
     if not isinstance(value, str):
-        return redacted(_json(value))
-    return plain_addresses(value) if "://" in value else _plain_address(value)
+        return redacted(as_json(value))
+    return plain_addresses(value) if "://" in value else plain_address(value)
 
 
-def _json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return a value as JSON; one of another type as it prints."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
-        return {str(name): _json(item) for name, item in value.items()}
+        return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json(item) for item in value]
+        return [as_json(item) for item in value]
     return repr(value)
 
 
@@ -333,16 +316,26 @@ def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> b
     recorded : mapping
         What is in a store.
     """
-    return fingerprint == _normalised(recorded)
+    return fingerprint == normalised(recorded)
 
 
-def _normalised(recorded: Mapping[str, Any]) -> dict[str, Any]:
+def normalised(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint as this release would record it; one of this release as it is."""
     return {
-        name: identity(value)
-        if name in ("arguments", "engine") and isinstance(value, Mapping)
-        else value
-        for name, value in recorded.items()
+        name: identity(value) if _holds_arguments(name, value) else value
+        for name, value in fingerprint.items()
     }
+
+
+def flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint with the arguments that are nested in it among its other entries."""
+    nested = [value for name, value in fingerprint.items() if _holds_arguments(name, value)]
+    own = {name: v for name, v in fingerprint.items() if not _holds_arguments(name, v)}
+    return {**{name: item for value in nested for name, item in value.items()}, **own}
+
+
+def _holds_arguments(name: str, value: object) -> bool:
+    return name in ("arguments", "engine") and isinstance(value, Mapping)
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -380,14 +373,12 @@ def model_name(arguments: Mapping[str, Any], backend: str, recorded: str = "") -
     >>> model_name({"beta": "2:3"}, "biased_coin")
     'biased_coin beta=2:3'
     """
-    nested = arguments.get("arguments")
-    given = {**nested, **arguments} if isinstance(nested, Mapping) else arguments
-    backend = backend or "model"
+    given, backend = flat(arguments), backend or "model"
     for name in NAMES:
         if isinstance(given.get(name), str) and given[name]:
-            return plain_model_name(plain_addresses(recorded or given[name]))
+            return plain_model_name(recorded or given[name])
     for name in _PLACES:
-        host = _host(given.get(name))
+        host = host_of(given.get(name))
         if host:
             return f"{backend} {host}"
     if backend == "biased_coin":
@@ -408,28 +399,16 @@ def _coin_settings(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def plain_model_name(name: str) -> str:
-    """Return a model's name; of a local path the last part, unless nothing is left.
+    """Return a model's name; of a local path the last part, of an address nothing secret.
 
     Examples
     --------
     >>> plain_model_name("org/model"), plain_model_name("/data/checkpoint-500")
     ('org/model', 'checkpoint-500')
     """
+    name = plain_addresses(name)
     local = Path(name).is_absolute() or name.startswith((".", "~"))
     return (Path(name).name or name) if local else name
-
-
-def _host(address: object) -> str:
-    """Return host and port of an address; "" where it has none."""
-    if not isinstance(address, str):
-        return ""
-    try:
-        parts = urlsplit(address if "://" in address else f"//{address}")
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return ""
-    host = f"[{host}]" if ":" in host else host
-    return f"{host}:{port}" if host and port else host
 
 
 # -- servers -------------------------------------------------------------------------------------
@@ -450,21 +429,10 @@ def secret_texts(*values: object) -> tuple[str, ...]:
             words = [word for item in value.values() for word in str(item).split()]
             found.update(dict.fromkeys(word for word in words if len(word) >= 8))
         elif isinstance(value, str) and "://" in value:
-            found.update(dict.fromkeys(_secrets_of_address(value)))
+            found.update(dict.fromkeys(secrets_in(value)))
         elif isinstance(value, str) and value:
             found[value] = None
     return tuple(sorted(found, key=len, reverse=True))
-
-
-def _secrets_of_address(address: str) -> Iterator[str]:
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return
-    values = [pair.rpartition("=")[2] for pair in parts.query.split("&")]
-    for value in (parts.password, parts.fragment, *values):
-        if value and len(value) >= 4:
-            yield from {value, unquote_plus(value)}
 
 
 def without_secrets(text: str, secrets: Collection[str]) -> str:
@@ -474,31 +442,17 @@ def without_secrets(text: str, secrets: Collection[str]) -> str:
     return text
 
 
-def server_place(address: object) -> str:
-    """Return host, port and path of a server's address, and nothing that may be secret.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no http address, or holds a user name or a password. The address itself is
-        not quoted.
+def as_mapping(given: object) -> dict[str, Any]:
+    """Return the arguments of a model, which older harnesses wrote as one text.
 
     Examples
     --------
-    >>> server_place("http://127.0.0.1:8000/v1/completions?key=hidden")
-    '127.0.0.1:8000/v1/completions'
+    >>> as_mapping("pretrained=org/model,dtype=float16")
+    {'pretrained': 'org/model', 'dtype': 'float16'}
     """
-    rule = "be the address of a server, such as http://127.0.0.1:8000/v1"
-    try:
-        parts = urlsplit(address if isinstance(address, str) else "")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise InvalidInputError.of("base_url", rule, "something else") from None
-    if parts.username is not None or parts.password is not None:
-        rule = "hold no user name or password, which would end in logs"
-        raise InvalidInputError.of("base_url", rule, "some")
-    if parts.scheme not in ("http", "https") or not host:
-        came = "something else" if address else address
-        raise InvalidInputError.of("base_url", rule, came)
-    shown_host = f"[{host}]" if ":" in host else host
-    return f"{shown_host}:{port}{parts.path}" if port else f"{shown_host}{parts.path}"
+    if isinstance(given, Mapping):
+        return dict(given)
+    if not isinstance(given, str):
+        return {}
+    pairs = (part.partition("=") for part in given.split(","))
+    return {name.strip(): value for name, sign, value in pairs if sign}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lm_eval_bayes.runs.model_arguments import is_hashed
 from lm_eval_bayes.runs.partial_runs import Part
 
 #: A name with its settings is no longer than this many characters more.
@@ -59,7 +60,8 @@ def with_settings(model: str, settings: Mapping[str, Any], keys: Iterable[str]) 
     >>> with_settings("phi", {"temperature": 0.2, "top_p": 1}, ["temperature"])
     'phi (temperature=0.2)'
     """
-    told = ", ".join(f"{key}={_short(settings[key])}" for key in keys if key in settings)
+    known = (key for key in keys if key in settings and not is_hashed(settings[key]))
+    told = ", ".join(f"{key}={_short(settings[key])}" for key in known)
     return f"{model} ({told})" if told and len(told) <= _LONGEST else model
 
 

@@ -6,29 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lm_eval_bayes.runs.model_arguments import Kind, as_mapping, identity, kind_of
 from lm_eval_bayes.runs.task_run import Made
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.saved_tasks import SavedTask
-
-#: Arguments of a model that leave the law of its answers alone: where and how fast it runs, which
-#: trials are made. What is unknown counts: two runs are rather kept apart than mixed.
-_SPEED = frozenset(
-    (
-        *("store", "trials", "seed", "seed_scheme", "synchronous", "batch_size"),
-        *("max_batch_size", "device", "device_map", "device_map_option", "max_memory_per_gpu"),
-        *("max_cpu_memory", "offload_folder", "parallelize", "gpus", "tensor_parallel_size"),
-        *("pipeline_parallel_size", "data_parallel_size", "distributed_executor_backend"),
-        *("gpu_memory_utilization", "swap_space", "cpu_offload_gb", "enforce_eager"),
-        *("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching"),
-        *("enable_chunked_prefill", "disable_log_stats", "download_dir", "trust_remote_code"),
-        *("use_fast_tokenizer", "num_concurrent", "concurrency", "timeout", "max_retries"),
-        *("base_url", "api_key", "header", "verify_certificate", "ca_cert_path", "eos_string"),
-    )
-)
-
-#: Arguments that reports must not show, though the harness wrote them down.
-_SECRET = frozenset(("api_key", "header", "headers", "token", "hf_token", "auth_token", "password"))
 
 #: Names of one setting, the first of which stands for all.
 _LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -79,7 +61,7 @@ def origin(saved: SavedTask, sent: Mapping[str, Any] | None) -> Made:
     path = "/".join(text for text in (dataset, part) if isinstance(text, str) and text)
     return Made(
         backend=str(asked.get("model") or ""),
-        model_args=_without_secrets(model_args(asked.get("model_args"))),
+        model_args=as_mapping(asked.get("model_args")),
         generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),
         metadata=mapping(config.get("metadata")),
         date=number(results.get("date")),
@@ -92,10 +74,6 @@ def origin(saved: SavedTask, sent: Mapping[str, Any] | None) -> Made:
     )
 
 
-def _without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: "(not shown)" if k in _SECRET else v for k, v in arguments.items()}
-
-
 def version_of(saved: SavedTask) -> str:
     """Return the version of the task, as text; "" where nobody wrote it down."""
     version = mapping(saved.results.get("versions")).get(saved.task)
@@ -104,9 +82,10 @@ def version_of(saved: SavedTask) -> str:
     return "" if version is None else str(version)
 
 
-def arguments_of(saved: SavedTask, made: Made) -> dict[str, Any]:
+def arguments_of(saved: SavedTask) -> dict[str, Any]:
     """Return what makes a model another one besides its name and how it generates."""
-    found = {k: v for k, v in made.model_args.items() if k not in _SPEED}
+    given = as_mapping(mapping(saved.results.get("config")).get("model_args"))
+    found = identity({k: v for k, v in given.items() if kind_of(k) is not Kind.PLACE})
     for key, name in _PROMPTING:
         if saved.results.get(key) not in (None, False):
             found[name] = saved.results[key]
@@ -149,22 +128,6 @@ def greedy(kwargs: Mapping[str, Any]) -> bool:
     (True, False, True)
     """
     return not kwargs.get("do_sample", bool(kwargs.get("temperature")))
-
-
-def model_args(given: object) -> dict[str, Any]:
-    """Return the arguments of a model, which older harnesses wrote as one text.
-
-    Examples
-    --------
-    >>> model_args("pretrained=org/model,dtype=float16")
-    {'pretrained': 'org/model', 'dtype': 'float16'}
-    """
-    if isinstance(given, Mapping):
-        return dict(given)
-    if not isinstance(given, str):
-        return {}
-    pairs = (part.partition("=") for part in given.split(","))
-    return {key.strip(): value for key, sign, value in pairs if sign}
 
 
 def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

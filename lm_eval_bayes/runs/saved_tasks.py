@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-
-#: Arguments of a model that say nothing about it.
-_NOT_THE_MODEL = frozenset(
-    {"backend", "store", "trials", "seed_scheme", "synchronous", "batch_size"}
-)
+from lm_eval_bayes.runs.model_arguments import as_mapping, model_name, plain_model_name
 
 #: A task's name and the time of a run, in the name of a samples file.
 _STAMPED = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -178,25 +174,12 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return what to call a run's model: the harness names those without a path by a hash."""
     config = results.get("config")
     config = config if isinstance(config, Mapping) else {}
-    arguments = config.get("model_args")
-    keys = ("pretrained", "model", "model_name", "engine", "path")
-    if not isinstance(arguments, Mapping) or any(arguments.get(key) for key in keys):
-        return plain_model_name(str(results.get("model_name") or "") or file.parent.name)
-    kind = str(arguments.get("backend") or config.get("model") or file.parent.name)
-    told = [f"{key}={value}" for key, value in arguments.items() if key not in _NOT_THE_MODEL]
-    return " ".join([kind, *told])
-
-
-def plain_model_name(name: str) -> str:
-    """Return a model's name; of a local path the last part, unless nothing is left.
-
-    Examples
-    --------
-    >>> plain_model_name("org/model"), plain_model_name("/data/checkpoint-500")
-    ('org/model', 'checkpoint-500')
-    """
-    local = Path(name).is_absolute() or name.startswith((".", "~"))
-    return (Path(name).name or name) if local else name
+    recorded = str(results.get("model_name") or "") or file.parent.name
+    if not isinstance(config.get("model_args"), (Mapping, str)):
+        return plain_model_name(recorded)
+    arguments = as_mapping(config["model_args"])
+    backend = str(arguments.get("backend") or config.get("model") or file.parent.name)
+    return model_name(arguments, backend, recorded)
 
 
 def _results(file: Path, argument: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -54,6 +55,12 @@ class Made:
         How many questions the task has, of which fewer may have been asked.
     config : mapping
         The task's whole configuration, as the harness wrote it.
+
+    Notes
+    -----
+    Of whatever is given, only what may be printed is kept, see
+    :mod:`~lm_eval_bayes.runs.model_arguments`. The harness adds a model's arguments to the
+    metadata of its tasks; there they are left out.
     """
 
     backend: str = ""
@@ -67,6 +74,22 @@ class Made:
     revision: str = ""
     n_questions: int | None = None
     config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
+
+    def __post_init__(self) -> None:
+        config, metadata = redacted(self.config), self._own(self.metadata)
+        if isinstance(config.get("metadata"), Mapping):
+            config["metadata"] = self._own(config["metadata"])
+        for name, value in (
+            ("config", config),
+            ("metadata", metadata),
+            ("generation_kwargs", redacted(self.generation_kwargs)),
+            ("model_args", shown(self.model_args)),
+        ):
+            object.__setattr__(self, name, MappingProxyType(value))
+
+    def _own(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a task's metadata without the arguments of the model."""
+        return dict(redacted({k: v for k, v in metadata.items() if k not in self.model_args}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,11 +202,14 @@ class TrialStore:
             If a stored fingerprint has the same ``pretrained``, ``revision`` and so on, and other
             ``weights``. A fingerprint without ``weights`` is not compared.
         """
+        check_weights(fingerprint, self.models().values(), self.path)
+
+    def models(self) -> dict[str, dict[str, Any]]:
+        """Return the fingerprints of all models by their hash, the first described first."""
         with self.file.reading() as connection:
-            rows = connection.execute("SELECT description FROM models ORDER BY id").fetchall()
+            rows = connection.execute("SELECT hash, description FROM models ORDER BY id").fetchall()
         with readable(self.path, "a model"):
-            models = [json.loads(text) for (text,) in rows]
-        check_weights(fingerprint, models, self.path)
+            return {digest: dict(json.loads(text)) for digest, text in rows}
 
     # Trials.
 

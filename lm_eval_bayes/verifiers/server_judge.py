@@ -25,6 +25,7 @@ from lm_eval_bayes.rubric.verifier import (
     PROMPT_VERSION,
     verifier_prompt,
 )
+from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.verifiers.protocol import Scores, Unjudged, VerifierError
 
@@ -97,6 +98,7 @@ class Transport:
         self.address = check_address(address)
         self._backoff = Backoff(seed)
         self._key, self._timeout_s, self._attempts = key, timeout_s, attempts
+        self._secrets = secret_texts(address, key)
         self._sleep = sleep
         handlers: list[Any] = [_NoRedirect()]
         if _is_here(urlsplit(address).hostname or ""):
@@ -201,9 +203,7 @@ class Transport:
         raise RequestRefused(f"the server at {self.address} {rule} ({message})", status)
 
     def _clean(self, text: str) -> str:
-        text = " ".join(text.split())
-        if self._key:
-            text = text.replace(self._key, "***")
+        text = without_secrets(" ".join(text.split()), self._secrets)
         return text if len(text) <= 300 else text[:297] + "..."
 
 

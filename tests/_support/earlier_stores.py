@@ -14,10 +14,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from _support.harness_command import gateway
-from _support.scripted_server import serving, vllm_pages
 from lm_eval.api.instance import Instance
 
+from _support.harness_command import gateway
+from _support.scripted_server import serving, vllm_pages
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 PROMPTS = ("What is 7 + 5?", "What is 9 - 3?")

@@ -328,7 +328,7 @@ def test_many_questions_are_cut_with_a_word_about_it():
 def test_nobody_gets_out_of_the_text():
     made = Made(
         backend=HOSTILE,
-        model_args={HOSTILE: HOSTILE, "nested": {"a": [HOSTILE]}},
+        model_args={HOSTILE: HOSTILE, "tokenizer": HOSTILE, "hf_overrides": {"a": [HOSTILE]}},
         generation_kwargs={"until": [HOSTILE]},
         metadata={HOSTILE: 1.0, "x": float("nan")},
         versions={HOSTILE: HOSTILE},
@@ -373,7 +373,7 @@ def test_five_megabytes_of_a_question_are_shortened():
     whole = "7" * 5_000_000
     one = run(
         questions=(whole,) * 6,
-        made=Made(model_args={"x": whole}, config={"y": whole}),
+        made=Made(model_args={"tokenizer": whole}, config={"y": whole}),
         notes=(whole,),
         model=whole,
     )
@@ -406,7 +406,7 @@ def test_keys_and_passwords_are_not_shown_around():
     assert "hf_abc" not in page
     assert "<eos>" in said
     assert "phi" in said
-    assert "https://(hidden)@host/v1" in said
+    assert "https://host/v1" in said
 
 
 # -- what it looks like --------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_arguments import (
     NAMES,
@@ -17,7 +18,6 @@ from lm_eval_bayes.runs.model_arguments import (
     redacted,
     same_model,
     secret_texts,
-    server_place,
     shown,
     without_secrets,
 )
@@ -215,7 +215,7 @@ def test_texts_that_a_server_may_quote():
 @pytest.mark.parametrize(
     ("address", "came"),
     [
-        ("http://me:pw-1@host", "hold no user name"),
+        ("http://me:pw-1@host", "contain no user name"),
         ("ftp://host/q-1", "be the address"),
         ("http:/host?key=q-1", "be the address"),
         ("http://host:q-1", "be the address"),
@@ -224,5 +224,5 @@ def test_texts_that_a_server_may_quote():
 )
 def test_a_wrong_address_is_not_quoted(address, came):
     with pytest.raises(InvalidInputError, match=f"`base_url` must {came}") as refused:
-        server_place(address)
+        check_address(address)
     assert not any(secret in str(refused.value) for secret in SECRETS)

@@ -10,6 +10,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 
 
@@ -53,7 +54,7 @@ class GenericSampling:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the backend's name and its arguments."""
-        return {"backend": self.backend_name, "arguments": dict(self.given_arguments)}
+        return {"backend": self.backend_name, "arguments": identity(self.given_arguments)}
 
     def versions(self) -> dict[str, str]:
         """Return the harness's version."""

@@ -24,6 +24,7 @@ from lm_eval_bayes.harness.models.trial_request import (
     trial_numbers,
 )
 from lm_eval_bayes.harness.models.trial_sink import MemorySink, StoreSink, TrialSink
+from lm_eval_bayes.runs.model_arguments import redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -31,9 +32,6 @@ log = get_logger(__name__)
 
 SEED_SCHEMES = ("hash", "plain")
 DEFAULT_SEED = 1234
-
-#: Arguments of the harness that change only how fast a backend runs.
-_SPEED_ONLY = frozenset({"batch_size", "max_batch_size", "device", "num_concurrent", "timeout"})
 
 #: Key and number of one trial.
 _TrialId = tuple[TrialKey, int]
@@ -122,7 +120,7 @@ class RecordingMixin:
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError(f"`seed` must be a whole number of 32 bits; got {seed!r}")
         self.seed0, self.seed_scheme = seed, seed_scheme
-        self.given_arguments = {k: v for k, v in kwargs.items() if k not in _SPEED_ONLY}
+        self.given_arguments = dict(kwargs)
         self.processes_file = None if store is None else Path(f"{store}.processes.json")
         if store is not None:
             StoreSink.check_path(store)
@@ -154,7 +152,7 @@ class RecordingMixin:
             if fingerprint_among is None or store is None or not Path(store).expanduser().is_file():
                 raise
             with TrialStore.open(Path(store).expanduser(), mode="read") as stored:
-                fingerprint = fingerprint_among(list(stored.info().models.values()))
+                fingerprint = fingerprint_among(list(stored.models().values()))
             if fingerprint is None:
                 raise
             log.warning("%s; continuing with the stored trials of this model", error)
@@ -234,7 +232,7 @@ class RecordingMixin:
             if id(instance) not in kwargs:
                 self.trial_range.check(int(instance.repeats or 1), instance.task_name)
                 explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
-                sampling = sampling_key(explicit, self.stops_sent(explicit))
+                sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
                 text = canonical_json(sampling)
                 if text not in sampling_hashes:
                     sampling_hashes[text] = self.sink.describe_sampling(sampling)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.runs.model_arguments import same_model
 from lm_eval_bayes.store.locations import is_store, network_file_system
 from lm_eval_bayes.store.outcomes import GradedTask
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -150,7 +151,17 @@ class StoreSink:
         return cls(store, others)
 
     def describe_model(self, fingerprint: Mapping[str, object]) -> str:
-        """Store a model's fingerprint and return its hash."""
+        """Store a model's fingerprint and return its hash.
+
+        A fingerprint of the same model that an earlier release stored, for any rank, is kept.
+        """
+        known = self.store.models()
+        for path in self.others:
+            with TrialStore.open(path, mode="read") as store:
+                known = {**known, **store.models()}
+        if model_hash(fingerprint) not in known:
+            earlier = (other for other in known.values() if same_model(fingerprint, other))
+            fingerprint = next(earlier, fingerprint)
         return self.store.describe_model(fingerprint)
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:

@@ -72,9 +72,9 @@ def _settings(run: TaskRun) -> dict[str, Text]:
     made = run.made
     found: dict[str, Text] = {}
 
-    def say(name: str, value: object, key: str = "") -> None:
+    def say(name: str, value: object) -> None:
         if value not in (None, "", (), {}):
-            found[name] = words.setting(value, key)
+            found[name] = words.setting(value)
 
     say("questions (M)", format_integer(run.n_questions))
     say("trials of each (N)", format_range(run.outcomes.trials_range))
@@ -87,9 +87,9 @@ def _settings(run: TaskRun) -> dict[str, Text]:
     say("revision", made.revision)
     say("backend", made.backend)
     for name, value in _sorted(made.model_args):
-        say(f"model: {words.name(name)}", value, name)
+        say(f"model: {words.name(name)}", value)
     for name, value in _sorted(made.generation_kwargs):
-        say(f"generation: {words.name(name)}", value, name)
+        say(f"generation: {words.name(name)}", value)
     say("settings", dict(made.metadata))
     for name, value in _sorted(made.versions):
         say(f"version: {words.name(name)}", value)
@@ -115,7 +115,7 @@ def _config(runs: Sequence[TaskRun]) -> Text | None:
     first = runs[0].made.config
     if not first or any(dict(run.made.config) != dict(first) for run in runs[1:]):
         return None
-    told = json.dumps(words.without_secrets(first), ensure_ascii=False, indent=2, default=str)
+    told = json.dumps(words.shortened(first), ensure_ascii=False, indent=2, default=str)
     return words.text(told, _CONFIG)
 
 

@@ -18,19 +18,6 @@ from lm_eval_bayes._util.text import one_line, printable_lines
 #: How much of a name, and of a setting, is shown.
 LONGEST_NAME, LONGEST_SETTING = 160, 2000
 
-#: Settings that give access to something. A report is made to be shown around.
-_SECRET = re.compile(
-    r"(api|access|private|secret|subscription)[-_]?key|secret|passw(or)?d|passphrase|credential"
-    r"|authorization|bearer|cookie|(^|[-_.])auth$"
-    r"|(^|hf|hub|hugging_?face|api|auth|access|refresh|session|user)[-_]?token$",
-    re.IGNORECASE,
-)
-#: A value that looks like one, whatever its name: hub and API keys, a password in an address.
-_SECRET_VALUE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
-    r"|Bearer\s+[\w.~+/-]{12,}=*)|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-)
-HIDDEN = "(hidden)"
 #: The name of a model that is told apart from others of its name by some settings.
 _SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
 
@@ -92,60 +79,38 @@ def text(whole: str, longest: int) -> Text:
     return Text(printable_lines(whole[:longest]), max(0, len(whole) - longest))
 
 
-def setting(value: object, key: str = "") -> Text:
-    """Return a setting as JSON, without what gives access to something.
-
-    Parameters
-    ----------
-    value : object
-        What it is.
-    key : str
-        What it is called.
+def setting(value: object) -> Text:
+    """Return a setting as JSON, shortened.
 
     Examples
     --------
-    >>> setting({"model": "phi", "api_key": "sk-1"}).shown
-    '{"model": "phi", "api_key": "(hidden)"}'
-    >>> setting("greedy").shown, setting("sk-1", "api_key").shown
-    ('greedy', '(hidden)')
+    >>> setting({"model": "phi"}).shown, setting("greedy").shown
+    ('{"model": "phi"}', 'greedy')
     """
-    if _is_secret(key, value):
-        return Text(HIDDEN, 0)
     if isinstance(value, str):
-        left_out = max(0, len(value) - LONGEST_SETTING)
-        return Text(text(without_secrets(value), LONGEST_SETTING).shown, left_out)
-    told = json.dumps(without_secrets(value), ensure_ascii=False, default=str)
+        return text(value, LONGEST_SETTING)
+    told = json.dumps(shortened(value), ensure_ascii=False, default=str)
     return text(told, LONGEST_SETTING)
 
 
-def without_secrets(value: Any) -> Any:
-    """Return settings with keys, tokens and passwords replaced, and long texts cut.
+def shortened(value: Any) -> Any:
+    """Return settings as JSON types, with long texts cut.
 
     Examples
     --------
-    >>> without_secrets({"base_url": "http://me:pw@host/v1", "hf_token": "x", "eos_token": "</s>"})
-    {'base_url': 'http://(hidden)@host/v1', 'hf_token': '(hidden)', 'eos_token': '</s>'}
+    >>> len(shortened(["x" * 10_000])[0]), shortened({"top_p": float("inf")})
+    (4001, {'top_p': 'inf'})
     """
     if isinstance(value, Mapping):
-        return {
-            str(key): HIDDEN if _is_secret(str(key), one) else without_secrets(one)
-            for key, one in value.items()
-        }
+        return {str(name): shortened(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_secrets(one) for one in value]
+        return [shortened(item) for item in value]
     if isinstance(value, str):
-        # what nobody will see needs no look either
         most = 2 * LONGEST_SETTING
-        cut = value if len(value) <= most else f"{value[:most]}…"
-        return _SECRET_VALUE.sub(HIDDEN, cut)
+        return value if len(value) <= most else f"{value[:most]}…"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
-
-
-def _is_secret(key: str, value: object) -> bool:
-    """Return whether a setting gives access: a switch or a number never does."""
-    return not isinstance(value, (bool, int, float, type(None))) and bool(_SECRET.search(key))
 
 
 # -- numbers -------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def read_samples(
         made=made,
         notes=tuple(notes),
         settings=generation(made.generation_kwargs),
-        arguments=arguments_of(saved, made),
+        arguments=arguments_of(saved),
         version=version_of(saved),
         sampled=sampled,
         place=saved.samples.parent,

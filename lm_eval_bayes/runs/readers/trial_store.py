@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.hashing import sha256_text
+from lm_eval_bayes._util.hashing import model_hash, sha256_text
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
+from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
 from lm_eval_bayes.runs.partial_runs import Part, PartQuestion, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.harness_log import Wanted
 from lm_eval_bayes.runs.readers.logged_rows import Advance
-from lm_eval_bayes.runs.saved_tasks import plain_model_name
 from lm_eval_bayes.runs.task_run import Made, distinct_ids
 from lm_eval_bayes.stats.validation import FloatArray
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
@@ -127,30 +127,31 @@ def _part(
     read: Sequence[tuple[PartQuestion, Trial | None]],
     notes: tuple[str, ...],
 ) -> Part:
-    fingerprint, sampling = store.model(series[0]), store.sampling(series[1])
-    kwargs = generation_kwargs(sampling)
+    fingerprint, sampling = normalised(store.model(series[0])), store.sampling(series[1])
+    backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
     newest = max((one for _, one in read if one is not None), key=lambda t: t.created, default=None)
     top = graded.categories - 1
+    made = Made(
+        backend=backend,
+        model_args=arguments,
+        generation_kwargs=generation_kwargs(sampling),
+        date=None if newest is None else newest.created,
+        versions={**(newest.versions if newest is not None else {}), "task": graded.version},
+    )
     return Part(
-        model=stored_model_name(fingerprint),
+        model=model_name(fingerprint, backend),
         task=graded.task,
         sources=(str(path),),
         questions={question.id: question for question, _ in read},
         weights=tuple(k / top for k in range(graded.categories)),
         filter=graded.filter,
-        made=Made(
-            backend=str(fingerprint.get("backend") or ""),
-            model_args=fingerprint,
-            generation_kwargs=kwargs,
-            date=None if newest is None else newest.created,
-            versions={**(newest.versions if newest is not None else {}), "task": graded.version},
-        ),
+        made=made,
         notes=notes,
-        settings=generation(kwargs),
-        arguments={k: v for k, v in fingerprint.items() if k not in ("backend", "pretrained")},
-        fingerprint=series[0],
+        settings=generation(made.generation_kwargs),
+        arguments={k: v for k, v in arguments.items() if k not in ("backend", "pretrained")},
+        fingerprint=model_hash(fingerprint),
         version=graded.version,
-        sampled=not greedy(kwargs),
+        sampled=not greedy(made.generation_kwargs),
     )
 
 
@@ -247,24 +248,3 @@ def _measured(trial: Trial | None) -> dict[str, Any]:
     if trial is None:
         return {}
     return {**{name: getattr(trial, name) for name in _NUMBERS}, **(trial.signals or {})}
-
-
-def stored_model_name(fingerprint: Mapping[str, Any]) -> str:
-    """Return what to call a model by its fingerprint, as runs call it.
-
-    Examples
-    --------
-    >>> stored_model_name({"backend": "vllm", "pretrained": "org/model", "dtype": "bfloat16"})
-    'org/model'
-    >>> stored_model_name({"backend": "biased_coin", "law": {"a": 2, "b": 3, "kind": "beta"}})
-    'biased_coin beta=2:3'
-    """
-    for key in ("pretrained", "model", "model_name", "engine", "path"):
-        if isinstance(fingerprint.get(key), str) and fingerprint[key]:
-            return plain_model_name(fingerprint[key])
-    told = [str(fingerprint.get("backend") or "model")]
-    for value in fingerprint.values():
-        if isinstance(value, Mapping) and "kind" in value:
-            rest = [str(one) for name, one in value.items() if name != "kind"]
-            told.append(f"{value['kind']}={':'.join(rest)}")
-    return " ".join(told)

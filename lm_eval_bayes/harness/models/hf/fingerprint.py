@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
 from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.runs.model_arguments import as_json, identity
 
 #: Arguments of the backend that are told in another way, or that say nothing of what it samples.
 _TOLD = frozenset(
@@ -36,40 +37,11 @@ _TOLD = frozenset(
     )
 )
 
-#: Arguments that change how fast a model runs, where, and what it prints.
-_ONLY_SPEED = frozenset(
-    (
-        "device",
-        "batch_size",
-        "max_batch_size",
-        "trust_remote_code",
-        "use_fast_tokenizer",
-        "parallelize",
-        "max_memory_per_gpu",
-        "max_cpu_memory",
-        "offload_folder",
-        "tp_plan",
-        "device_map",
-        "max_memory",
-        "attn_implementation",
-        "low_cpu_mem_usage",
-        "offload_state_dict",
-        "offload_buffers",
-        "local_files_only",
-        "cache_dir",
-        "token",
-        "use_auth_token",
-        "force_download",
-        "use_safetensors",
-    )
-)
-
 
 def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -> dict[str, Any]:
     """Tell all that changes what a model says under transformers, and nothing that only speeds it.
 
-    An argument that is not known to change only the speed is told too: it may part what
-    belongs together, but never joins what does not.
+    Of arguments that are not told otherwise `model_arguments.identity` counts.
 
     Parameters
     ----------
@@ -104,11 +76,13 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
         "max_length": int(lm.max_length),
         "truncation": bool(given.get("truncation")),
         "end_tokens": sorted(ends),
-        "arguments": {
-            name: plain(value)
-            for name, value in sorted(given.items())
-            if not _left_out(name, value) and name not in _TOLD and name not in _ONLY_SPEED
-        },
+        "arguments": identity(
+            {
+                name: value
+                for name, value in sorted(given.items())
+                if not _left_out(name, value) and name not in _TOLD
+            }
+        ),
     }
     return told
 
@@ -185,22 +159,11 @@ def _quantization(config: Any) -> Any:
     said = getattr(config, "quantization_config", None)
     if said is None:
         return None
-    return plain(said if isinstance(said, Mapping) else said.to_dict())
+    return as_json(said if isinstance(said, Mapping) else said.to_dict())
 
 
 def _text(template: Any) -> str:
     return template if isinstance(template, str) else json.dumps(template, sort_keys=True)
-
-
-def plain(value: Any) -> Any:
-    """Return JSON: a value of another type by what it prints as."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return repr(value)
 
 
 def hf_versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versions, plain
+from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versions
 from lm_eval_bayes.harness.models.hf.generation import (
     NotLoopableError,
     TokenLoop,
@@ -25,6 +25,7 @@ from lm_eval_bayes.harness.models.hf.settings import (
     not_applied,
 )
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.runs.model_arguments import as_json
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
@@ -221,7 +222,7 @@ class HFSampling(HarnessText, LazyWeights):
         kinds: dict[str, tuple[Settings, StopFinder]] = {}
         queue = Queue()
         for request in requests:
-            kind = canonical_json({k: plain(v) for k, v in request.kwargs.items() if k != "seed"})
+            kind = canonical_json({k: as_json(v) for k, v in request.kwargs.items() if k != "seed"})
             if kind not in kinds:
                 settings = Settings.of(request.kwargs, int(lm.max_gen_toks))
                 kinds[kind] = settings, self.stop_finder(request.kwargs)

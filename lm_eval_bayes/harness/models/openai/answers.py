@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
@@ -152,13 +152,6 @@ def error_object(error: Any) -> ExchangeFailed:
         retry=not final,
         complaint=said if final else "",
     )
-
-
-def without_secrets(text: str, secrets: Collection[str]) -> str:
-    """Blank out whatever must not be logged."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
 
 
 def _what_it_said(raw: bytes) -> tuple[str, str, bool]:

@@ -23,8 +23,8 @@ from lm_eval_bayes.harness.models.openai.answers import (
     error_object,
     refusal,
     unreadable,
-    without_secrets,
 )
+from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 
 if TYPE_CHECKING:
     import aiohttp
@@ -66,10 +66,9 @@ class Endpoint:
     seed: int
 
     @property
-    def secrets(self) -> list[str]:
-        """What of the headers must not be logged."""
-        words = [word for value in self.headers.values() for word in str(value).split()]
-        return [word for word in words if len(word) >= 8]
+    def secrets(self) -> tuple[str, ...]:
+        """What of the headers and the address must not be logged."""
+        return secret_texts(self.headers, self.url)
 
     def tls(self) -> ssl.SSLContext | bool:
         """Return what aiohttp takes as `ssl`."""

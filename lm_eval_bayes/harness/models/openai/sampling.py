@@ -41,6 +41,7 @@ from lm_eval_bayes.harness.models.openai.request import (
     token_count,
 )
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.runs.model_arguments import Kind, kind_of
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
@@ -239,7 +240,7 @@ class OpenAISampling:
 
     def __init__(self, *args: Any, endpoint: str | None = None, **kwargs: Any) -> None:
         self._given = {
-            name: kwargs[name] for name in kwargs if name not in ("header", "auth_token")
+            name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
         }
         self._endpoint = endpoint
         self._said: set[str] = set()

@@ -12,7 +12,8 @@ from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness.logs import get_logger
-from lm_eval_bayes.harness.models.openai.answers import ServerError, without_secrets
+from lm_eval_bayes.harness.models.openai.answers import ServerError
+from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 
 log = get_logger(__name__)
 
@@ -157,8 +158,7 @@ class Server:
                 problem = f"HTTP {answer.status_code}"
             if attempt < _ATTEMPTS:
                 time.sleep(backoff.pause_s(attempt))
-        secrets = [w for v in self._headers.values() for w in str(v).split() if len(w) >= 8]
-        where = without_secrets(self.address, secrets)
+        where = without_secrets(self.address, secret_texts(self._headers))
         raise ServerError(f"the server at {where} does not answer ({problem}); is it up?")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_json, hash_text
 from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.runs.model_arguments import identity
 
 log = get_logger(__name__)
 
@@ -26,87 +27,6 @@ _TOLD = frozenset(
         "enable_lora",
         "max_lora_rank",
     )
-)
-
-#: Arguments that change how fast an engine runs, how much memory it takes and what it prints.
-_ONLY_SPEED = frozenset(
-    {
-        "aggregate_engine_logging",
-        "all2all_backend",
-        "async_scheduling",
-        "attention_backend",
-        "attention_config",
-        "block_size",
-        "compilation_config",
-        "cpu_offload_gb",
-        "cpu_offload_params",
-        "cuda_graph_sizes",
-        "cudagraph_capture_sizes",
-        "cudagraph_metrics",
-        "data_parallel_address",
-        "data_parallel_backend",
-        "data_parallel_size",
-        "disable_cascade_attn",
-        "disable_custom_all_reduce",
-        "disable_hybrid_kv_cache_manager",
-        "disable_log_stats",
-        "distributed_executor_backend",
-        "distributed_timeout_seconds",
-        "download_dir",
-        "enable_chunked_prefill",
-        "enable_dbo",
-        "enable_expert_parallel",
-        "enable_flashinfer_autotune",
-        "enable_log_requests",
-        "enable_prefix_caching",
-        "enable_sleep_mode",
-        "enforce_eager",
-        "gpu_memory_utilization",
-        "hf_token",
-        "ignore_patterns",
-        "kernel_config",
-        "kv_cache_memory_bytes",
-        "kv_offloading_backend",
-        "kv_offloading_size",
-        "logprobs_mode",
-        "long_prefill_token_threshold",
-        "master_addr",
-        "master_port",
-        "max_cudagraph_capture_size",
-        "max_logprobs",
-        "max_long_partial_prefills",
-        "max_num_active_seqs",
-        "max_num_batched_tokens",
-        "max_num_partial_prefills",
-        "max_num_seqs",
-        "max_parallel_loading_workers",
-        "max_seq_len_to_capture",
-        "mm_processor_cache_gb",
-        "nnodes",
-        "node_rank",
-        "num_gpu_blocks_override",
-        "numa_bind",
-        "nvtx_profiling",
-        "optimization_level",
-        "performance_mode",
-        "pipeline_parallel_size",
-        "prefix_caching_hash_algo",
-        "preemption_mode",
-        "profiler_config",
-        "ray_workers_use_nsight",
-        "renderer_num_workers",
-        "safetensors_load_strategy",
-        "safetensors_prefetch_num_threads",
-        "scheduler_cls",
-        "scheduling_policy",
-        "served_model_name",
-        "shutdown_timeout",
-        "stream_interval",
-        "swap_space",
-        "tensor_parallel_size",
-        "trust_remote_code",
-        "use_tqdm_on_load",
-    }
 )
 
 #: Settings of generation_config.json that change the distribution if they are applied, with
@@ -136,8 +56,7 @@ def vllm_fingerprint(
 ) -> dict[str, Any]:
     """Tell all that changes what a model says under vLLM, and nothing that changes only speed.
 
-    An argument of the engine that is not known to change only its speed is told too: it may
-    part what belongs together, but never joins what does not.
+    Of the engine's arguments that are not told otherwise `model_arguments.identity` counts.
 
     Parameters
     ----------
@@ -178,11 +97,13 @@ def vllm_fingerprint(
         "chat_template": None if chat_template is None else hash_text(chat_template),
         "max_length": int(max_length),
         "end_tokens": _end_tokens(model_config),
-        "engine": {
-            name: _plain(value)
-            for name, value in sorted(model_args.items())
-            if value is not None and name not in _TOLD and name not in _ONLY_SPEED
-        },
+        "engine": identity(
+            {
+                name: value
+                for name, value in sorted(model_args.items())
+                if value is not None and name not in _TOLD
+            }
+        ),
     }
     return told
 
@@ -224,14 +145,3 @@ def _end_tokens(model_config: Any) -> list[int]:
     # The one thing that vLLM takes from generation_config.json when every setting is given.
     said = generation_config(model_config).get("eos_token_id")
     return sorted({int(t) for t in (said if isinstance(said, (list, tuple)) else [said]) if t})
-
-
-def _plain(value: Any) -> Any:
-    """Return JSON: an argument of another type by what it prints as."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return repr(value)

@@ -688,7 +688,7 @@ def test_arguments_that_cannot_be():
         with pytest.raises(TaskConfigError, match=r"`timeout` must be a number.*got 0"):
             completions(server, timeout=0).sample(orders(1, 1))
         for url, why in (
-            (None, "got nothing"),
+            (None, "got no address"),
             ("ftp://here/v1", "another form"),
             ("http://me:password@here/v1/completions", "no user name or password"),
         ):
