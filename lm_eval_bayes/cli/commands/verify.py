@@ -190,6 +190,7 @@ def _judge_maker(
     timeout: float,
 ) -> Any:
     """Check how the judge is asked for, and return what makes it."""
+    from lm_eval_bayes._util.addresses import check_address
     from lm_eval_bayes.stats.validation import check_option
     from lm_eval_bayes.verifiers.local_judge import DTYPES
 
