@@ -688,8 +688,8 @@ def test_arguments_that_cannot_be():
         with pytest.raises(TaskConfigError, match=r"`timeout` must be a number.*got 0"):
             completions(server, timeout=0).sample(orders(1, 1))
         for url, why in (
-            (None, "got no address"),
-            ("ftp://here/v1", "another form"),
+            (None, "address of a server.*got None"),
+            ("ftp://here/v1", "address of a server.*got something else"),
             ("http://me:password@here/v1/completions", "no user name or password"),
         ):
             model = Completions(model="m", base_url=url, tokenizer_backend=None)
