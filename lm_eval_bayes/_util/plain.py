@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Mapping
@@ -27,11 +28,12 @@ def fields_to_plain(record: Any) -> dict[str, Any]:
 
     Fields with ``metadata=NOT_IN_JSON`` are left out.
     """
-    return {
-        field.name: to_plain(getattr(record, field.name))
-        for field in fields(record)
-        if field.metadata.get("json", True)
-    }
+    return {name: to_plain(getattr(record, name)) for name in _json_fields(type(record))}
+
+
+@functools.cache
+def _json_fields(record_type: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(record_type) if f.metadata.get("json", True))
 
 
 def to_plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -91,7 +91,9 @@ def export_jsonl(
 
         def write(output: BinaryIO) -> None:
             nonlocal report
-            report = _write_lines(file, codecs.getwriter("ascii")(output).write, str(target))
+            text = io.TextIOWrapper(output, encoding="ascii", newline="\n")
+            report = _write_lines(file, text.write, str(target))
+            text.detach()
 
         try:
             is_new = write_atomic(target, write, overwrite, parents=False)
