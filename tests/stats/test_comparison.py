@@ -254,7 +254,7 @@ def test_questions_that_do_not_match():
         ({"scope": "world"}, '`scope` must be "benchmark" or "population"'),
         ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
         ({"estimator": "avg"}, '`estimator` must be "hbayes" or "bayes"'),
-        ({"scope": "population", "estimator": "bayes"}, "Bayes@N speaks of these questions"),
+        ({"scope": "population", "estimator": "bayes"}, "Bayes@N is about these questions"),
         ({"align": "loose"}, '`align` must be "strict" or "intersection"'),
         ({"interval": "wald"}, "`interval` must be one of"),
         ({"rope": -0.1}, "`rope` must be a number of at least 0"),
