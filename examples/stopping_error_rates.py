@@ -29,10 +29,10 @@ SHAPES = {
     "p ~ Beta(.3, 3)": lambda rng, size: rng.beta(0.3, 3.0, size),
 }
 RULES = {
-    "z >= 1.645, one look at 64": DecisionReached(0.95, looks=(TRIALS,)),
+    "z >= 1.645, one look at 64": DecisionReached(0.95, analyses=(TRIALS,)),
     "z >= 1.645, every trial": DecisionReached(0.95),
     "z >= 1.96, every trial": DecisionReached(0.975),
-    "z >= 1.645, looks at 4, 8, 16, 32, 64": DecisionReached(0.95, looks=FEW),
+    "z >= 1.645, looks at 4, 8, 16, 32, 64": DecisionReached(0.95, analyses=FEW),
     "O'Brien-Fleming 95%, every trial": DecisionReached(0.95, "obrien-fleming", EVERY),
     "Pocock 95%, every trial": DecisionReached(0.95, "pocock", EVERY),
     "O'Brien-Fleming 95%, 4, 8, 16, 32, 64": DecisionReached(0.95, "obrien-fleming", FEW),
@@ -108,7 +108,7 @@ def learned(rng: np.random.Generator, runs: int) -> None:
     print("| questions | false: z >= 1.645 | false: O'Brien-Fleming | held after stopping |")
     print("|---|---|---|---|")
     naive, careful = (
-        DecisionReached(0.95, looks=FEW),
+        DecisionReached(0.95, analyses=FEW),
         RULES["O'Brien-Fleming 95%, 4, 8, 16, 32, 64"],
     )
     for name, draw in SHAPES.items():
@@ -125,10 +125,10 @@ def learned(rng: np.random.Generator, runs: int) -> None:
                 for n in FEW
             ]
             pairs = list(zip(FEW, looks, strict=True))
-            false += any(naive.look(n, both).stop for n, both in pairs)
-            caught += any(careful.look(n, both).stop for n, both in pairs)
+            false += any(naive.evaluate(n, both).stop for n, both in pairs)
+            caught += any(careful.evaluate(n, both).stop for n, both in pairs)
             alone = [(n, {"a": both["a"]}) for n, both in pairs]
-            enough = [one for n, one in alone if WidthReached(width).look(n, one).stop]
+            enough = [one for n, one in alone if WidthReached(width).evaluate(n, one).stop]
             interval = (enough or [alone[-1][1]])[0]["a"].interval()
             held += interval.low <= p.mean() <= interval.high
         print(f"| {name} | {false / runs:.1%} | {caught / runs:.1%} | {held / runs:.1%} |")

@@ -56,10 +56,10 @@ def shifted(p, gap):
 def decisions(runs, rng):
     """Print how soon each design decides, how often, and how often wrongly."""
     designs = {
-        "80 trials, one look": leb.DecisionReached(0.975, looks=(MOST,)),
-        "O'Brien-Fleming": leb.DecisionReached(0.95, correction="obrien-fleming", looks=LOOKS),
-        "Pocock": leb.DecisionReached(0.95, correction="pocock", looks=LOOKS),
-        "uncorrected, z >= 1.96": leb.DecisionReached(0.975, looks=LOOKS),
+        "80 trials, one look": leb.DecisionReached(0.975, analyses=(MOST,)),
+        "O'Brien-Fleming": leb.DecisionReached(0.95, correction="obrien-fleming", analyses=LOOKS),
+        "Pocock": leb.DecisionReached(0.95, correction="pocock", analyses=LOOKS),
+        "uncorrected, z >= 1.96": leb.DecisionReached(0.975, analyses=LOOKS),
     }
     print(f"Two models on {M} questions, p ~ Beta(2,3); {runs} runs\n")
     print("| true difference | design | trials a question | decided, % | wrong winner, % |")

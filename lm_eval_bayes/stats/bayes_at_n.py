@@ -42,7 +42,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
 
     Examples
     --------
-    The check values of the paper's code, without and with two prior trials a question:
+    The check values of the paper's code, without and with two prior trials per question:
 
     >>> R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
     >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0.5, 1]))
@@ -160,7 +160,7 @@ def _distribution(nu: FloatArray, weights: FloatArray, mu: float, sigma: float) 
     at_top = weights == high
     if np.all(at_top | (weights == low)):
         if low == high:
-            # every trial scores the same: any Beta will do, its span is nought
+            # every trial scores the same: any Beta will do, its span is 0
             at_top = np.arange(weights.size) > 0
         # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
         a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)

@@ -1,4 +1,4 @@
-"""The Bayesian cluster model: what groups of alike questions say about questions like these."""
+"""The Bayesian cluster model: the mean score of a population of questions that come in groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clustered_posterior(
 ) -> Posterior:
     """Return the posterior of the mean score under the cluster model [Bowyer 2025, §3.2].
 
-    θ ~ U(0, 1) is the success probability of questions like these and d ~ Gamma(1, 1) how
+    θ ~ U(0, 1) is the success probability of the population of questions and d ~ Gamma(1, 1) how
     alike the clusters are; cluster t succeeds with p_t ~ Beta(dθ, d(1 − θ)), its n_t trials
     independently given p_t. With p_t integrated out,
 
@@ -147,9 +147,9 @@ def _grid(s: FloatArray, f: FloatArray) -> tuple[FloatArray, FloatArray, FloatAr
         log_d = np.linspace(box[1, 0], box[1, 1], nodes[1])
         logs = _log_density(s, f, y, log_d)
         logs -= logs.max()
-        kept = logs > -_DROP
+        near_peak = logs > -_DROP
         for axis, points in enumerate((y, log_d)):
-            inside = np.flatnonzero(kept.any(axis=1 - axis))
+            inside = np.flatnonzero(near_peak.any(axis=1 - axis))
             # one node more on either side: the density may cross the threshold between nodes
             first, last = max(inside[0] - 1, 0), min(inside[-1] + 1, points.size - 1)
             box[axis] = points[first], points[last]

@@ -79,7 +79,7 @@ def maj_at_k(
     draws = check_size("draws", draws, 100)
     streams = np.random.SeedSequence(seed).spawn(len(votes))
     scores, errors = np.zeros(len(votes)), np.zeros(len(votes))
-    known: dict[tuple[tuple[tuple[int, float], ...], int], float] = {}
+    computed: dict[tuple[tuple[tuple[int, float], ...], int], float] = {}
     drawn = False
     for index, ballot in enumerate(votes):
         if _cost(*ballot, k) > _EXACT_COST:
@@ -87,9 +87,9 @@ def maj_at_k(
             scores[index], errors[index] = _drawn(*ballot, k, draws, rng)
             drawn = True
             continue
-        if ballot not in known:
-            known[ballot] = _exact(*ballot, k)
-        scores[index] = known[ballot]
+        if ballot not in computed:
+            computed[ballot] = _exact(*ballot, k)
+        scores[index] = computed[ballot]
     return Estimate(
         quantity="maj@k",
         value=float(min(scores.mean(), 1.0)),
@@ -113,7 +113,7 @@ def _ballots(
 
 def _table(name: str, rows: object) -> list[list[Any]]:
     """Return the entries question by question."""
-    rule = "be a sequence of sequences, one a question"
+    rule = "be a sequence of sequences, one per question"
     table = [check_sequence(name, row, rule) for row in check_sequence(name, rows, rule)]
     if not table:
         raise InvalidInputError.of(name, f"{rule}, not empty", rows)

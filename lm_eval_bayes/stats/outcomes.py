@@ -48,7 +48,7 @@ class Outcomes:
     prior_strength : float
         λ in [0, 1e6], the worth of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
     question_ids : tuple or None
-        One distinct name a question.
+        One distinct name per question.
 
     Raises
     ------
@@ -117,7 +117,7 @@ class Outcomes:
         prior_strength : float
             λ >= 0, the worth of one prior trial.
         question_ids : sequence, optional
-            One distinct name a question.
+            One distinct name per question.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Outcomes:
         prior_strength : float
             λ >= 0, the worth of one prior trial.
         question_ids : sequence, optional
-            One distinct name a question.
+            One distinct name per question.
 
         Raises
         ------

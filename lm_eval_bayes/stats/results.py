@@ -36,7 +36,7 @@ class LearnedPrior(Record):
     Attributes
     ----------
     mean : array, shape (C+1,)
-        Posterior mean of m, the share of each category among questions like these.
+        Posterior mean of m, the share of each category in the population of questions.
     strength : float
         Posterior median of s, the trials that the learned prior is worth.
     strength_low, strength_high : float
@@ -66,7 +66,7 @@ class Posterior:
     prior : float or None
         The pseudo-count that the prior added to each category; None where it was learned.
     scope : str
-        "benchmark": about these questions; "population": about questions like these.
+        "benchmark": about these questions; "population": about the population of questions.
     k : int or None
         Trials that the quantity looks at, where it has such a number.
     tau : float or None
@@ -90,7 +90,7 @@ class Posterior:
     seed : int or None
         The seed of those draws.
     note : str or None
-        What a reader must know before using the numbers.
+        A warning about the numbers.
     benchmark : Posterior or None
         In scope "population" the posterior of scope "benchmark" from the same trials, by which
         models that answered the same questions are paired; None where there is none.

@@ -1,4 +1,4 @@
-"""Small input checks shared by the kernels, and the array types they speak of."""
+"""Small input checks shared by the kernels, and the array types they are about."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def protect(record: DataclassInstance) -> None:
 
     Unlike `read_only` it copies nothing: it is meant for arrays that we made ourselves.
     """
-    for each in fields(record):
-        value = getattr(record, each.name)
+    for field in fields(record):
+        value = getattr(record, field.name)
         if isinstance(value, np.ndarray) and value.flags.writeable:
             view = value.view()
             view.setflags(write=False)
-            object.__setattr__(record, each.name, view)
+            object.__setattr__(record, field.name, view)
 
 
 def check_integer(name: str, value: object, minimum: int, maximum: int | None = None) -> int:
@@ -97,14 +97,14 @@ def check_count(name: str, value: object, minimum: int) -> int:
     return check_integer(name, value, minimum, MOST_TRIALS)
 
 
-def check_size(name: str, value: object, minimum: int, each: int = 1) -> int:
+def check_size(name: str, value: object, minimum: int, per_item: int = 1) -> int:
     """Return how many draws, replicates or simulated things are asked for.
 
     Parameters
     ----------
     name, value, minimum
         As in `check_integer`.
-    each : int
+    per_item : int
         How many numbers are held for each of them.
 
     Raises
@@ -122,7 +122,7 @@ def check_size(name: str, value: object, minimum: int, each: int = 1) -> int:
     lm_eval_bayes.errors.InvalidInputError: `draws` must be an integer of at least 1000 and at \
 most 10,000,000; got 100000000
     """
-    maximum = max(minimum, min(MOST_DRAWS, MOST_HELD // max(each, 1)))
+    maximum = max(minimum, min(MOST_DRAWS, MOST_HELD // max(per_item, 1)))
     return check_integer(name, value, minimum, maximum)
 
 
@@ -368,7 +368,7 @@ def check_matrix(
     """Return R or R0 as an (M, N) array of categories."""
     array = numeric(name, values)
     if array.ndim != 2:
-        rule = "be 2-D, one row a question and one column a trial"
+        rule = "be 2-D, one row per question and one column per trial"
         raise InvalidInputError.of(name, rule, f"shape {array.shape}")
     if array.shape[0] == 0 or (array.shape[1] == 0 and not allow_no_trials):
         rule = "not be empty (M >= 1 questions, N >= 1 trials)"
@@ -382,7 +382,7 @@ def check_matrix(
     if bad.any():
         rule = f"hold categories in 0..{top}, one for each of the {n_categories} weights"
         if guessed:
-            rule = "hold only 0 and 1 when `weights` is left out; give `weights`, one a category"
+            rule = "hold only 0 and 1 when `weights` is left out; give `weights`, one per category"
         raise InvalidInputError.of(name, rule, _first_bad(matrix, bad, "trial"))
     return matrix
 
@@ -401,7 +401,7 @@ def check_counts(name: str, values: npt.ArrayLike, n_categories: int) -> IntArra
     counts = _check_whole(name, array, "whole counts of at least 0", "category")
     most = counts.sum(axis=1, dtype=np.float64).max()
     if most > MOST_TRIALS:
-        rule = f"hold at most {MOST_TRIALS:g} trials a question"
+        rule = f"hold at most {MOST_TRIALS:g} trials per question"
         raise InvalidInputError.of(name, rule, f"{most:g}")
     return counts
 
@@ -410,7 +410,7 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
     """Return the rubric weights as finite floats, at least two of them."""
     array = numeric("weights", values)
     if array.ndim != 1 or array.size < 2:
-        rule = "be 1-D with at least two entries, one a category"
+        rule = "be 1-D with at least two entries, one per category"
         raise InvalidInputError.of("weights", rule, f"shape {array.shape}")
     if array.dtype.kind == "b":
         raise InvalidInputError.of("weights", "be numbers, not booleans", "dtype bool")
@@ -426,11 +426,11 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
 def as_ids(values: object) -> tuple[Hashable, ...]:
     """Return the ids as a tuple; a bare string is one id, not many, and a set has no order."""
     if isinstance(values, (str, bytes, set, frozenset)):
-        raise InvalidInputError.of("question_ids", "be a sequence of ids, one a question", values)
+        raise InvalidInputError.of("question_ids", "be a sequence of ids, one per question", values)
     try:
         return tuple(values)  # type: ignore[arg-type]
     except TypeError:
-        rule = "be a sequence of ids, one a question"
+        rule = "be a sequence of ids, one per question"
         raise InvalidInputError.of("question_ids", rule, values) from None
 
 

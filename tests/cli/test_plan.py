@@ -91,7 +91,10 @@ def test_a_goal_beyond_the_most_trials(two):
     code, printed, error = lmeb("plan", two[0], "--width", ".02", "--max-trials", "50")
     assert code == 0
     assert "out of reach" in printed
-    assert "Within 50 further trials a question only 0% of the futures reach the goal." in error
+    assert (
+        "Within 50 further trials per question only 0% of the predictive draws reach the goal."
+        in error
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,14 @@ def test_the_rule_sees_the_z_of_the_simulation(equal_models):
             name: bayes_at_n(Outcomes.from_counts(np.stack([n - c, c], axis=1)))
             for name, c in zip("ab", (each[run, n - 1].astype(int) for each in x), strict=True)
         }
-        verdict = rule.look(n, both)
+        verdict = rule.evaluate(n, both)
         assert verdict.value == pytest.approx(z[run, n - 1], abs=1e-12)
         assert verdict.stop == (z[run, n - 1] >= 1.6448536269514722)
 
 
 def test_repeated_looks_inflate_the_naive_rule(equal_models):
     shape, _, z = equal_models
-    once, often = rate(z, DecisionReached(0.95, looks=(TRIALS,))), rate(z, DecisionReached(0.95))
+    once, often = rate(z, DecisionReached(0.95, analyses=(TRIALS,))), rate(z, DecisionReached(0.95))
     error = 3 * np.sqrt(0.1 * 0.9 / RUNS)
     assert once < 0.1 + error
     if shape == "a half":
@@ -127,7 +127,7 @@ def test_a_width_rule_with_the_learned_prior_holds():
         x = counted(rng, p[None])[0].astype(int)
         for n in (4, 8, 16, 32, 64):
             posterior = hbayes_at_n(Outcomes.from_counts(np.stack([n - x[n - 1], x[n - 1]], 1)))
-            if rule.look(n, {"a": posterior}).stop or n == 64:
+            if rule.evaluate(n, {"a": posterior}).stop or n == 64:
                 break
         interval = posterior.interval()
         held += interval.low <= p.mean() <= interval.high

@@ -69,11 +69,11 @@ def test_ragged_lists(name):
 
 SEQUENCES = {
     "rules": (leb.AnyOf, "`rules` must be at least one stopping rule"),
-    "looks": (
-        lambda x: leb.DecisionReached(looks=x),
-        "`looks` must be numbers of trials, at least 1 and rising",
+    "analyses": (
+        lambda x: leb.DecisionReached(analyses=x),
+        "`analyses` must be numbers of trials, at least 1 and increasing",
     ),
-    "rate": (leb.DecisionReached().false_decision_rate, "`looks` must be numbers of trials"),
+    "rate": (leb.DecisionReached().false_decision_rate, "`analyses` must be numbers of trials"),
     "sizes": (
         lambda x: leb.sample_size_sweep(ANCHORS, A, sizes=x),
         r"`sizes` must be a sequence of numbers in 1\.\.3",
@@ -99,7 +99,7 @@ SEQUENCES = {
 
 
 #: Where None means that the argument is left out.
-OPTIONAL = ("looks", "sizes", "ks", "names", "ids")
+OPTIONAL = ("analyses", "sizes", "ks", "names", "ids")
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
@@ -119,9 +119,9 @@ def test_nothing_where_a_sequence_is_needed(name):
         call(None)
 
 
-def test_an_endless_list_of_looks_is_refused():
-    with pytest.raises(InvalidInputError, match=r"`looks` must be .*, at most 10,000 of them"):
-        leb.DecisionReached(looks=range(1, 10**12))
+def test_an_endless_list_of_analyses_is_refused():
+    with pytest.raises(InvalidInputError, match=r"`analyses` must be .*, at most 10,000 of them"):
+        leb.DecisionReached(analyses=range(1, 10**12))
 
 
 OPTIONS = {
@@ -161,9 +161,9 @@ COUNTS = {
     "strict": (lambda n: leb.strict_majority_at_k_posterior(A, n), "k"),
     "curves": (lambda n: leb.compare_pass_curves(A, B, [1, n]), "ks"),
     "budget": (leb.BudgetSpent, "trials"),
-    "look": (lambda n: leb.BudgetSpent(3).look(n, {}), "trials"),
+    "look": (lambda n: leb.BudgetSpent(3).evaluate(n, {}), "trials"),
     "min_trials": (lambda n: leb.WidthReached(0.1, min_trials=n), "min_trials"),
-    "looks": (lambda n: leb.DecisionReached(looks=[1, n]), "looks"),
+    "analyses": (lambda n: leb.DecisionReached(analyses=[1, n]), "analyses"),
     "max_trials": (lambda n: leb.trials_needed(POSTERIOR, width=0.1, max_trials=n), "max_trials"),
     "seed": (lambda n: leb.hbayes_at_n(RUBRIC, seed=n), "seed"),
     "n_models": (lambda n: leb.prior_study(n_models=n), "n_models"),
@@ -216,11 +216,11 @@ def test_amounts_beyond_all_memory(name, value):
 
 def test_amounts_are_bounded_by_what_each_holds():
     assert check_size("draws", MOST_DRAWS, 1) == MOST_DRAWS
-    assert check_size("draws", MOST_HELD // 100, 1, each=100) == MOST_HELD // 100
+    assert check_size("draws", MOST_HELD // 100, 1, per_item=100) == MOST_HELD // 100
     with pytest.raises(InvalidInputError, match="at least 1 and at most 2,000,000; got 2000001"):
-        check_size("draws", MOST_HELD // 100 + 1, 1, each=100)
+        check_size("draws", MOST_HELD // 100 + 1, 1, per_item=100)
     # the smallest number that makes sense is always allowed
-    assert check_size("draws", 100, 100, each=MOST_HELD) == 100
+    assert check_size("draws", 100, 100, per_item=MOST_HELD) == 100
 
 
 def test_the_shared_bounds_are_the_documented_ones():
@@ -326,7 +326,7 @@ def test_what_cannot_be_shown_is_named_by_its_type(value):
         leb.bayes_at_n(A, value)
 
 
-# -- looks --------------------------------------------------------------------------------
+# -- interim analyses ---------------------------------------------------------------------------
 
 
 LOOKERS = [
@@ -342,8 +342,8 @@ LOOKERS = [
 def test_a_look_at_another_number_of_trials(rule, trials):
     message = rf'`trials` must be .*posteriors rest on \(8 for "a"\); got {trials}'
     with pytest.raises(InvalidInputError, match=message):
-        rule.look(trials, PAIR)
-    assert rule.look(8, PAIR).trials == 8
+        rule.evaluate(trials, PAIR)
+    assert rule.evaluate(8, PAIR).trials == 8
 
 
 @pytest.mark.parametrize("fit", [leb.bayes_at_n, leb.hbayes_at_n], ids=["bayes", "hbayes"])
@@ -352,9 +352,9 @@ def test_a_look_counts_no_prior_trials(fit):
     posterior = fit(with_prior)
     assert posterior.n_trials == 11
     rule = leb.WidthReached(0.9)
-    assert rule.look(8, {"a": posterior}).trials == 8
+    assert rule.evaluate(8, {"a": posterior}).trials == 8
     with pytest.raises(InvalidInputError, match=r'rest on \(8 for "a"\); got 11'):
-        rule.look(11, {"a": posterior})
+        rule.evaluate(11, {"a": posterior})
 
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
@@ -365,19 +365,19 @@ def test_a_look_may_be_anywhere_among_ragged_trials(scope, weights):
     assert posterior.trials_range == (6, 8)
     rule = leb.WidthReached(1e-3)
     for trials in (6, 7, 8):
-        assert not rule.look(trials, {"a": posterior}).stop
+        assert not rule.evaluate(trials, {"a": posterior}).stop
     for trials in (5, 9):
         with pytest.raises(InvalidInputError, match=rf'\(6 to 8 for "a"\); got {trials}'):
-            rule.look(trials, {"a": posterior})
+            rule.evaluate(trials, {"a": posterior})
 
 
 def test_a_look_at_the_pass_family_and_at_what_knows_no_trials():
     rule = leb.WidthReached(1e-3)
     with pytest.raises(InvalidInputError, match=r'rest on \(8 for "a"\); got 9'):
-        rule.look(9, {"a": leb.pass_at_k_posterior(A, 3)})
+        rule.evaluate(9, {"a": leb.pass_at_k_posterior(A, 3)})
     clustered = leb.clustered_posterior(A)
     assert clustered.trials_range is None
-    assert not rule.look(9, {"a": clustered}).stop
+    assert not rule.evaluate(9, {"a": clustered}).stop
 
 
 # -- what the sentences say ------------------------------------------------------------------
@@ -509,8 +509,8 @@ AS_NUMPY = {
         draws=np.int64(100),
         seed=SEED,
     ),
-    "look": lambda: leb.WidthReached(np.float32(0.9)).look(np.int64(8), {"a": POSTERIOR}),
-    "budget": lambda: leb.BudgetSpent(np.int64(8)).look(np.int64(8), {"a": POSTERIOR}),
+    "look": lambda: leb.WidthReached(np.float32(0.9)).evaluate(np.int64(8), {"a": POSTERIOR}),
+    "budget": lambda: leb.BudgetSpent(np.int64(8)).evaluate(np.int64(8), {"a": POSTERIOR}),
 }
 
 

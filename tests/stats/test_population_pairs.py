@@ -182,7 +182,7 @@ def test_pairs_at_one_trial_a_question_rest_on_no_prior():
     rng = np.random.default_rng(6)
     single = {m: hbayes_at_n(binary(rng.integers(0, 2, 20), 1), "population") for m in "ab"}
     assert rank(single).note is None
-    assert PRIOR_ALONE not in (DecisionReached(0.5).look(1, single).note or "")
+    assert PRIOR_ALONE not in (DecisionReached(0.5).evaluate(1, single).note or "")
     benchmarks = {m: each.benchmark for m, each in single.items()}
     assert rank(benchmarks).note == PRIOR_ALONE
 
@@ -191,20 +191,20 @@ def test_a_decision_goes_by_the_paired_z():
     for i, j in ((0, 3), (3, 0), (0, 1)):
         pair = compare(FOUR[i], FOUR[j], "population")
         both = {"a": POPULATIONS[str(i)], "b": POPULATIONS[str(j)]}
-        verdict = DecisionReached(0.95).look(16, both)
+        verdict = DecisionReached(0.95).evaluate(16, both)
         assert verdict.value == pytest.approx(pair.z, rel=1e-12)
         assert (verdict.winner or "undecided") == pair.rule_z
         if verdict.stop:
-            # on fixed questions it would be .43 after 16 looks
-            assert verdict.note.startswith("equal models get a winner in 0.1 of the runs that")
+            # on fixed questions it would be .43 after 16 analyses
+            assert verdict.note.startswith("equal models get a winner in 0.1 of the runs with")
             assert "fewer than on fixed questions" in verdict.note
     unpaired = {m: replace(each, benchmark=None) for m, each in both.items()}
-    assert DecisionReached(0.95).look(16, unpaired).note == UNPAIRED
-    assert UNPAIRED not in DecisionReached(0.5).look(16, both).note
+    assert DecisionReached(0.95).evaluate(16, unpaired).note == UNPAIRED
+    assert UNPAIRED not in DecisionReached(0.5).evaluate(16, both).note
 
 
-def test_looking_again_at_the_same_sample_errs_less_than_the_random_walk():
-    # z after N trials is (B + W_N) / sd: the questions' part B is there from the first look on
+def test_repeated_analyses_of_one_sample_err_less_than_the_random_walk():
+    # z after N trials is (B + W_N) / sd: the questions' part B is there from the first analysis on
     rng = np.random.default_rng(7)
     walks = rng.standard_normal((40_000, 16)).cumsum(axis=1) / np.arange(1, 17)
     errs = {}
@@ -223,7 +223,9 @@ def test_a_forecast_starts_from_the_paired_z():
     forecast = trials_needed(POPULATIONS["0"], other=POPULATIONS["3"], z=10.0, draws=300)
     assert forecast.current == pytest.approx(pair.z, rel=1e-12)
     assert (forecast.additional, forecast.limit, forecast.scope) == (None, None, "population")
-    assert forecast.note.startswith("Never, by more trials alone: on these questions z ends at 10")
+    assert forecast.note.startswith(
+        "Not reachable by more trials alone: on these questions the limiting z is 10"
+    )
     assert forecast.probability < 0.05
     apart = replace(POPULATIONS["3"], benchmark=None)
     unpaired = trials_needed(POPULATIONS["0"], other=apart, z=10.0, draws=300)
@@ -233,7 +235,7 @@ def test_a_forecast_starts_from_the_paired_z():
 
 
 @pytest.mark.parametrize("categories", [2, 3])
-def test_paired_futures_are_what_compare_would_say(categories):
+def test_paired_predictive_draws_are_what_compare_would_say(categories):
     rng = np.random.default_rng(8)
     theta = rng.dirichlet(np.full(categories, 0.6), 25)
     sides = [rng.multinomial(6, theta), rng.multinomial(6, theta)]
@@ -241,8 +243,8 @@ def test_paired_futures_are_what_compare_would_say(categories):
     shared = SharedQuestions.of(now)
     for extra in (0, 24):
         goal = PairedSeparationGoal.of(shared, 1.0, 0.0, 24, rng)
-        truths = [future.truth for future in goal.futures]
-        futures = [
+        truths = [draws.truth for draws in goal.predictive]
+        predicted = [
             compare(
                 *(
                     Outcomes.from_counts(x + rng.multinomial(extra, truth[d]))
@@ -253,18 +255,18 @@ def test_paired_futures_are_what_compare_would_say(categories):
             )
             for d in range(24)
         ]
-        # the share of futures over a target is that of z from other trials of the same truths
-        z = np.sort([each.z for each in futures])
+        # the share of predicted over a target is that of z from other trials of the same truths
+        z = np.sort([each.z for each in predicted])
         for target in (z[6], z[12], z[18]):
             share = replace(goal, target=float(target)).reached(extra, rng).mean()
             assert share == pytest.approx((z > target).mean(), abs=0.21)
         (first, noise), (second, other) = (
-            future.question_averages(extra, rng) for future in goal.futures
+            draws.question_averages(extra, rng) for draws in goal.predictive
         )
         d = first - second
         between = d.var(axis=1) / (25 * (1 - 4 / 25) + 1)
         sd = np.sqrt(np.maximum(between, (noise + other).mean(axis=1) / 25))
-        assert sd.mean() == pytest.approx(np.mean([each.sd for each in futures]), rel=0.06)
+        assert sd.mean() == pytest.approx(np.mean([each.sd for each in predicted]), rel=0.06)
 
 
 def test_endless_trials_leave_what_the_questions_differ_by():
@@ -272,7 +274,7 @@ def test_endless_trials_leave_what_the_questions_differ_by():
     goal = PairedSeparationGoal.of(
         SharedQuestions.of([POPULATIONS["0"], POPULATIONS["3"]]), 2.0, 0.0, 400, rng
     )
-    truth = goal.futures[0].truth[:, :, 1] - goal.futures[1].truth[:, :, 1]
+    truth = goal.predictive[0].truth[:, :, 1] - goal.predictive[1].truth[:, :, 1]
     # s²/M · (M − 1)/(M − 3), as Student's t has it
     z = np.abs(truth.mean(axis=1)) / np.sqrt(truth.var(axis=1, ddof=1) / 30 * 29 / 27)
     assert goal.at_last() == pytest.approx((z > 2.0).mean(), abs=1e-12)
@@ -315,27 +317,27 @@ def test_pass_curves_say_what_their_posteriors_say():
 
 
 @pytest.mark.parametrize(
-    ("n_questions", "looks", "holds"),
+    ("n_questions", "analyses", "holds"),
     [(10, (4, 8, 32), False), (20, (4, 8, 16), False), (11, (8, 32), True)],
 )
-def test_a_correction_says_where_it_does_not_hold(n_questions, looks, holds):
+def test_a_correction_says_where_it_does_not_hold(n_questions, analyses, holds):
     rng = np.random.default_rng(12)
     sides = [binary(rng.binomial(8, p, n_questions), 8) for p in (0.2, 0.9)]
-    rule = DecisionReached(0.9, "pocock", looks)
+    rule = DecisionReached(0.9, "pocock", analyses)
     learned = {m: hbayes_at_n(x) for m, x in zip("ab", sides, strict=True)}
-    verdict = rule.look(8, learned)
+    verdict = rule.evaluate(8, learned)
     assert verdict.winner == "b"
     promise = "equal models get a winner in at most 0.1 of such runs"
     assert verdict.note.startswith(
         promise if holds else "hbayes@N does not keep to the rate of 0.1"
     )
     # also where nothing is decided, so that nobody plans a whole run on it
-    undecided = rule.look(8, {"a": learned["a"], "c": learned["a"]})
+    undecided = rule.evaluate(8, {"a": learned["a"], "c": learned["a"]})
     assert (undecided.note is None) == holds
     # the paper's prior keeps it, and an uncorrected rule promises nothing
     fixed = {m: bayes_at_n(x) for m, x in zip("ab", sides, strict=True)}
-    assert rule.look(8, fixed).note.startswith(promise)
-    assert "does not keep" not in DecisionReached(0.9).look(8, learned).note
+    assert rule.evaluate(8, fixed).note.startswith(promise)
+    assert "does not keep" not in DecisionReached(0.9).evaluate(8, learned).note
 
 
 def test_few_questions_do_exceed_the_rate():
@@ -346,9 +348,9 @@ def test_few_questions_do_exceed_the_rate():
     for _ in range(250):
         trials = rng.binomial(1, 0.5, (2, 8, 3)).cumsum(axis=1)
         stopped += any(
-            rule.look(
+            rule.evaluate(
                 n, {m: hbayes_at_n(binary(x[n - 1], n)) for m, x in zip("ab", trials, strict=True)}
             ).stop
-            for n in rule.looks
+            for n in rule.analyses
         )
     assert 0.06 < stopped / 250 < 0.15

@@ -12,9 +12,9 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.sequential.decision import (
     DecisionReached,
+    alpha_spent,
     boundaries,
     crossing_probability,
-    spent,
 )
 from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf, BudgetSpent, WidthReached
 
@@ -29,18 +29,18 @@ TWO = {"hard": HARD, "easy": EASY}
 SAME = {"one": HARD, "two": HARD}
 
 
-def even(looks):
-    return tuple((np.arange(1, looks + 1) / looks).tolist())
+def even(analyses):
+    return tuple((np.arange(1, analyses + 1) / analyses).tolist())
 
 
 # Two-sided 5%: Jennison & Turnbull (2000), tables 2.1 and 2.3.
 @pytest.mark.parametrize(
-    ("looks", "pocock", "obrien_fleming"),
+    ("analyses", "pocock", "obrien_fleming"),
     [(2, 2.178, 1.977), (3, 2.289, 2.004), (5, 2.413, 2.040), (10, 2.555, 2.087)],
 )
-def test_the_classical_constants_spend_five_percent(looks, pocock, obrien_fleming):
-    shares = even(looks)
-    assert crossing_probability(shares, (pocock,) * looks) == pytest.approx(0.05, abs=2e-4)
+def test_the_classical_constants_spend_five_percent(analyses, pocock, obrien_fleming):
+    shares = even(analyses)
+    assert crossing_probability(shares, (pocock,) * analyses) == pytest.approx(0.05, abs=2e-4)
     limits = tuple(obrien_fleming / np.sqrt(shares))
     assert crossing_probability(shares, limits) == pytest.approx(0.05, abs=2e-4)
 
@@ -74,7 +74,7 @@ def test_crossings_by_simulated_walks():
 @pytest.mark.parametrize("shares", [(1.0,), even(64), (0.01, 0.5, 0.501, 1.0), (0.3, 0.6)])
 def test_boundaries_spend_what_they_may(spending, shares):
     limits = boundaries(shares, 0.1, spending)
-    due = spent(shares[-1], 0.1, spending)
+    due = alpha_spent(shares[-1], 0.1, spending)
     assert crossing_probability(shares, limits) == pytest.approx(due, abs=1e-8)
 
 
@@ -84,15 +84,15 @@ def test_nothing_can_be_decided_at_a_very_early_look():
 
 
 def test_a_decision_is_z_over_its_threshold():
-    verdict = DecisionReached(0.95).look(8, TWO)
+    verdict = DecisionReached(0.95).evaluate(8, TWO)
     z = (EASY.mu - HARD.mu) / np.hypot(EASY.sigma, HARD.sigma)
     assert verdict.stop
     assert verdict.winner == "easy"
     assert verdict.value == pytest.approx(z)
     assert verdict.threshold == pytest.approx(stats.norm.ppf(0.95))
     assert verdict.note == (
-        "equal models get a winner in 0.1 of the runs that look once, and in 0.315 of those "
-        "that have looked 8 times"
+        "equal models get a winner in 0.1 of the runs with one analysis, and in 0.315 of those "
+        "with 8 analyses"
     )
     walks = np.random.default_rng(0).standard_normal((100_000, 8)).cumsum(axis=1)
     crossed = (np.abs(walks / np.sqrt(np.arange(1, 9))) >= 1.6449).any(axis=1)
@@ -101,25 +101,25 @@ def test_a_decision_is_z_over_its_threshold():
 
 
 def test_no_decision_between_equals():
-    verdict = DecisionReached(0.5).look(8, SAME)
+    verdict = DecisionReached(0.5).evaluate(8, SAME)
     assert (verdict.stop, verdict.winner, verdict.value) == (False, None, 0.0)
     certain = {name: replace(HARD, sigma=0.0, mu=mu) for name, mu in (("a", 0.2), ("b", 0.3))}
-    assert DecisionReached().look(8, certain).winner == "b"
+    assert DecisionReached().evaluate(8, certain).winner == "b"
 
 
-def test_a_planned_rule_looks_when_planned():
-    rule = DecisionReached(0.95, correction="pocock", looks=range(4, 20, 4))
-    assert rule.looks == (4, 8, 12, 16)
+def test_a_planned_rule_decides_at_planned_analyses():
+    rule = DecisionReached(0.95, correction="pocock", analyses=range(4, 20, 4))
+    assert rule.analyses == (4, 8, 12, 16)
     early = {"hard": binary([1, 2, 0, 3, 1, 2], 7), "easy": binary([6, 6, 7, 5, 6, 6], 7)}
-    assert rule.look(7, early).reason == "7 trials are not one of the planned looks"
-    verdict = rule.look(8, TWO)
+    assert rule.evaluate(7, early).reason == "7 trials are not one of the planned analyses"
+    verdict = rule.evaluate(8, TWO)
     assert verdict.stop
     assert verdict.note == (
-        "equal models get a winner in at most 0.05 of such runs, all 4 planned looks together"
+        "equal models get a winner in at most 0.05 of such runs, over all 4 planned analyses"
     )
-    naive = DecisionReached(0.95, looks=(4, 8))
+    naive = DecisionReached(0.95, analyses=(4, 8))
     assert naive.threshold(5) is None
-    assert "looked 2 times" in naive.look(8, TWO).note
+    assert "2 analyses" in naive.evaluate(8, TWO).note
 
 
 def test_rates_of_rules():
@@ -136,36 +136,36 @@ def test_rates_of_rules():
 
 def test_a_long_naive_run_is_given_as_at_least():
     late = {"hard": binary([100] * 6, 1000), "easy": binary([900] * 6, 1000)}
-    assert "at least 0." in DecisionReached(0.95).look(1000, late).note
+    assert "at least 0." in DecisionReached(0.95).evaluate(1000, late).note
 
 
 def test_widths():
     widest = max(HARD.interval().width, EASY.interval().width)
     rule = WidthReached(widest)
-    verdict = rule.look(8, TWO)
+    verdict = rule.evaluate(8, TWO)
     assert verdict.stop
     assert verdict.value == widest
-    narrower = WidthReached(0.99 * widest).look(8, TWO)
+    narrower = WidthReached(0.99 * widest).evaluate(8, TWO)
     assert not narrower.stop
     assert "more than" in narrower.reason
-    early = WidthReached(0.9, min_trials=10).look(8, TWO)
+    early = WidthReached(0.9, min_trials=10).evaluate(8, TWO)
     assert not early.stop
     assert early.reason.endswith("but there are fewer than 10 trials")
-    normal = WidthReached(0.5, level=0.9, method="normal").look(8, {"hard": HARD})
+    normal = WidthReached(0.5, level=0.9, method="normal").evaluate(8, {"hard": HARD})
     assert normal.value == pytest.approx(2 * 1.644854 * HARD.sigma, rel=1e-6)
 
 
 def test_budgets_and_any_of():
     both = AnyOf((DecisionReached(0.95), WidthReached(0.01), BudgetSpent(64)))
-    assert both.look(8, TWO).rule == "decision reached"
-    going_on = both.look(8, SAME)
+    assert both.evaluate(8, TWO).rule == "decision reached"
+    going_on = both.evaluate(8, SAME)
     assert not going_on.stop
     assert going_on.reason.count(";") == 2
-    assert "8 of 64 trials a question are spent" in going_on.reason
+    assert "8 of 64 trials per question have been used" in going_on.reason
     later = binary([8, 16, 0, 24, 8, 16], 64)
-    spent_all = both.look(64, {"one": later, "two": later})
+    spent_all = both.evaluate(64, {"one": later, "two": later})
     assert (spent_all.stop, spent_all.rule) == (True, "budget spent")
-    assert AnyOf(iter([BudgetSpent(8)])).look(8, TWO).stop
+    assert AnyOf(iter([BudgetSpent(8)])).evaluate(8, TWO).stop
 
 
 @pytest.mark.parametrize(
@@ -182,17 +182,23 @@ def test_budgets_and_any_of():
         (lambda: AnyOf(3), "`rules` must be at least one stopping rule; got 3"),
         (lambda: DecisionReached(0.3), "`confidence` must be a number in"),
         (lambda: DecisionReached(0.9, "bonferroni"), '`correction` must be one of "none", "obrien'),
-        (lambda: DecisionReached(0.9, "pocock"), "`looks` must name the planned looks"),
-        (lambda: DecisionReached(0.9, looks=()), "`looks` must be numbers of trials, at least 1"),
-        (lambda: DecisionReached(0.9, looks=(4, 4)), "`looks` must be numbers of trials"),
-        (lambda: DecisionReached(0.9, looks="12"), "`looks` must be numbers of trials"),
-        (lambda: DecisionReached(0.9, looks=(0, 1)), "`looks` must be an integer of at least 1"),
-        (lambda: DecisionReached().look(0, TWO), "`trials` must be an integer of at least 1"),
+        (lambda: DecisionReached(0.9, "pocock"), "`analyses` must name the planned analyses"),
         (
-            lambda: DecisionReached().look(1, {"a": HARD}),
+            lambda: DecisionReached(0.9, analyses=()),
+            "`analyses` must be numbers of trials, at least 1",
+        ),
+        (lambda: DecisionReached(0.9, analyses=(4, 4)), "`analyses` must be numbers of trials"),
+        (lambda: DecisionReached(0.9, analyses="12"), "`analyses` must be numbers of trials"),
+        (
+            lambda: DecisionReached(0.9, analyses=(0, 1)),
+            "`analyses` must be an integer of at least 1",
+        ),
+        (lambda: DecisionReached().evaluate(0, TWO), "`trials` must be an integer of at least 1"),
+        (
+            lambda: DecisionReached().evaluate(1, {"a": HARD}),
             "`posteriors` must be those of two models",
         ),
-        (lambda: BudgetSpent(3).look(0, TWO), "`trials` must be an integer of at least 1"),
+        (lambda: BudgetSpent(3).evaluate(0, TWO), "`trials` must be an integer of at least 1"),
     ],
 )
 def test_bad_arguments(make, message):
@@ -202,7 +208,7 @@ def test_bad_arguments(make, message):
 
 def test_a_correction_speaks_of_fixed_questions():
     population = {name: replace(p, scope="population") for name, p in TWO.items()}
-    assert DecisionReached().look(8, population).stop
+    assert DecisionReached().evaluate(8, population).stop
     rule = DecisionReached(0.95, "pocock", (8, 16))
     with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
-        rule.look(8, population)
+        rule.evaluate(8, population)

@@ -13,7 +13,7 @@ from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.sequential.goals import further_trials, interval_widths
-from lm_eval_bayes.stats.sequential.predictive_draws import FutureTrials
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
@@ -31,8 +31,8 @@ def beta_width(a, b):
     return stats.beta(a, b).ppf(0.975) - stats.beta(a, b).ppf(0.025)
 
 
-def test_one_question_by_summing_over_all_futures():
-    """With one question each future is a number of successes, and all can be summed."""
+def test_one_question_by_summing_over_all_predictive_draws():
+    """With one question each draw is a number of successes, and all can be summed."""
 
     def share(extra, width):
         x = np.arange(extra + 1)
@@ -45,13 +45,13 @@ def test_one_question_by_summing_over_all_futures():
             (forecast.additional, 0.5),
             (forecast.additional_high, 0.95),
         ):
-            # the first whole number at which so many futures are there, within 3% of n
+            # the first whole number at which so many predictive draws are there, within 3% of n
             slack = 1 + int(0.03 * n)
             assert share(n + slack, width) > wanted - 0.02
             assert share(max(n - 1 - slack, 0), width) < wanted + 0.02
 
 
-def test_two_models_by_summing_over_all_futures():
+def test_two_models_by_summing_over_all_predictive_draws():
     a, b = bayes_at_n(binary([7], 8)), bayes_at_n(binary([4], 8))
 
     def share(extra):
@@ -78,7 +78,7 @@ def test_many_questions_by_the_formula():
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
     def width(extra):
-        # of futures whose questions have their own p: E[v] = E p(1−p) (1 − 1/T') / (T' + 1)
+        # of draws whose questions have their own p: E[v] = E p(1−p) (1 − 1/T') / (T' + 1)
         total = 10 + extra
         variance = (room * (extra + 11) / (total * (total + 1))).sum() / 30**2
         return 2 * 1.959964 * np.sqrt(variance)
@@ -103,7 +103,7 @@ def test_what_is_out_of_reach_is_none_and_says_so():
     assert forecast.probability == 0.0
     assert (
         forecast.note
-        == "Within 50 further trials a question only 0% of the futures reach the goal."
+        == "Within 50 further trials per question only 0% of the predictive draws reach the goal."
     )
     equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100)
     assert equal.additional is None
@@ -131,9 +131,9 @@ def test_categories_and_ragged_trials():
     outcomes = Outcomes.from_counts(counts, weights=weights)
     forecast = trials_needed(bayes_at_n(outcomes), width=0.1)
     assert forecast.trials == pytest.approx((8 + 4 + 6 + 4) / 4)
-    # the moments of a future with nothing added are the posterior's own
-    future = FutureTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
-    mu, sigma = future.moments(0, np.random.default_rng(0))
+    # the moments of a draw with nothing added are the posterior's own
+    predictive = PredictiveTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
+    mu, sigma = predictive.moments(0, np.random.default_rng(0))
     assert mu == pytest.approx(np.full(5, bayes_at_n(outcomes).mu), abs=1e-12)
     assert sigma == pytest.approx(np.full(5, bayes_at_n(outcomes).sigma), abs=1e-12)
     learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
@@ -142,18 +142,18 @@ def test_categories_and_ragged_trials():
 
 
 @pytest.mark.parametrize("categories", [2, 3])
-def test_futures_of_a_learned_prior_are_what_hbayes_would_say(categories):
+def test_predictive_draws_of_a_learned_prior_are_what_hbayes_would_say(categories):
     rng = np.random.default_rng(6)
     theta = rng.dirichlet(np.full(categories, 0.6), 25)
     counts = rng.multinomial(6, theta)
     weights = np.linspace(0, 1, categories)
     now = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
-    future = FutureTrials.of(now, 400, rng)
-    _, at_once = future.moments(0, rng)
+    predictive = PredictiveTrials.of(now, 400, rng)
+    _, at_once = predictive.moments(0, rng)
     assert np.sqrt(np.mean(at_once**2)) == pytest.approx(now.sigma, rel=0.03)
-    _, predicted = future.moments(18, rng)
+    _, predicted = predictive.moments(18, rng)
     truly = []
-    for truth in future.truth[:20]:
+    for truth in predictive.truth[:20]:
         more = counts + rng.multinomial(18, truth)
         truly.append(hbayes_at_n(Outcomes.from_counts(more, weights=weights)).sigma)
     assert predicted[:20].mean() == pytest.approx(np.mean(truly), rel=0.05)
@@ -170,7 +170,7 @@ def test_in_population_scope_the_questions_set_a_limit():
     # uniform p on 40 questions: sd of their mean is sqrt(1/12/40)
     assert forecast.limit == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 40), rel=0.15)
     assert forecast.limit < now
-    assert "Never, by more trials alone" in forecast.note
+    assert "Not reachable by more trials alone" in forecast.note
     reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit), trials=8)
     assert 1 < reachable.additional < 100
     # as many trials on the same questions bring hbayes itself about there
@@ -220,7 +220,7 @@ def test_normal_widths():
 
 
 class Steps:
-    """A goal that half of the futures reach after 10 trials and all after 100."""
+    """A goal that half of the predictive draws reach after 10 trials and all after 100."""
 
     done = False
 

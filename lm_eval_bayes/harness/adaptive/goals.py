@@ -236,7 +236,7 @@ class Goal:
         if self.correction == "none":
             return DecisionReached(self.confidence, min_trials=self._least_trials)
         return DecisionReached(
-            self.confidence, correction=self.correction, looks=tuple(self.rounds)
+            self.confidence, correction=self.correction, analyses=tuple(self.rounds)
         )
 
     @property

@@ -233,8 +233,8 @@ def capability_intervals(
         resampled[:, tried] = rng.multinomial(
             tried.size, np.full(tried.size, 1.0 / tried.size), replicates
         )
-        each = interval_logs(table, solved, failed, epsilon, between, resampled)
-        probability = normalised(each).mean(axis=1)
+        logs_by_replicate = interval_logs(table, solved, failed, epsilon, between, resampled)
+        probability = normalised(logs_by_replicate).mean(axis=1)
     return CapabilityPosterior(
         anchors=anchors.names,
         probability=read_only(probability, np.float64),
@@ -321,8 +321,8 @@ def interval_logs(
     edges = with_virtual_ends(probabilities, epsilon)
     if between == "query":
         logs = solved * np.log(edges) + failed * np.log1p(-edges)
-        each = np.logaddexp(logs[:-1], logs[1:]) - np.log(2.0)
-        return np.asarray(each @ subsets.T)
+        log_terms = np.logaddexp(logs[:-1], logs[1:]) - np.log(2.0)
+        return np.asarray(log_terms @ subsets.T)
     out = [
         shared_position_log(weaker, stronger, solved, failed, subsets)
         for weaker, stronger in pairwise(edges)
@@ -332,9 +332,9 @@ def interval_logs(
 
 def with_virtual_ends(probabilities: FloatArray, epsilon: float) -> FloatArray:
     """Return the anchors kept within [ε, 1 − ε] between a row of ε and one of 1 − ε."""
-    kept = np.clip(probabilities, epsilon, 1.0 - epsilon)
-    ends = np.full((1, kept.shape[1]), epsilon)
-    return np.concatenate((ends, kept, 1.0 - ends))
+    clipped = np.clip(probabilities, epsilon, 1.0 - epsilon)
+    ends = np.full((1, clipped.shape[1]), epsilon)
+    return np.concatenate((ends, clipped, 1.0 - ends))
 
 
 def normalised(logs: FloatArray) -> FloatArray:
@@ -422,7 +422,7 @@ def sample_size_sweep(
     if not checked or max(checked) > n:
         raise InvalidInputError.of("sizes", rule, checked)
     table = anchors.probabilities
-    whole = int(interval_logs(table, solved, failed, epsilon, between).argmax())
+    full_peak = int(interval_logs(table, solved, failed, epsilon, between).argmax())
     rng = np.random.default_rng(seed)
     rows = []
     for size in checked:
@@ -431,7 +431,7 @@ def sample_size_sweep(
         share = normalised(logs)
         peak = share.max(axis=0)
         ends = np.quantile(peak, [0.1, 0.9])
-        rows.append((peak.mean(), *ends, (share.argmax(axis=0) == whole).mean()))
+        rows.append((peak.mean(), *ends, (share.argmax(axis=0) == full_peak).mean()))
     mean, low, high, agreement = np.array(rows).T
     return PeakSweep(
         sizes=read_only(checked, np.int64),

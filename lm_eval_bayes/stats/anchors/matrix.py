@@ -42,7 +42,7 @@ class AnchorMatrix:
     names : tuple of str
         The L anchors.
     question_ids : tuple or None
-        One distinct name a query.
+        One distinct name per query.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class AnchorMatrix:
     def __post_init__(self) -> None:
         table = numeric("probabilities", self.probabilities)
         if table.ndim != 2 or 0 in table.shape:
-            rule = "be 2-D, one row an anchor and one column a query, and not empty"
+            rule = "be 2-D, one row per anchor and one column per query, and not empty"
             raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
         table = table.astype(np.float64)
         bad = ~((table >= 0.0) & (table <= 1.0))
@@ -160,7 +160,7 @@ class AnchorMatrix:
         names : sequence of str, optional
             Left out, "anchor 0", "anchor 1", … in the order in which the rows come.
         question_ids : sequence, optional
-            One distinct name a query.
+            One distinct name per query.
         order : {"ability", "given"}
             Sort the anchors by their row's mean, or check that they came so.
 
@@ -177,7 +177,7 @@ class AnchorMatrix:
         order = check_option("order", order, ORDERS)
         table = numeric("probabilities", probabilities)
         if table.ndim != 2 or 0 in table.shape:
-            rule = "be 2-D, one row an anchor and one column a query, and not empty"
+            rule = "be 2-D, one row per anchor and one column per query, and not empty"
             raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
         if names is None:
             names = [f"anchor {i}" for i in range(table.shape[0])]
@@ -305,7 +305,7 @@ def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
 
 def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
     """Return L distinct names."""
-    rule = f"be {n_anchors} distinct names, one an anchor"
+    rule = f"be {n_anchors} distinct names, one per anchor"
     given = check_sequence("names", names, rule)
     if not all(isinstance(name, str) for name in given):
         raise InvalidInputError.of("names", rule, names)

@@ -59,8 +59,8 @@ class _Way:
         for part in _blocks(u.size, self.weaker.size):
             value[:, part] = self.values(u[part])
             p = self.weaker + u[part, None] * self.rise
-            each = self.rise * (self.solved / p - self.failed / (1.0 - p))
-            slope[:, part] = self.subsets @ each.T
+            slopes = self.rise * (self.solved / p - self.failed / (1.0 - p))
+            slope[:, part] = self.subsets @ slopes.T
         return _Ends(value, slope)
 
 
@@ -136,9 +136,9 @@ def _panels(way: _Way) -> tuple[FloatArray, FloatArray]:
     return np.concatenate(lows), np.concatenate(widths)
 
 
-def _blocks(size: int, each: int) -> Iterator[slice]:
+def _blocks(size: int, per_item: int) -> Iterator[slice]:
     """Cut `size` things of `each` numbers into blocks that fit into memory."""
-    step = max(1, _BLOCK // each)
+    step = max(1, _BLOCK // per_item)
     for start in range(0, size, step):
         yield slice(start, start + step)
 

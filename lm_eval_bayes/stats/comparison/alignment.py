@@ -81,9 +81,9 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
         without, other = ("a", "b") if a.question_ids is None else ("b", "a")
         rule = f"carry question_ids, as `{other}` does, so that questions can be paired"
         raise InvalidInputError.of(without, rule, "none")
-    place = {name: row for row, name in enumerate(b.question_ids)}
-    rows_a = [row for row, name in enumerate(a.question_ids) if name in place]
-    rows_b = [place[a.question_ids[row]] for row in rows_a]
+    row_of_id = {name: row for row, name in enumerate(b.question_ids)}
+    rows_a = [row for row, name in enumerate(a.question_ids) if name in row_of_id]
+    rows_b = [row_of_id[a.question_ids[row]] for row in rows_a]
     left_out_a, left_out_b = a.n_questions - len(rows_a), b.n_questions - len(rows_b)
     if how == "strict" and (left_out_a or left_out_b):
         rule = 'have the questions of `a`; align="intersection" compares the common ones'

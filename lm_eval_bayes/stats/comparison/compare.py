@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def scope(self) -> Scope:
-        """Whether this is about these questions or about questions like these."""
+        """Whether this is about these questions or about the population of questions."""
         return self.posterior.scope
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def compare(
     data the two posteriors are independent, so Δ has mean μ − μ' and variance σ² + σ'²; its
     law, and P(A > B) with it, is computed for two categories and drawn for more. The paper's
     z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) stand beside it. Scope "population"
-    asks about questions like these: the estimand is the mean of s − s' over them, and its
+    asks about the population of questions: the estimand is the mean of s − s' over them, and its
     posterior Σ_α g_α d_α with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½), a Bayesian
     bootstrap over the observed differences d_α of the questions' averages (Rubin 1981, c = 1;
     this c gives the variance of Student's t), so that what a question does to both models
@@ -174,7 +174,7 @@ def compare(
     a, b : Outcomes
         With the same weights. Paired by their question ids, by position without ids.
     scope : {"benchmark", "population"}
-        About these M questions, or about questions like these (M >= 2).
+        About these M questions, or about the population of questions (M >= 2).
     level : float
         Credible level of the intervals, strictly between 0 and 1.
     estimator : {"hbayes", "bayes"}

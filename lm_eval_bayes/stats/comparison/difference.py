@@ -1,8 +1,8 @@
-"""The law of the difference of two models' scores.
+"""The posterior of the difference of two models' scores.
 
-Given the data the two posteriors are independent. Where both have computed quantiles, so has
-their difference: both are put onto one lattice and convolved. Otherwise it is drawn. For
-"questions like these" the questions are drawn too, the same ones for both models.
+Given the data the two posteriors are independent. Where the quantiles of both are computed, so
+are those of their difference: both are put onto one lattice and convolved. Otherwise it is
+drawn. In scope "population" the questions are drawn too, the same ones for both models.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class PairedBootstrap(Distribution):
 def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     """Return the posterior of A − B for two posteriors of scope "benchmark".
 
-    Mean μ_A − μ_B and standard deviation sqrt(σ_A² + σ_B²) are exact; the law is computed
-    where both laws are, and drawn otherwise.
+    Mean μ_A − μ_B and standard deviation sqrt(σ_A² + σ_B²) are exact; the distribution is
+    computed where both are, and drawn otherwise.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
 
 
 def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
-    """Return the posterior of A − B over questions like these, paired by question.
+    """Return the posterior of A − B over the population of questions, paired by question.
 
-    The observed differences d_α of the questions' averages, weighted by Dirichlet(c, …, c).
+    The differences d_α of the questions' mean scores, weighted by Dirichlet(c, …, c).
     They vary because questions do and because trials do, and both belong to what a mean
     over questions is uncertain by, as in a paired t [Bowyer 2025, §3.4]. (Draws of p_α − p'_α
     from two posteriors in their place would count the trials' noise up to three times: in the
@@ -238,7 +238,7 @@ def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
     Parameters
     ----------
     difference : array, shape (..., M)
-        The observed difference of every question.
+        The difference of the mean scores of every question.
     noise : array, shape (..., M)
         The variance that chance gives it.
 
@@ -293,7 +293,7 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
     threshold : float
         On the scale of the score.
     sample : array, optional
-        Draws of the law, needed where it is not computed.
+        Draws of the distribution, needed where it is not computed.
     """
     if sample is not None:
         return float((sample > threshold).mean() + 0.5 * (sample == threshold).mean())
@@ -320,7 +320,7 @@ def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     posteriors : iterable of Posterior
         What is drawn from.
     """
-    particles = [each.ess for each in posteriors if each.ess is not None]
+    particles = [posterior.ess for posterior in posteriors if posterior.ess is not None]
     return 1.0 / n_draws + (1.0 / min(particles) if particles else 0.0)
 
 
@@ -338,7 +338,7 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
     Returns
     -------
     CdfTable
-        Its steps are sigma/512 or finer unless the laws reach further than 2000 sigma.
+        Its steps are sigma/512 or finer unless the distributions reach further than 2000 sigma.
     """
     x, y = first(MASSES), second(MASSES)
     reach = float(max(x[-1] - x[0], y[-1] - y[0]))
@@ -356,7 +356,7 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
 
 
 def joined_notes(notes: Iterable[str | None]) -> str | None:
-    """Return all that there is to say, each thing once; None where there is nothing."""
+    """Return the distinct notes in one text; None where there is none."""
     return " ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
@@ -365,7 +365,7 @@ def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:
 
     That a posterior of scope "benchmark" rests on its prior alone does not matter here.
     """
-    return joined_notes(each.note for each in benchmarks if each.note != PRIOR_ALONE)
+    return joined_notes(posterior.note for posterior in benchmarks if posterior.note != PRIOR_ALONE)
 
 
 def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:

@@ -70,7 +70,7 @@ class PassCurveComparison(Record):
         Probability with which the band holds at all `ks` together.
     scope : str
         "benchmark": a credible band of the latent curves of these questions. "population":
-        an asymptotic confidence band for questions like these.
+        an asymptotic confidence band for the population of questions.
     critical : float
         The band's half width in standard deviations.
     better, worse, undecided : tuple of int
@@ -85,7 +85,7 @@ class PassCurveComparison(Record):
     draws, seed : int
         Of the posterior draws or the bootstrap.
     note : str or None
-        What a reader must know before using the curves: in scope "benchmark" what the two
+        A warning about the curves: in scope "benchmark" what the two
         models' posteriors say, and that budgets exceed the trials.
     """
 
@@ -136,14 +136,14 @@ def compare_pass_curves(
     Parameters
     ----------
     a, b : Outcomes
-        Binary, at least one trial a question; paired by their ids, by position without ids.
+        Binary, at least one trial per question; paired by their ids, by position without ids.
     ks : iterable of int, optional
         Budgets k >= 1, rising. At most the smallest N_α in scope "population", any in scope
         "benchmark". Left out, 1..k_max.
     k_max : int, optional
         The largest budget where `ks` is left out; left out too, the smallest N_α of both.
     scope : {"benchmark", "population"}
-        About these M questions, or about questions like these (M >= 2).
+        About these M questions, or about the population of questions (M >= 2).
     level : float
         Probability with which the band holds everywhere, strictly between 0 and 1.
     estimator : {"hbayes", "bayes"}, optional
@@ -279,7 +279,7 @@ class _Curves(NamedTuple):
 
 
 def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
-    """Estimate the curves of questions like these."""
+    """Estimate the curves of the population of questions."""
     rows_a, rows_b = (finite_bank_curves(side, ks) for side in (pair.a, pair.b))
     rows = rows_a - rows_b
     difference = rows.mean(axis=0)

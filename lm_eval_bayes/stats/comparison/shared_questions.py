@@ -1,9 +1,9 @@
-"""Models that answered the same questions, when it is about all questions like these.
+"""Models that answered the same questions, compared in scope "population".
 
-A sample of hard questions lowers every model's score at once. What is said of two models'
-difference in scope "population" therefore starts from the questions' differences, as in
-:func:`lm_eval_bayes.stats.comparison.difference.paired_posterior`; here it is done for any
-number of posteriors at hand, each of which carries its posterior of scope "benchmark".
+A sample of hard questions lowers every model's score at once. The difference of two models in
+scope "population" is therefore estimated from the questions' differences, as in
+:func:`lm_eval_bayes.stats.comparison.difference.paired_posterior`; this module does so for any
+number of posteriors, each of which carries its posterior of scope "benchmark".
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: What must be said of populations whose questions could not be paired.
+#: The warning where the questions of populations could not be paired.
 UNPAIRED = (
-    "The models are taken as if each had answered questions of its own, since their posteriors "
-    "do not show them to be the same. If they are, the models differ more surely than this says: "
-    '`compare` with scope "population" pairs the questions.'
+    "The models are treated as if each had answered different questions, because their posteriors "
+    "do not show that the questions are the same. If they are, the difference is more certain "
+    'than stated: `compare` with scope "population" pairs the questions.'
 )
 
 
@@ -39,7 +39,7 @@ class SharedQuestions:
     Parameters
     ----------
     posteriors : tuple of Posterior
-        One a model.
+        One per model.
     columns : tuple of array of int, shape (M,)
         Where each model keeps the first model's questions, in the first one's order.
     """
@@ -49,7 +49,7 @@ class SharedQuestions:
 
     @classmethod
     def of(cls, posteriors: Sequence[Posterior]) -> SharedQuestions | None:
-        """Pair the questions behind posteriors of scope "population", None where that fails.
+        """Pair the questions of posteriors of scope "population", None where that fails.
 
         As in `compare`: by their ids, whatever their order, where all have some; by position
         where none has. There have to be at least two, and the same ones everywhere.
@@ -65,23 +65,27 @@ class SharedQuestions:
         >>> [columns.tolist() for columns in SharedQuestions.of([a, b]).columns]
         [[0, 1], [1, 0]]
         """
-        behind = tuple(each.benchmark for each in posteriors if each.benchmark is not None)
-        if len(behind) < len(posteriors):
+        benchmarks = tuple(
+            posterior.benchmark for posterior in posteriors if posterior.benchmark is not None
+        )
+        if len(benchmarks) < len(posteriors):
             return None
-        n_questions = behind[0].per_question.mu.size
-        if n_questions < 2 or any(each.per_question.mu.size != n_questions for each in behind):
+        n_questions = benchmarks[0].per_question.mu.size
+        if n_questions < 2 or any(
+            posterior.per_question.mu.size != n_questions for posterior in benchmarks
+        ):
             return None
-        ids = [each.question_ids for each in behind if each.question_ids is not None]
+        ids = [p.question_ids for p in benchmarks if p.question_ids is not None]
         if not ids:
-            return cls(behind, (np.arange(n_questions),) * len(behind))
-        if len(ids) < len(behind) or any(set(names) != set(ids[0]) for names in ids):
+            return cls(benchmarks, (np.arange(n_questions),) * len(benchmarks))
+        if len(ids) < len(benchmarks) or any(set(names) != set(ids[0]) for names in ids):
             return None
         places = ({name: column for column, name in enumerate(names)} for names in ids)
-        return cls(behind, tuple(np.array([at[name] for name in ids[0]]) for at in places))
+        return cls(benchmarks, tuple(np.array([at[name] for name in ids[0]]) for at in places))
 
     @property
     def note(self) -> str | None:
-        """What a reader must know of the pairing."""
+        """A warning about the pairing."""
         return notes_on_pairs(self.posteriors)
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
@@ -101,10 +105,10 @@ class SharedQuestions:
 
     def _observed(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M)."""
-        seen = [question_means(each) for each in self.posteriors]
-        pairs = list(zip(seen, self.columns, strict=True))
-        average = np.stack([each.average[columns] for each, columns in pairs])
-        return average, np.stack([each.noise[columns] for each, columns in pairs])
+        question_scores = [question_means(means) for means in self.posteriors]
+        pairs = list(zip(question_scores, self.columns, strict=True))
+        average = np.stack([means.average[columns] for means, columns in pairs])
+        return average, np.stack([means.noise[columns] for means, columns in pairs])
 
     def separations(self, mu: FloatArray) -> FloatArray:
         """Return z = |mean| / sd of the paired difference of every two models, (L, L).
@@ -122,7 +126,7 @@ class SharedQuestions:
         return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
 
     def draw(self, draws: int, seed: int) -> FloatArray:
-        """Draw all models' scores over questions like these, sharing the questions' weights.
+        """Draw all models' scores over the population of questions, sharing the questions' weights.
 
         As in `paired_posterior`, for each model's averages in place of their differences. With
         more than two models the bootstrap's part is that of the pair with the largest.
@@ -132,7 +136,7 @@ class SharedQuestions:
         draws : int
             How many joint draws.
         seed : int
-            The seed of all streams: one a model, and one for the weights.
+            The seed of all streams: one per model, and one for the weights.
 
         Returns
         -------

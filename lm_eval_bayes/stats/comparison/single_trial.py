@@ -1,6 +1,6 @@
-"""Two models with one trial a question: the models of [Bowyer 2025, §3.2-3.4, App. A].
+"""Two models with one trial per question: the models of [Bowyer 2025, §3.2-3.4, App. A].
 
-θ_A and θ_B are the models' chances of being right on questions like these, each uniform
+θ_A and θ_B are the models' chances of being right on the population of questions, each uniform
 beforehand. The unpaired model takes the two sets of answers as independent. The paired one
 lets the same questions be easy or hard for both: each question gives the two models a pair of
 normal variables with correlation ρ, and an answer is right where its variable is above 0.
@@ -103,7 +103,7 @@ class SingleTrialComparison(Record):
 
 
 def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTrialComparison:
-    """Compare two models with one trial a question as if the questions were different ones.
+    """Compare two models with one trial per question as if the questions were different ones.
 
     θ_A ~ Beta(1 + S, 1 + M − S) with S of M right, θ_B likewise and independently
     [Bowyer 2025, §3.3]. Computed, not drawn. The questions are not paired and their
@@ -112,7 +112,7 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
     Parameters
     ----------
     a, b : Outcomes
-        Binary, one trial a question.
+        Binary, one trial per question.
     level : float
         Credible level, strictly between 0 and 1.
 
@@ -123,7 +123,7 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
     Raises
     ------
     InvalidInputError
-        If the outcomes are not binary with one trial a question, or the level is no such.
+        If the outcomes are not binary with one trial per question, or the level is no such.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def compare_paired(
     Parameters
     ----------
     a, b : Outcomes
-        Binary, one trial a question; paired by their ids, by position without ids.
+        Binary, one trial per question; paired by their ids, by position without ids.
     level : float
         Credible level, strictly between 0 and 1.
     align : {"strict", "intersection"}
@@ -216,7 +216,7 @@ def compare_paired(
     Raises
     ------
     InvalidInputError
-        If the outcomes are not binary with one trial a question, the questions or weights
+        If the outcomes are not binary with one trial per question, the questions or weights
         do not match, or an argument breaks its rule.
 
     Examples
@@ -276,7 +276,7 @@ def _answers(name: str, outcomes: Outcomes) -> Any:
     trials: IntArray = outcomes.n_trials
     if (trials != 1).any() or outcomes.prior_counts.any():
         rule = (
-            "have one trial a question and no prior trials; "
+            "have one trial per question and no prior trials; "
             'for more, compare(..., scope="population")'
         )
         got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"

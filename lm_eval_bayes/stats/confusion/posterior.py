@@ -64,7 +64,7 @@ class ConfusionPosterior(Record):
     seed : int
         The seed of the draws.
     note : str or None
-        What a reader must know before using the numbers.
+        A warning about the numbers.
     """
 
     quantity: str
@@ -303,13 +303,13 @@ def confusion_confidence(
         )
     drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))
-    kept = values[np.isfinite(values)]
-    if kept.size < 2:
+    defined = values[np.isfinite(values)]
+    if defined.size < 2:
         raise InvalidInputError.of("counts", f'give "{name}" a value in the replicates', "0/0")
-    low, high = np.quantile(kept, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
-    note = NO_SPREAD if kept.min() == kept.max() else None
-    if kept.size < replicates:
-        note = f"{replicates - kept.size} of {replicates} replicates gave 0/0 and were left out"
+    low, high = np.quantile(defined, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
+    note = NO_SPREAD if defined.min() == defined.max() else None
+    if defined.size < replicates:
+        note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"
     return ConfidenceInterval(
         low=float(low),
         high=float(high),
@@ -318,7 +318,7 @@ def confusion_confidence(
         estimand=name,
         scope="population",
         estimate=estimate,
-        standard_error=float(kept.std()),
+        standard_error=float(defined.std()),
         raw_low=float(low),
         raw_high=float(high),
         seed=seed,

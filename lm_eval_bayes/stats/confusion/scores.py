@@ -191,14 +191,14 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
     InvalidInputError
         If the name is unknown or wants two classes, or `score` is no function either.
     """
-    known = dict(ANY_CLASSES)
+    available = dict(ANY_CLASSES)
     if n_classes == 2:
-        known.update(TWO_CLASSES)
+        available.update(TWO_CLASSES)
     if isinstance(score, str):
-        if score not in known:
-            rule = f"be a function or one of {', '.join(known)} for {n_classes} classes"
+        if score not in available:
+            rule = f"be a function or one of {', '.join(available)} for {n_classes} classes"
             raise InvalidInputError.of("score", rule, score)
-        return score, known[score]
+        return score, available[score]
     if not callable(score):
         raise InvalidInputError.of("score", "be a name or a function of matrices", score)
     return str(getattr(score, "__name__", "score")), score
@@ -210,14 +210,14 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
     Raises
     ------
     InvalidInputError
-        If it gave anything but one real number a matrix.
+        If it gave anything but one real number per matrix.
     """
     if isinstance(score, type):
         raise InvalidInputError.of("score", "be a name or a function of matrices", score)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(score(matrices))
     if values.shape != matrices.shape[:1] or values.dtype.kind not in "biuf":
-        rule = f"give one number a matrix, shape {matrices.shape[:1]} for {matrices.shape}"
+        rule = f"give one number per matrix, shape {matrices.shape[:1]} for {matrices.shape}"
         raise InvalidInputError.of("score", rule, f"shape {values.shape}, dtype {values.dtype}")
     return values.astype(np.float64)
 

@@ -47,7 +47,7 @@ class Trajectory(Record):
     converged_at : int
         The prefix from which on its ranking no longer changes.
     columns : array of int, shape (N,) or (M, N)
-        The trials it is made of, in order; one row a question for scheme "row".
+        The trials it is made of, in order; one row per question for scheme "row".
     scores : array, shape (L, N)
         Every model's score after n trials; NaN where the metric is undefined (n < k).
     ranks : array of int, shape (L, N)
@@ -153,8 +153,8 @@ def convergence_at_n(
     """Return the bootstrap distribution of convergence@n [Hariri 2026, §3.3, F.1].
 
     Estimand: the smallest s <= N−1 at which the ranking of the L models by their first s
-    trials equals their ranking by all N trials, and so does every ranking between. It speaks
-    of these questions (scope benchmark) and of an order of trials as random as the bootstrap
+    trials equals their ranking by all N trials, and so does every ranking between. It is
+    about these questions (scope benchmark) and of an order of trials as random as the bootstrap
     makes it. Each replicate is compared with its own ranking by N trials; one whose ranking
     the last trial still changes counts as not converged. Every prefix of every replicate is
     evaluated. Prefixes shorter than k have no estimate of the pass family, hence no ranking:

@@ -182,7 +182,7 @@ def kendall_curve(
     n_models, _, n_trials = prefixes.shape
     truth = np.asarray(numeric("gold", gold), dtype=np.float64)
     if truth.shape != (n_models,) or not np.isfinite(truth).all():
-        rule = f"be {n_models} finite scores, one a model"
+        rule = f"be {n_models} finite scores, one per model"
         got = f"shape {truth.shape}" if truth.shape != (n_models,) else truth.tolist()
         raise InvalidInputError.of("gold", rule, got)
     if np.ptp(truth) == 0.0:

@@ -115,8 +115,8 @@ def rubric_units(weights: FloatArray, n_outcomes: int) -> Units:
     # a ratio of typed decimals carries a few roundings, nothing more
     alike = all(abs(float(f) - u) <= 8 * _EPSILON for f, u in zip(near, unit, strict=True))
     if alike and common * n_outcomes < _WHOLE:
-        whole = np.array([int(f * common) for f in near], dtype=np.int64)
-        return Units(whole, float(common), low, span, True)
+        integers = np.array([int(f * common) for f in near], dtype=np.int64)
+        return Units(integers, float(common), low, span, True)
     return Units(unit, 1.0, low, span, False)
 
 
@@ -144,12 +144,12 @@ def pass_table(metric: Metric, k: int, needed: int, n_trials: int, n_questions: 
     exact = largest * n_questions < _WHOLE
     values = np.zeros((n_trials, n_trials + 1), dtype=np.int64 if exact else np.float64)
     parts = np.ones(n_trials)
-    for n, (row, whole) in enumerate(zip(numerators, denominators, strict=True)):
+    for n, (row, denominator) in enumerate(zip(numerators, denominators, strict=True)):
         if exact:
             values[n, : len(row)] = row
-            parts[n] = whole
+            parts[n] = denominator
         else:
-            values[n, : len(row)] = [value / whole for value in row]
+            values[n, : len(row)] = [value / denominator for value in row]
     parts[: k - 1] = np.nan
     return PassTable(values, parts, 1.0 if metric in ("pass@k", "naive pass@k") else 0.0, exact)
 
@@ -184,7 +184,7 @@ def _denominator(metric: Metric, k: int, n: int) -> int:
 def tie_tolerance(exact: bool, n_terms: int) -> float:
     """Return the relative difference up to which two sums of `n_terms` count as equal.
 
-    Nought for whole numbers. A sum of terms of one sign, each rounded once, is off by at most
+    0 for whole numbers. A sum of terms of one sign, each rounded once, is off by at most
     (n_terms + 1)·2⁻⁵³ of itself, and so is the other sum.
     """
     return 0.0 if exact else (n_terms + 1) * _EPSILON

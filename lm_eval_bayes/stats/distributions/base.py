@@ -35,15 +35,15 @@ class QuestionMeans(NamedTuple):
 
 
 class CategoryPosterior(NamedTuple):
-    """θ_α ~ Dirichlet(known_α + prior_d), the questions' category probabilities in D draws.
+    """θ_α ~ Dirichlet(counts_α + prior_d), the questions' category probabilities in D draws.
 
-    `known` has shape (M, K): the trials, and under a fixed prior its pseudo-counts. `prior` has
+    `counts` has shape (M, K): the trials, and under a fixed prior its pseudo-counts. `prior` has
     shape (D, K): what each draw of a learned prior adds, s·m, and 0 for a fixed one.
     `strength`, shape (D,), is the s of each draw; None where the prior is fixed. `weights`,
     shape (K,), are the scores of the categories.
     """
 
-    known: FloatArray
+    counts: FloatArray
     prior: FloatArray
     strength: FloatArray | None
     weights: FloatArray

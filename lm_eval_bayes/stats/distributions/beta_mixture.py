@@ -106,12 +106,12 @@ class BetaMixture:
                 * ((a - b) ** 2 * (total + 1.0) - a * b * (total + 2.0))
                 / (total * (total + 1.0) * (total + 3.0))
             )
-            each = (mean, variance, third, np.abs(third), fourth, np.abs(fourth))
-            sums += np.stack([values @ self.times[some] for values in each])
+            cumulants = (mean, variance, third, np.abs(third), fourth, np.abs(fourth))
+            sums += np.stack([values @ self.times[some] for values in cumulants])
         return Cumulants(*(sums / self.n_questions ** np.array([1, 2, 3, 3, 4, 4])[:, None]))
 
-    def mean_shifts(self) -> FloatArray:
-        """Return how far the score's mean moves over a node's cell, in each direction, (2, G)."""
+    def sensitivity(self) -> FloatArray:
+        """Return how much the score's mean changes over a node's cell, by direction, (2, G)."""
         with_mean, with_strength = np.zeros_like(self.weight), np.zeros_like(self.weight)
         s, m = self.s[:, None], self.m[:, None]
         for some in self._blocks():

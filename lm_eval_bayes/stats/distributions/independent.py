@@ -101,8 +101,8 @@ class IndependentBetas(Distribution):
         """Return the Beta posteriors of Bayes@N; None for the pass family."""
         if not isinstance(self.curve, Identity):
             return None
-        known, weights = np.stack([self.b, self.a], axis=1), np.array([self.low, self.high])
-        return CategoryPosterior(known, np.zeros((n_draws, 2)), None, weights)
+        counts, weights = np.stack([self.b, self.a], axis=1), np.array([self.low, self.high])
+        return CategoryPosterior(counts, np.zeros((n_draws, 2)), None, weights)
 
 
 @dataclass(frozen=True, eq=False)

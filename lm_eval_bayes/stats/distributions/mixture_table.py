@@ -79,30 +79,30 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
     spread = np.sqrt(at_node.variance)
     skew = mixture.weight @ (at_node.third_size / spread**3)
     kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
-    moved = mixture.mean_shifts()
-    sway = np.where(moved > spread, moved, 0.0)
+    sensitivity = mixture.sensitivity()
+    wide_sensitivity = np.where(sensitivity > spread, sensitivity, 0.0)
     sizes = np.array([skew, kurtosis, kurtosis * sigma])
     if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
-        return _edgeworth(mixture.weight, at_node, sway, mu, sigma)
+        return _edgeworth(mixture.weight, at_node, wide_sensitivity, mu, sigma)
     nodes = PearsonNodes.of(at_node)
     if nodes.exist():
         off = mixture.weight @ (1.0 / nodes.total)
         if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
-            return pearson_table(mixture.weight, nodes, moved, mu, sigma)
-    return _convolved(mixture, at_node.mean, spread, sway, mu, sigma)
+            return pearson_table(mixture.weight, nodes, sensitivity, mu, sigma)
+    return _convolved(mixture, at_node.mean, spread, wide_sensitivity, mu, sigma)
 
 
 def _edgeworth(
     weight: FloatArray,
     at_node: Cumulants,
-    sway: FloatArray,
+    sensitivity: FloatArray,
     mu: float,
     sigma: float,
 ) -> CdfTable:
     """Mix Edgeworth's expansions on a grid of scores, then refine it."""
     mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
     # a uniform movement of width h adds h²/12 to the variance
-    variance = at_node.variance + (sway**2).sum(axis=0) / 12.0
+    variance = at_node.variance + (sensitivity**2).sum(axis=0) / 12.0
     spread = np.sqrt(variance)
     skew, excess = third / spread**3 / 6.0, fourth / variance**2 / 24.0
     score = np.linspace(max(mu - 9.0 * sigma, 0.0), min(mu + 9.0 * sigma, 1.0), _POINTS)
@@ -130,20 +130,20 @@ def _convolved(
     mixture: BetaMixture,
     mean: FloatArray,
     spread: FloatArray,
-    sway: FloatArray,
+    sensitivity: FloatArray,
     mu: float,
     sigma: float,
 ) -> CdfTable:
     """Mix the Fourier transforms of lattice distributions and return from there once."""
     M = mixture.n_questions
     order = np.argsort(mixture.weight)
-    kept = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
+    likely = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
     n_cells = int(np.ceil(max(_STEPS, 96.0 / M) / (sigma * M)))
     lowest, highest = _supports(mixture)
     a, b = mixture.parameters(slice(None))
-    scale = (2.0 * np.abs(b - a) / ((a + b) * (a + b + 2.0)))[kept].max(axis=1)
-    reach = _window(mixture.weight[kept], M * (mean[kept] - mu), M * spread[kept], scale)
-    reach += 0.5 * float((M * sway[:, kept]).sum(axis=0).max())
+    scale = (2.0 * np.abs(b - a) / ((a + b) * (a + b + 2.0)))[likely].max(axis=1)
+    reach = _window(mixture.weight[likely], M * (mean[likely] - mu), M * spread[likely], scale)
+    reach += 0.5 * float((M * sensitivity[:, likely]).sum(axis=0).max())
     first = int(np.floor(max(M * mu - reach, 0.0) * n_cells))
     last = int(np.ceil(min(M * mu + reach, M) * n_cells))
     length = fft.next_fast_len(last - first + 1, real=True)
@@ -151,13 +151,13 @@ def _convolved(
         return _beta_with_moments(mu, sigma)
     frequency = np.arange(length // 2 + 1) / length
     transform = np.zeros(frequency.size, dtype=np.complex128)
-    steep = _steep(mixture)[kept]
+    steep = _steep(mixture)[likely]
     thinned = _THINNED if M < _MANY else _THINNED_IN_MANY
-    for some, sparse in ((kept[steep], True), (kept[~steep], False)):
+    for some, sparse in ((likely[steep], True), (likely[~steep], False)):
         for block in _blocks(some, length):
             # sinc(x) is sin(πx)/(πx), the transform of an even spread
             part: ComplexArray = np.tile(mixture.weight[block, None] + 0.0j, frequency.size)
-            for movement in sway:
+            for movement in sensitivity:
                 if np.any(movement[block] > 0.0):
                     part *= np.sinc(movement[block, None] * (M * n_cells) * frequency)
             for d, times in enumerate(mixture.times):
@@ -306,7 +306,7 @@ class PearsonNodes:
 
 
 def pearson_table(
-    weight: FloatArray, nodes: PearsonNodes, sway: FloatArray, mu: float, sigma: float
+    weight: FloatArray, nodes: PearsonNodes, sensitivity: FloatArray, mu: float, sigma: float
 ) -> CdfTable:
     """Mix the curves of a mixture's nodes into one table.
 
@@ -316,8 +316,8 @@ def pearson_table(
         Probability of each node.
     nodes : PearsonNodes
         Of which all exist.
-    sway : array, shape (2, G)
-        How far the mean moves over each node's cell.
+    sensitivity : array, shape (2, G)
+        How much the mean changes over each node's cell.
     mu, sigma : float
         Mean and standard deviation of the mixture.
 
@@ -327,18 +327,18 @@ def pearson_table(
         Scores within [0, 1].
     """
     order = np.argsort(weight)
-    kept = order[np.cumsum(weight[order]) > _PEARSON_LEFT_OUT]
-    weight = weight[kept] / weight[kept].sum()
-    nodes, sway = nodes[kept], sway[:, kept]
-    moved = sway.max(axis=0) > nodes.spread
+    likely = order[np.cumsum(weight[order]) > _PEARSON_LEFT_OUT]
+    weight = weight[likely] / weight[likely].sum()
+    nodes, sensitivity = nodes[likely], sensitivity[:, likely]
+    is_moved = sensitivity.max(axis=0) > nodes.spread
     score = _scores(mu, sigma)
-    below = np.empty((kept.size, score.size))
-    below[~moved] = nodes[~moved].below(score)
-    below[moved] = _moved(nodes[moved], sway[:, moved], score)
+    below = np.empty((likely.size, score.size))
+    below[~is_moved] = nodes[~is_moved].below(score)
+    below[is_moved] = _moved_below(nodes[is_moved], sensitivity[:, is_moved], score)
     below = np.maximum.accumulate(np.clip(weight @ below, 0.0, 1.0))
     below[-1] = 1.0
     # the movement over cells widens the whole a little: take that back
-    variance = nodes.spread**2 + np.where(moved, (sway**2).sum(axis=0) / 12.0, 0.0)
+    variance = nodes.spread**2 + np.where(is_moved, (sensitivity**2).sum(axis=0) / 12.0, 0.0)
     widened = float(weight @ (variance + (nodes.mean - mu) ** 2))
     score = _stretched(score, mu, sigma / np.sqrt(widened))
     from scipy.interpolate import PchipInterpolator  # takes long to import
@@ -369,14 +369,14 @@ def _stretched(score: FloatArray, mu: float, factor: float) -> FloatArray:
     return np.asarray(np.where(score < mu, left, 1.0 - right))
 
 
-def _moved(nodes: PearsonNodes, sway: FloatArray, score: FloatArray) -> FloatArray:
+def _moved_below(nodes: PearsonNodes, sensitivity: FloatArray, score: FloatArray) -> FloatArray:
     """Return the distribution functions of nodes that move further than they spread, (G, L).
 
     The wider movement is a uniform one, so that neighbouring cells join without a seam;
     the other one and the spread are taken for normal.
     """
-    wide = sway.max(axis=0)[:, None]
-    spread = np.sqrt(nodes.spread**2 + sway.min(axis=0) ** 2 / 12.0)[:, None]
+    wide = sensitivity.max(axis=0)[:, None]
+    spread = np.sqrt(nodes.spread**2 + sensitivity.min(axis=0) ** 2 / 12.0)[:, None]
     above = score - nodes.mean[:, None]
     return np.asarray(
         (_ramp(above + 0.5 * wide, spread) - _ramp(above - 0.5 * wide, spread)) / wide

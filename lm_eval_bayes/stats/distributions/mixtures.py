@@ -98,11 +98,11 @@ class BetaMixtureDistribution(Distribution):
 
     def category_posterior(self, n_draws: int, rng: np.random.Generator) -> CategoryPosterior:
         """Return the questions' Beta posteriors at nodes drawn by their weights."""
-        known, weights = self._categories()
+        counts, weights = self._categories()
         node = draw_particles(self.mixture.weight, n_draws, rng)
         strength = self.mixture.s[node]
         shares = np.stack([self.mixture.rest[node], self.mixture.m[node]], axis=1)
-        return CategoryPosterior(known, strength[:, None] * shares, strength, weights)
+        return CategoryPosterior(counts, strength[:, None] * shares, strength, weights)
 
     def _categories(self) -> tuple[FloatArray, FloatArray]:
         """Return the trials of each question by category, (M, 2), and the weights, (2,)."""

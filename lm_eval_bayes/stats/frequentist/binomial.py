@@ -19,7 +19,7 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
     """Return Wilson's score interval for the probability behind independent 0/1 outcomes.
 
     The p whose score test does not reject [Bowyer 2025, §3.1]; it never leaves [0, 1]. The
-    outcomes must be independent: one trial a question, or many of one question.
+    outcomes must be independent: one trial per question, or many of one question.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def odds_ratio_interval(
     Parameters
     ----------
     successes_a, trials_a, successes_b, trials_b : int
-        0 <= successes <= trials, trials >= 1; one trial a question, or many of one.
+        0 <= successes <= trials, trials >= 1; one trial per question, or many of one.
     level : float
         In (0, 1).
     method : {"delta", "fisher"}
@@ -172,9 +172,9 @@ def odds_ratio_interval(
         raise InvalidInputError.of("trials_a, trials_b", rule, (sum(wins), sum(others)))
     from scipy.stats import contingency  # takes long to import
 
-    found = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
-    ends = found.confidence_interval(confidence_level=level)
-    estimate = float(found.statistic)
+    result = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
+    ends = result.confidence_interval(confidence_level=level)
+    estimate = float(result.statistic)
     if math.isnan(estimate):
         note = "no success or no failure at all: every odds ratio is possible"
     return _ratio(float(ends.low), float(ends.high), level, "fisher", estimate, None, note)

@@ -50,7 +50,7 @@ def bootstrap_interval(
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score a question, or outcomes; scope "benchmark" needs outcomes.
+        One score per question, or outcomes; scope "benchmark" needs outcomes.
     level : float
         In (0, 1).
     scope : {"population", "benchmark"}
@@ -91,7 +91,7 @@ def bootstrap_interval(
         if clusters is not None:
             where = cluster_index(clusters, values.size, "score")
         means = _over_units(*cluster_sums(values, where), replicates, rng)
-        estimand = "mean score of questions like these"
+        estimand = "mean score of the population of questions"
     else:
         if not isinstance(scores, Outcomes) or clusters is not None:
             rule = 'be outcomes, and `clusters` None, in scope "benchmark"'

@@ -93,7 +93,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
 def clt_interval(
     scores: Outcomes | npt.ArrayLike, level: float = 0.95, bounds: Bounds = (0.0, 1.0)
 ) -> ConfidenceInterval:
-    """Return the CLT interval for the mean score of questions like these.
+    """Return the CLT interval for the mean score of the population of questions.
 
     The mean ± z·SE with SE² = s²/n and s² the unbiased variance of the n scores (Miller
     2024, eq. 1; [Bowyer 2025, §3.1]). With Outcomes the n scores are the M question means, so
@@ -102,7 +102,7 @@ def clt_interval(
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score a question, or outcomes with at least one trial a question; n >= 2.
+        One score per question, or outcomes with at least one trial per question; n >= 2.
     level : float
         In (0, 1).
     bounds : tuple of float or None
@@ -133,14 +133,14 @@ def clt_interval(
 def t_interval(
     scores: Outcomes | npt.ArrayLike, level: float = 0.95, bounds: Bounds = (0.0, 1.0)
 ) -> ConfidenceInterval:
-    """Return Student's t interval for the mean score of questions like these.
+    """Return Student's t interval for the mean score of the population of questions.
 
     As :func:`clt_interval` with the quantile of t at n − 1 degrees of freedom in place of z.
 
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score a question, or outcomes with at least one trial a question; n >= 2.
+        One score per question, or outcomes with at least one trial per question; n >= 2.
     level : float
         In (0, 1).
     bounds : tuple of float or None
@@ -180,7 +180,7 @@ def _from_spread(
         level,
         quantile,
         method=method,
-        estimand="mean score of questions like these",
+        estimand="mean score of the population of questions",
         scope="population",
         bounds=bounds,
     )
@@ -203,7 +203,7 @@ def clustered_interval(
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score a question (or, for repeated trials, one a trial); outcomes give their
+        One score per question (or, for repeated trials, one per trial); outcomes give their
         question means.
     clusters : sequence, length n
         The cluster of each score: a passage, a topic, a question asked several times.
@@ -253,7 +253,7 @@ def clustered_interval(
         level,
         quantile,
         method="clustered-t" if small_sample else "clustered",
-        estimand="mean score of questions like these",
+        estimand="mean score of the population of questions",
         scope="population",
         bounds=bounds,
     )
@@ -279,14 +279,14 @@ def difference_interval(
     Parameters
     ----------
     a, b : Outcomes or array, shape (n,)
-        One score a question each, or outcomes; scope "benchmark" needs outcomes.
+        One score per question each, or outcomes; scope "benchmark" needs outcomes.
     level : float
         In (0, 1).
     paired : bool
         Whether both answered the same questions, as in scope "benchmark" they always do;
         outcomes are paired by their question ids where they have them, else by position.
     scope : {"population", "benchmark"}
-        About questions like these, or about these.
+        About the population of questions, or about these.
     bounds : tuple of float or None
         The possible scores of one model; outcomes bring their own.
 
@@ -336,7 +336,7 @@ def difference_interval(
         estimate = float(x.mean() - y.mean())
         method = "clt-paired" if paired else "clt-unpaired"
         ends = [end for end in (bounds_a, bounds_b) if end is not None]
-        estimand = "difference of the mean scores of questions like these"
+        estimand = "difference of the mean scores of the population of questions"
     possible = (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]) if len(ends) == 2 else None
     return mean_interval(
         estimate, error, level, z, method=method, estimand=estimand, scope=scope, bounds=possible
@@ -364,10 +364,10 @@ def cluster_index(
         raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
     numbers: dict[Hashable, int] = {}
     try:
-        found = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+        indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     except TypeError:
         raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(indices, dtype=np.int64)
 
 
 def cluster_sums(values: FloatArray, where: IntArray) -> tuple[FloatArray, FloatArray]:

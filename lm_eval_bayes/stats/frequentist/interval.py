@@ -41,7 +41,7 @@ class ConfidenceInterval(Record):
     estimand : str
         What is estimated.
     scope : str
-        "benchmark": about these questions; "population": about questions like these.
+        "benchmark": about these questions; "population": about the population of questions.
     estimate : float
         The point estimate.
     standard_error : float or None
@@ -52,7 +52,7 @@ class ConfidenceInterval(Record):
     seed, replicates : int or None
         Of the resampling, where there was any.
     note : str or None
-        What a reader must know before using the numbers.
+        A warning about the numbers.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def bounds_of(outcomes: Outcomes) -> tuple[float, float]:
 def as_scores(
     name: str, scores: Outcomes | npt.ArrayLike, bounds: Bounds, least: int
 ) -> tuple[FloatArray, Bounds]:
-    """Return one score a question, and the scores that are possible.
+    """Return one score per question, and the scores that are possible.
 
     Raises
     ------
@@ -147,7 +147,9 @@ def as_scores(
     else:
         array = numeric(name, scores)
         if array.ndim != 1:
-            raise InvalidInputError.of(name, "be 1-D, one score a question", f"shape {array.shape}")
+            raise InvalidInputError.of(
+                name, "be 1-D, one score per question", f"shape {array.shape}"
+            )
         values, bounds = array.astype(np.float64), _check_bounds(bounds)
     if values.size < least:
         raise InvalidInputError.of(name, f"hold at least {least} scores", f"{values.size}")

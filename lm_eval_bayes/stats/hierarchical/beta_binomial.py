@@ -3,7 +3,7 @@
 p_α ~ Beta(s m, s (1 − m)) makes x_α successes and y_α failures of question α beta-binomial.
 With m uniform on (0, 1) and 1/(1 + s) uniform on (0, 1), the posterior of (m, s) is computed
 on a grid in y = log(m / (1 − m)) and l = log s. There it is smooth and its tails fall off
-like exponentials, so that the plain sum over an even grid is all but exact.
+like exponentials, so that the plain sum over an even grid is nearly exact.
 """
 
 from __future__ import annotations

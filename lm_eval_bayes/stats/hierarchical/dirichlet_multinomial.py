@@ -4,7 +4,7 @@
 (0, 1). The posterior of (m, s) given all counts is sampled by importance: log s from a
 Laplace approximation of its posterior on a grid, and then the shares m given s from a
 Dirichlet distribution, stretched until its mode and its curvature are those of the
-posterior. What the approximations miss, the weights put right.
+posterior. What the approximations miss, the weights correct.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Particles:
     Attributes
     ----------
     share : array, shape (P, C+1)
-        m, the share of each category among questions like these.
+        m, the share of each category in the population of questions.
     strength : array, shape (P,)
         s, the trials that the common prior is worth.
     weight : array, shape (P,)
@@ -80,7 +80,7 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
 
     Examples
     --------
-    With one trial a question m is Dirichlet(1 + column sums) and s keeps its prior,
+    With one trial per question m is Dirichlet(1 + column sums) and s keeps its prior,
     whose median is 1:
 
     >>> particles = learn_particles(np.eye(3)[[0, 0, 1, 2, 0]], seed=0)
@@ -144,8 +144,8 @@ class _Rising:
 
     def __init__(self, counts: FloatArray) -> None:
         values, repeats = np.unique(counts[counts > 0.0], return_counts=True)
-        whole = bool(np.all(values == np.floor(values)))
-        self._tabulated = values.size == 0 or (whole and values[-1] <= 10 * values.size)
+        integral = bool(np.all(values == np.floor(values)))
+        self._tabulated = values.size == 0 or (integral and values[-1] <= 10 * values.size)
         if self._tabulated:
             reached = np.bincount(values.astype(np.int64), weights=repeats, minlength=1)
             repeats = reached[::-1].cumsum()[::-1][1:]  # questions with more than j

@@ -30,7 +30,7 @@ from lm_eval_bayes.stats.validation import FloatArray, read_only
 
 #: What a benchmark's posterior says where no question was tried twice.
 PRIOR_ALONE = (
-    "With one trial a question nothing tells a question's luck from its difficulty: what this "
+    "With one trial per question nothing tells a question's luck from its difficulty: what this "
     'posterior says of these very questions rests on the prior alone. Scope "population" does not.'
 )
 
@@ -64,7 +64,7 @@ def hbayes_at_n(
         trials, each worth λ.
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
-        "population", all questions like these, w·m. For two categories and one trial a
+        "population", the population of questions, w·m. For two categories and one trial a
         question the latter is Beta(1 + S, 1 + M − S) [Bowyer 2025, eq. 7].
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
@@ -105,7 +105,7 @@ def hbayes_at_n(
     if not np.all(at_top | (weights == low)):
         return category_posterior(outcomes, spec)
     if low == high:
-        # every trial scores the same: any split will do, its span is nought
+        # every trial scores the same: any split will do, its span is 0
         at_top = np.arange(weights.size) > 0
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
@@ -211,7 +211,7 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     θ_α ~ Dirichlet(s·m) with m uniform on the simplex and 1/(1+s) uniform on (0, 1); (m, s)
     is integrated out by importance sampling. Scope "benchmark": the posterior of
     (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope "population": that of Σ_k w_k m_k,
-    about questions like these. Prior trials count as trials, each worth `prior_strength`.
+    about the population of questions. Prior trials count as trials, each worth `prior_strength`.
 
     Parameters
     ----------
@@ -324,27 +324,27 @@ def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Mom
     sizes, group = np.unique(trials, return_inverse=True)
     for index, n in enumerate(sizes):
         these = np.flatnonzero(group == index)
-        here = a[these]
+        averages = a[these]
         pull, keep = strength / (n + strength), n / (n + strength)
         share = weight / (n + strength + 1.0)
         cross = share * pull * keep
         within[these] = (
             own_spread[these] * (share @ keep)
             + share @ (pull * spread)
-            + cross.sum() * here**2
-            - 2.0 * (cross @ b) * here
+            + cross.sum() * averages**2
+            - 2.0 * (cross @ b) * averages
             + cross @ b**2
         )
         pulled = pull * b
         pull_mean, pulled_mean = weight @ pull, weight @ pulled
-        mean[these] = here * (weight @ keep) + pulled_mean
+        mean[these] = averages * (weight @ keep) + pulled_mean
         pull, pulled = pull - pull_mean, pulled - pulled_mean
         between[these] = (
-            here**2 * (weight @ pull**2)
-            - 2.0 * here * (weight @ (pull * pulled))
+            averages**2 * (weight @ pull**2)
+            - 2.0 * averages * (weight @ (pull * pulled))
             + weight @ pulled**2
         )
-        total += pulled * these.size - pull * here.sum()
+        total += pulled * these.size - pull * averages.sum()
     m = trials.size
     variance = within.sum() / m**2 + float(weight @ np.square(total)) / m**2
     return _Moments(

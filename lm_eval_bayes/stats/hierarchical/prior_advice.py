@@ -76,7 +76,7 @@ def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None
     --------
     >>> outcomes = Outcomes.from_matrix([[0, 1]], R0=[[1, 1, 1, 0, 1, 1, 1, 1]])
     >>> print(check_prior_weight(outcomes))
-    The prior is worth 8 trials a question (D = 8, λ = 1), but only N = 2 were made: the \
+    The prior is worth 8 trials per question (D = 8, λ = 1), but only N = 2 were made: the \
 score follows the older trials more than the new ones. Make more trials, or set \
 prior_strength to at most 0.25.
     >>> check_prior_weight(Outcomes.from_matrix([[0, 1]], R0=[[1, 1]])) is None
@@ -167,7 +167,7 @@ def _note(
     parts = []
     if strength * d > n:
         parts.append(
-            f"The prior is worth {strength * d:g} trials a question (D = {d}, λ = {strength:g}), "
+            f"The prior is worth {strength * d:g} trials per question (D = {d}, λ = {strength:g}), "
             f"but only N = {n} were made: the score follows the older trials more than the new "
             "ones."
         )

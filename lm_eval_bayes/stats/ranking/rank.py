@@ -79,7 +79,7 @@ class Ranking:
     paired : bool
         Whether the models' questions were paired, which scope "population" asks for.
     note : str or None
-        What a reader must know before using the ranking.
+        A warning about the ranking.
     """
 
     models: tuple[str, ...]
@@ -175,7 +175,7 @@ def rank(
     Parameters
     ----------
     posteriors : mapping of str to Posterior
-        One a model, at least one: the same quantity, scope and range of scores, and in scope
+        One per model, at least one: the same quantity, scope and range of scores, and in scope
         "benchmark" the same number of questions.
     ties : {"adjacent", "leader", "pairwise", "none"}
         Whom a model is compared with to share a rank: its upper neighbour, the best of the
@@ -199,7 +199,7 @@ def rank(
     ------
     InvalidInputError
         If there is no model, a mean or sd is not a finite number or an sd is negative (the
-        model is named), the posteriors differ in what they speak of, or another argument
+        model is named), the posteriors differ in what they are about, or another argument
         breaks its rule.
 
     Examples
@@ -299,7 +299,7 @@ def check_leaderboard(posteriors: object) -> list[str]:
     Raises
     ------
     InvalidInputError
-        If there is none, one has no finite mean and sd, or two speak of different things.
+        If there is none, one has no finite mean and sd, or two are about different things.
     """
     rule = "be a mapping from at least one model's name to its posterior"
     if not isinstance(posteriors, Mapping) or not posteriors:
@@ -324,7 +324,7 @@ def check_leaderboard(posteriors: object) -> list[str]:
 
 
 def _subject(posterior: Posterior) -> dict[str, object]:
-    """Return what a posterior speaks of, which all on one leaderboard must share."""
+    """Return what a posterior is about, which all on one leaderboard must share."""
     subject: dict[str, object] = {
         "quantity": posterior.quantity,
         "scope": posterior.scope,

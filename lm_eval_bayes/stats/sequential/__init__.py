@@ -1,1 +1,1 @@
-"""When to stop sampling: forecasts of trials, and rules that are looked at while a run goes on."""
+"""When to stop sampling: forecasts of the trials needed, and stopping rules."""

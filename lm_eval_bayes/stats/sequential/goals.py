@@ -1,4 +1,4 @@
-"""Goals that further trials can reach, and the number of trials at which they do."""
+"""Goals for further trials, and the number of trials at which they are reached."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from lm_eval_bayes.stats.comparison.difference import paired_spread
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
-from lm_eval_bayes.stats.sequential.predictive_draws import FuturePopulation, FutureTrials
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictivePopulation, PredictiveTrials
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: Each further look of the coarse search goes so many times as far.
+#: Factor between the numbers of trials of the coarse search.
 _STRIDE = 4
-#: Numbers of trials looked at between the ends of the band.
+#: Numbers of trials evaluated between the limits of the band.
 _FINE = 16
-#: After that, so many times half-way between the nearest two for each answer.
+#: Bisections after that, for each of the wanted shares.
 _ROUNDS = 3
-#: A Beta distribution of so many trials has the normal interval's width.
+#: From this sum of its parameters a Beta distribution has the normal interval's width.
 _NORMAL = 1e8
 
 
 class Goal(Protocol):
-    """Something to be reached by further trials."""
+    """A goal to be reached by further trials."""
 
     @property
     def done(self) -> bool:
         """Whether it is reached already."""
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Say which futures have reached it after `extra` further trials a question."""
+        """Return which draws have reached it after `extra` further trials per question."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class WidthGoal:
 
     Parameters
     ----------
-    future : FutureTrials or FuturePopulation
-        The futures of the posterior.
+    predictive : PredictiveTrials or PredictivePopulation
+        The posterior predictive draws.
     target, current : float
         The width to be reached, and the width now.
     bounds : tuple of float
@@ -54,7 +54,7 @@ class WidthGoal:
         moment-matched Beta.
     """
 
-    future: FutureTrials | FuturePopulation
+    predictive: PredictiveTrials | PredictivePopulation
     target: float
     current: float
     bounds: tuple[float, float]
@@ -66,15 +66,15 @@ class WidthGoal:
         return self.current <= self.target
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Say in which futures the interval is narrow enough."""
-        mu, sigma = self.future.moments(extra, rng)
+        """Return the predictive draws in which the interval is narrow enough."""
+        mu, sigma = self.predictive.moments(extra, rng)
         return np.asarray(self._widths(mu, sigma) <= self.target)
 
     def limit(self) -> float | None:
-        """Return the median width that no number of trials gets below, None where it is 0."""
-        if isinstance(self.future, FutureTrials):
+        """Return the median of the limiting width for many trials, None where it is 0."""
+        if isinstance(self.predictive, PredictiveTrials):
             return None
-        return float(np.median(self._widths(*self.future.at_last())))
+        return float(np.median(self._widths(*self.predictive.at_last())))
 
     def _widths(self, mu: FloatArray, sigma: FloatArray) -> FloatArray:
         """Return the width of the interval at each mean and sd."""
@@ -87,24 +87,26 @@ class SeparationGoal:
 
     Parameters
     ----------
-    futures : pair of FutureTrials or FuturePopulation
-        The futures of the two models.
+    predictive : pair of PredictiveTrials or PredictivePopulation
+        The posterior predictive draws of the two models.
     target, current : float
         The z to be reached, and the z now.
     """
 
-    futures: tuple[FutureTrials | FuturePopulation, FutureTrials | FuturePopulation]
+    predictive: tuple[
+        PredictiveTrials | PredictivePopulation, PredictiveTrials | PredictivePopulation
+    ]
     target: float
     current: float
 
     @property
     def done(self) -> bool:
-        """Whether the models are so far apart already."""
+        """Whether the current z reaches the target."""
         return self.current >= self.target
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Say in which futures the models are so far apart."""
-        (mu, sigma), (mu_other, sigma_other) = (f.moments(extra, rng) for f in self.futures)
+        """Return the predictive draws in which z reaches the target."""
+        (mu, sigma), (mu_other, sigma_other) = (f.moments(extra, rng) for f in self.predictive)
         return np.asarray(np.abs(mu - mu_other) > self.target * np.hypot(sigma, sigma_other))
 
 
@@ -150,27 +152,27 @@ def interval_widths(
 def further_trials(
     goal: Goal, shares: tuple[float, ...], max_trials: int, rng: np.random.Generator
 ) -> tuple[list[int | None], float]:
-    """Return after how many trials a question given shares of the futures have reached a goal.
+    """Return the trials per question at which given shares of predictive draws reach a goal.
 
-    The share of futures is looked at in strides of four, then at some numbers between the
-    strides that enclose the answers, then closer and closer to each answer. What is left
-    between is taken to rise evenly in the logarithm of the trials.
+    The share is evaluated at numbers of trials that grow by a factor of four, then on a finer grid
+    around the answers, then by bisection towards each answer. Between these points it is
+    interpolated linearly in the logarithm of the trials.
 
     Parameters
     ----------
     goal : Goal
-        Reached in a growing share of the futures.
+        Reached in an increasing share of the draws.
     shares : tuple of float
-        In (0, 1), rising.
+        In (0, 1), increasing.
     max_trials : int
-        The most trials to look at.
+        The largest number of trials to evaluate.
     rng : Generator
-        The source of the futures' trials.
+        The source of the predicted trials.
 
     Returns
     -------
     needed : list of int or None
-        One a share, None where it takes more than `max_trials`.
+        One per share, None where it takes more than `max_trials`.
     last : float
         The share at `max_trials`.
     """
@@ -179,33 +181,33 @@ def further_trials(
     coarse = [1]
     while coarse[-1] < max_trials:
         coarse.append(min(coarse[-1] * _STRIDE, max_trials))
-    seen = {n: float(goal.reached(n, rng).mean()) for n in (1, max_trials)}
-    last = seen[max_trials]
+    share_at = {n: float(goal.reached(n, rng).mean()) for n in (1, max_trials)}
+    last = share_at[max_trials]
     for n in coarse[1:-1]:
-        seen[n] = float(goal.reached(n, rng).mean())
-        if seen[n] > 0.5 * (1.0 + shares[-1]):
+        share_at[n] = float(goal.reached(n, rng).mean())
+        if share_at[n] > 0.5 * (1.0 + shares[-1]):
             break
-    visited = sorted(seen)
-    first = max([n for n in visited if seen[n] < shares[0]], default=1)
-    final = min([n for n in visited if n > first and seen[n] >= shares[-1]], default=max_trials)
+    visited = sorted(share_at)
+    first = max([n for n in visited if share_at[n] < shares[0]], default=1)
+    final = min([n for n in visited if n > first and share_at[n] >= shares[-1]], default=max_trials)
     more = np.unique(np.geomspace(first, final, _FINE).round().astype(np.int64)).tolist()
     for _ in range(1 + _ROUNDS):
         for n in more:
-            if n not in seen:
-                seen[n] = float(goal.reached(n, rng).mean())
-        trials, share = _rising(seen)
+            if n not in share_at:
+                share_at[n] = float(goal.reached(n, rng).mean())
+        trials, share = _rising(share_at)
         more = [_between(trials, share, wanted) for wanted in shares]
     return [_first(trials, share, wanted) for wanted in shares], last
 
 
-def _rising(seen: dict[int, float]) -> tuple[FloatArray, FloatArray]:
-    """Return the numbers of trials looked at, and shares that rise with them.
+def _rising(share_at: dict[int, float]) -> tuple[FloatArray, FloatArray]:
+    """Return the numbers of trials evaluated, and shares that increase with them.
 
-    The futures scatter: half-way between the tightest rising curves above and below the
-    shares lies the best guess.
+    The shares have Monte-Carlo error: the estimate is the mean of the tightest increasing curves
+    above and below them.
     """
-    trials = np.array(sorted(seen), dtype=np.float64)
-    share = np.array([seen[int(n)] for n in trials])
+    trials = np.array(sorted(share_at), dtype=np.float64)
+    share = np.array([share_at[int(n)] for n in trials])
     above = np.maximum.accumulate(share)
     below = np.minimum.accumulate(share[::-1])[::-1]
     return trials, 0.5 * (above + below)
@@ -231,24 +233,24 @@ def _first(trials: FloatArray, share: FloatArray, wanted: float) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class PairedSeparationGoal:
-    """Two models' z in scope "population" at least `target`, their questions being paired.
+    """Two models' z in scope "population" at least `target`, with paired questions.
 
-    The futures are those of the questions at hand, as in scope "benchmark": a truth for each
-    question, and trials from it. What they say of questions like these is then the z of
-    `compare`, whose sd has a part that no trials reduce: how much the questions' differences
-    differ.
+    The predictive draws are those of the given questions, as in scope "benchmark": category
+    probabilities of every question, and trials from them. For the population of questions they
+    give the z of `compare`, whose sd has a part that no trials reduce: the variation of the
+    differences between questions.
 
     Parameters
     ----------
-    futures : pair of FutureTrials
-        The futures of the two models' benchmark posteriors.
+    predictive : pair of PredictiveTrials
+        The predictive draws of the two models' benchmark posteriors.
     columns : pair of array of int, shape (M,)
-        Where each keeps the first one's questions.
+        The column of each of the first model's questions.
     target, current : float
         The z to be reached, and the z now.
     """
 
-    futures: tuple[FutureTrials, FutureTrials]
+    predictive: tuple[PredictiveTrials, PredictiveTrials]
     columns: tuple[IntArray, IntArray]
     target: float
     current: float
@@ -262,37 +264,39 @@ class PairedSeparationGoal:
         draws: int,
         rng: np.random.Generator,
     ) -> PairedSeparationGoal:
-        """Draw the futures of two models on the same questions."""
-        first, second = (FutureTrials.of(each, draws, rng) for each in shared.posteriors)
+        """Draw from the predictive distributions of two models on the same questions."""
+        first, second = (
+            PredictiveTrials.of(posterior, draws, rng) for posterior in shared.posteriors
+        )
         columns = shared.columns[0], shared.columns[1]
         return cls((first, second), columns, target, current)
 
     @property
     def done(self) -> bool:
-        """Whether the models are so far apart already."""
+        """Whether the current z reaches the target."""
         return self.current >= self.target
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Say in which futures the models are so far apart."""
+        """Return the predictive draws in which z reaches the target."""
         (first, noise), (second, other_noise) = (
             (average[:, columns], noise[:, columns])
             for (average, noise), columns in zip(
-                (future.question_averages(extra, rng) for future in self.futures),
+                (predictive.question_averages(extra, rng) for predictive in self.predictive),
                 self.columns,
                 strict=True,
             )
         )
-        return self._apart(first - second, noise + other_noise)
+        return self._reaches(first - second, noise + other_noise)
 
     def at_last(self) -> float:
-        """Return the share of futures in which endless trials would bring them so far apart."""
+        """Return the share of draws whose z reaches the target in the limit of many trials."""
         first, second = (
-            (future.truth @ future.unit)[:, columns]
-            for future, columns in zip(self.futures, self.columns, strict=True)
+            (predictive.truth @ predictive.unit)[:, columns]
+            for predictive, columns in zip(self.predictive, self.columns, strict=True)
         )
-        return float(self._apart(first - second, np.zeros_like(first)).mean())
+        return float(self._reaches(first - second, np.zeros_like(first)).mean())
 
-    def _apart(self, difference: FloatArray, noise: FloatArray) -> npt.NDArray[np.bool_]:
-        """Hold z against the target."""
+    def _reaches(self, difference: FloatArray, noise: FloatArray) -> npt.NDArray[np.bool_]:
+        """Return whether z reaches the target, per draw."""
         sd = paired_spread(difference, noise).sd
         return np.asarray(np.abs(difference.mean(axis=1)) > self.target * sd)

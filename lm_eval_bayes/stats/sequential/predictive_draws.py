@@ -1,4 +1,4 @@
-"""What further trials would show: futures drawn from a posterior."""
+"""Posterior predictive draws: the posteriors to which further trials would lead."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from lm_eval_bayes.stats.validation import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class FutureTrials:
-    """Joint draws of all questions' true category probabilities, and what is known so far.
+class PredictiveTrials:
+    """Joint draws of all questions' category probabilities, and the counts so far.
 
     Parameters
     ----------
-    known : array, shape (M, K)
-        What counts for each category so far: the trials, and under a fixed prior its
-        pseudo-counts.
+    known_counts : array, shape (M, K)
+        The trials of each category so far, and under a fixed prior its pseudo-counts.
     strength : array, shape (D,), or None
         The strength s of the learned prior in each draw; None where the prior is fixed.
     truth : array, shape (D, M, K)
@@ -28,10 +27,10 @@ class FutureTrials:
     unit : array, shape (K,)
         The score of each category, scaled to [0, 1].
     low, span : float
-        What 0 stands for, and how far 1 is from it.
+        The score of 0 on that scale, and the range of scores.
     """
 
-    known: FloatArray
+    known_counts: FloatArray
     strength: FloatArray | None
     truth: FloatArray
     unit: FloatArray
@@ -39,45 +38,45 @@ class FutureTrials:
     span: float
 
     @classmethod
-    def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> FutureTrials:
-        """Draw the truth `draws` times from a posterior of bayes@N or hbayes@N.
+    def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> PredictiveTrials:
+        """Draw category probabilities `draws` times from a posterior of bayes@N or hbayes@N.
 
         Raises
         ------
         InvalidInputError
-            If the posterior is of another quantity, whose law does not say how a further
-            trial would change it.
+            If the posterior is of another quantity, whose distribution does not determine how
+            a further trial would change it.
         """
         state = posterior.distribution.category_posterior(draws, rng)
         if state is None:
             rule = "be one of bayes@N or hbayes@N"
             raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
-        known, prior, strength, weights = state
-        gammas = rng.standard_gamma(known + prior[:, None, :])
+        known_counts, prior, strength, weights = state
+        gammas = rng.standard_gamma(known_counts + prior[:, None, :])
         # with parameters near 0 all gammas of a question can underflow
         gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
         truth = gammas / gammas.sum(axis=2, keepdims=True)
         low, span = float(weights.min()), float(np.ptp(weights))
         unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
-        return cls(known, strength, truth, unit, low, span)
+        return cls(known_counts, strength, truth, unit, low, span)
 
     @property
     def draws(self) -> int:
-        """D, the number of futures."""
+        """D, the number of draws."""
         return int(self.truth.shape[0])
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior mean and sd that each future holds after `extra` more trials.
+        """Return the posterior mean and sd of each draw after `extra` more trials.
 
-        `extra` trials of every question are drawn from each draw's truth and added to what
-        is known. Under a fixed prior the moments are exact (Alg. 1 of [Hariri 2026]). Under
-        a learned one s is held at the draw's, m is learned anew from all questions, each
-        weighing n/(n + s), and the doubt about it is added.
+        `extra` trials of every question are drawn from each draw's probabilities and added to
+        the counts. Under a fixed prior the moments are exact (Alg. 1 of [Hariri 2026]). Under
+        a learned one s is fixed at the draw's, m is estimated again from all questions, with
+        weights n/(n + s), and its variance is added.
 
         Parameters
         ----------
         extra : int
-            Further trials a question, at least 0.
+            Further trials per question, at least 0.
         rng : Generator
             The source of the trials.
 
@@ -86,14 +85,14 @@ class FutureTrials:
         mu, sigma : array, shape (D,)
             On the scale of the score.
         """
-        counts = self.known + self._drawn(extra, rng)
-        n_categories = self.known.shape[1]
+        counts = self.known_counts + self._drawn(extra, rng)
+        n_categories = self.known_counts.shape[1]
         doubt = np.zeros(counts.shape[:2])
         if self.strength is not None:
             s = self.strength[:, None]
             trials = counts.sum(axis=2)
             share = (s + 1.0) / (trials + s)
-            # so many independent trials would teach as much of m
+            # the number of independent trials with the same information about m
             worth = (share * trials).sum(axis=1)
             learned = (share[:, :, None] * counts).sum(axis=1) + 1.0
             learned /= (worth + n_categories)[:, None]
@@ -111,7 +110,7 @@ class FutureTrials:
     def question_averages(
         self, extra: int, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray]:
-        """Return what each future has observed of every question after `extra` more trials.
+        """Return every question's mean score in each draw after `extra` more trials.
 
         Returns
         -------
@@ -119,15 +118,15 @@ class FutureTrials:
             A question's average score, scaled to [0, 1], and the variance that chance gives
             it, as :func:`lm_eval_bayes.stats.comparison.difference.question_means` has it.
         """
-        counts = self.known + self._drawn(extra, rng)
+        counts = self.known_counts + self._drawn(extra, rng)
         trials = np.maximum(counts.sum(axis=2), 1e-9)
         average = counts @ self.unit / trials
-        # the truth of this future stands in for what its posterior would expect of one trial
+        # the draw's own probabilities approximate the posterior expectation for one trial
         one_trial = self.truth @ self.unit**2 - (self.truth @ self.unit) ** 2
         return average, np.maximum(one_trial, 0.0) / trials
 
     def _drawn(self, extra: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `extra` trials of every question in every future, shape (D, M, K)."""
+        """Draw `extra` trials of every question in every draw, shape (D, M, K)."""
         if self.truth.shape[2] > 2:
             return np.asarray(rng.multinomial(extra, self.truth), dtype=np.float64)
         top = rng.binomial(extra, self.truth[:, :, 1])
@@ -135,12 +134,12 @@ class FutureTrials:
 
 
 @dataclass(frozen=True, eq=False)
-class FuturePopulation:
-    """What further trials on the same questions would tell of all questions like them.
+class PredictivePopulation:
+    """Predictive draws of a population's mean for further trials on the same questions.
 
-    M questions at N trials each teach as much of a population's mean as E = M(s + 1)N/(N + s)
-    trials of as many different questions, so that its variance is a multiple of
-    1/(E + K + 1). However large N grows, E stays below M(s + 1).
+    M questions with N trials each have the information of E = M(s + 1)N/(N + s) trials of as many
+    different questions about a population's mean, so that its variance is proportional to
+    1/(E + K + 1). For any N, E is below M(s + 1).
 
     Parameters
     ----------
@@ -153,7 +152,7 @@ class FuturePopulation:
     strength : array, shape (D,)
         Draws of s.
     step : array, shape (D,)
-        Standard normal draws: how far each future's mean goes on moving, in sd.
+        Standard normal draws: the further change of each draw's mean, in sd.
     """
 
     mu: float
@@ -167,8 +166,8 @@ class FuturePopulation:
     @classmethod
     def of(
         cls, posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
-    ) -> FuturePopulation:
-        """Draw futures of a posterior of hbayes@N in scope "population".
+    ) -> PredictivePopulation:
+        """Draw from the predictive distribution of hbayes@N in scope "population".
 
         Raises
         ------
@@ -195,18 +194,18 @@ class FuturePopulation:
 
     @property
     def draws(self) -> int:
-        """D, the number of futures."""
+        """D, the number of draws."""
         return int(self.strength.size)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior mean and sd that each future holds after `extra` more trials.
+        """Return the posterior mean and sd of each draw after `extra` more trials.
 
         Parameters
         ----------
         extra : int
-            Further trials a question.
+            Further trials per question.
         rng : Generator
-            Not drawn from: each future keeps its own step.
+            Not used: each draw has its own step.
 
         Returns
         -------
@@ -216,11 +215,11 @@ class FuturePopulation:
         return self._moments(1.0 / (self.trials + extra))
 
     def at_last(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean and sd that no number of trials goes beyond, each (D,)."""
+        """Return the limits of mean and sd for many trials, each (D,)."""
         return self._moments(0.0)
 
     def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of each future at 1/N = `per_trial`."""
+        """Return mean and sd of each draw at 1/N = `per_trial`."""
         s = self.strength
         prior, most = self.n_categories + 1.0, self.n_questions * (s + 1.0)
         now, then = prior + most / (1.0 + s / self.trials), prior + most / (1.0 + s * per_trial)

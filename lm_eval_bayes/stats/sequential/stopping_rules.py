@@ -1,10 +1,10 @@
-"""Stopping rules: how narrow, how sure, how dear.
+"""Stopping rules: the width of an interval, a decision, a budget.
 
-A rule is shown the posteriors after some number of trials a question, and says whether to go
-on. A rule that is shown them often has many chances to err. For decisions that matters much,
-and :mod:`lm_eval_bayes.stats.sequential.decision` says how much and what to do about it. For widths
-it hardly does: when an interval gets narrow follows from how many trials there are and how
-far the scores lie from the middle, and says little about the side on which the truth lies.
+A rule evaluates the posteriors at an interim analysis, after some number of trials per question.
+Repeated analyses have repeated chances of an error. For decisions this inflates the error rate;
+see :mod:`lm_eval_bayes.stats.sequential.decision` for its size and for corrections. For widths it
+hardly matters: the width of an interval depends on the number of trials and on the distance of
+the scores from ½, and is nearly independent of the side on which the true score lies.
 ``examples/stopping_error_rates.py`` measures both.
 """
 
@@ -31,13 +31,13 @@ from lm_eval_bayes.stats.validation import (
     check_sequence,
 )
 
-#: More planned looks than this are refused: the thresholds of so many take minutes.
-_MOST_LOOKS = 10_000
+#: The largest number of planned analyses: the thresholds of more take minutes.
+_MOST_ANALYSES = 10_000
 
 
 @dataclass(frozen=True)
 class StopVerdict(Record):
-    """What a rule says after a look.
+    """The verdict of a rule at an interim analysis.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class StopVerdict(Record):
     reason : str
         Why, in a sentence.
     trials : int
-        Trials a question at this look.
+        Trials per question at this analysis.
     value, threshold : float or None
-        What the rule looked at, and the value at which it stops; None where this look is
-        not one of its own.
+        The statistic of the rule, and the value at which it stops; None where this analysis is
+        not a planned one.
     winner : str or None
         The better model, where the rule decided on one.
     note : str or None
-        What repeated looks do to this verdict.
+        The effect of repeated analyses on this verdict.
     """
 
     stop: bool
@@ -69,10 +69,10 @@ class StopVerdict(Record):
 
 
 class StoppingRule(Protocol):
-    """Says, after any number of trials, whether to stop."""
+    """Decides, after any number of trials, whether to stop."""
 
-    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Judge the posteriors of the models after `trials` trials a question.
+    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Evaluate the posteriors of the models after `trials` trials per question.
 
         Prior trials are not counted; where questions differ in their numbers of trials, any
         number from the fewest to the most will do.
@@ -81,7 +81,7 @@ class StoppingRule(Protocol):
 
 @dataclass(frozen=True)
 class WidthReached:
-    """Stop once every model's credible interval is at most so wide.
+    """Stop once every model's credible interval is at most `width` wide.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ class WidthReached:
     method : {"normal", "beta", "exact", "hdi"}, optional
         Left out, each posterior's own.
     min_trials : int
-        Go on until there are so many trials a question, however narrow the intervals. At one
-        trial the width of a learned prior's interval rests on the prior alone.
+        The least number of trials per question, however narrow the intervals are. With one
+        trial the width of the interval under a learned prior depends on the prior alone.
     seed : int
-        Seed of intervals that are drawn.
+        Seed of the draws, where there are any.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class WidthReached:
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
-    >>> WidthReached(0.2).look(8, {"a": posterior}).reason
+    >>> WidthReached(0.2).evaluate(8, {"a": posterior}).reason
     'the widest interval ("a") is 0.328 wide, more than 0.2'
     """
 
@@ -128,8 +128,8 @@ class WidthReached:
         object.__setattr__(self, "min_trials", check_count("min_trials", self.min_trials, 1))
         object.__setattr__(self, "seed", check_seed(self.seed))
 
-    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Judge the posteriors of the models after `trials` trials a question.
+    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Evaluate the posteriors of the models after `trials` trials per question.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class WidthReached:
             If the posteriors cannot be compared with each other, or `trials` is no count or not
             what they rest on.
         """
-        trials = check_look(trials, posteriors)
+        trials = check_analysis(trials, posteriors)
         widths = {
             name: posteriors[name].interval(self.level, self.method, seed=self.seed).width
             for name in check_leaderboard(posteriors)
@@ -155,7 +155,7 @@ class WidthReached:
 
 @dataclass(frozen=True)
 class BudgetSpent:
-    """Stop at a number of trials a question, whatever they say.
+    """Stop at a number of trials per question, whatever the posteriors are.
 
     Parameters
     ----------
@@ -173,16 +173,16 @@ class BudgetSpent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", check_count("trials", self.trials, 1))
 
-    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Judge the number of trials; what the posteriors say does not matter.
+    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Evaluate the number of trials; the posteriors do not matter.
 
         Raises
         ------
         InvalidInputError
             If `trials` is no count, or not what the posteriors rest on.
         """
-        trials = check_look(trials, posteriors)
-        reason = f"{trials} of {self.trials} trials a question are spent"
+        trials = check_analysis(trials, posteriors)
+        reason = f"{trials} of {self.trials} trials per question have been used"
         return StopVerdict(
             trials >= self.trials, "budget spent", reason, trials, float(trials), float(self.trials)
         )
@@ -208,9 +208,9 @@ class AnyOf:
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> rule = AnyOf((WidthReached(0.05), BudgetSpent(8)))
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
-    >>> verdict = rule.look(8, {"a": posterior})
+    >>> verdict = rule.evaluate(8, {"a": posterior})
     >>> verdict.stop, verdict.rule, verdict.reason
-    (True, 'budget spent', '8 of 8 trials a question are spent')
+    (True, 'budget spent', '8 of 8 trials per question have been used')
     """
 
     rules: tuple[StoppingRule, ...]
@@ -218,19 +218,19 @@ class AnyOf:
     def __post_init__(self) -> None:
         rule = "be at least one stopping rule"
         rules = tuple(check_sequence("rules", self.rules, rule))
-        if not rules or not all(hasattr(each, "look") for each in rules):
+        if not rules or not all(hasattr(each, "evaluate") for each in rules):
             raise InvalidInputError.of("rules", rule, self.rules)
         object.__setattr__(self, "rules", rules)
 
-    def look(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Ask every rule after `trials` trials a question.
+    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
+        """Evaluate every rule after `trials` trials per question.
 
         Raises
         ------
         InvalidInputError
-            If one of the rules cannot judge these posteriors.
+            If one of the rules cannot evaluate these posteriors.
         """
-        verdicts = [rule.look(trials, posteriors) for rule in self.rules]
+        verdicts = [rule.evaluate(trials, posteriors) for rule in self.rules]
         for verdict in verdicts:
             if verdict.stop:
                 return verdict
@@ -238,19 +238,19 @@ class AnyOf:
         return StopVerdict(False, "any of", reasons, verdicts[0].trials)
 
 
-def check_look(trials: object, posteriors: object) -> int:
-    """Return the number of trials of a look, once the posteriors rest on as many.
+def check_analysis(trials: object, posteriors: object) -> int:
+    """Return the number of trials of an interim analysis, once the posteriors rest on as many.
 
     Prior trials are not counted. Where questions differ in their numbers of trials, as when
-    some failed, `trials` may be any number from the fewest to the most. A posterior that does
-    not tell its trials is taken at the caller's word.
+    some failed, `trials` may be any number from the fewest to the most. A posterior without
+    `trials_range` is not checked.
 
     Parameters
     ----------
     trials : int
         Trials a question, at least 1.
     posteriors : mapping of str to Posterior
-        What else it may be is for the rules to refuse.
+        Anything else is left to the rules to refuse.
 
     Raises
     ------
@@ -262,11 +262,11 @@ def check_look(trials: object, posteriors: object) -> int:
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
-    >>> check_look(8, {"a": posterior})
+    >>> check_analysis(8, {"a": posterior})
     8
-    >>> check_look(16, {"a": posterior})
+    >>> check_analysis(16, {"a": posterior})
     Traceback (most recent call last):
-    lm_eval_bayes.errors.InvalidInputError: `trials` must be the trials a question that the \
+    lm_eval_bayes.errors.InvalidInputError: `trials` must be the trials per question that the \
 posteriors rest on (8 for "a"); got 16
     """
     number = check_count("trials", trials, 1)
@@ -276,27 +276,27 @@ posteriors rest on (8 for "a"); got 16
         fewest, most = posterior.trials_range
         if not fewest <= number <= most:
             behind = f"{most}" if fewest == most else f"{fewest} to {most}"
-            rule = f'be the trials a question that the posteriors rest on ({behind} for "{name}")'
+            rule = f'be the trials per question that the posteriors rest on ({behind} for "{name}")'
             raise InvalidInputError.of("trials", rule, number)
     return number
 
 
-def check_looks(looks: object) -> tuple[int, ...]:
-    """Return planned looks as a rising tuple of numbers of trials.
+def check_analyses(analyses: object) -> tuple[int, ...]:
+    """Return planned interim analyses as an increasing tuple of numbers of trials.
 
     Raises
     ------
     InvalidInputError
-        If they are none.
+        If they are no such numbers.
 
     Examples
     --------
-    >>> check_looks(range(4, 7))
+    >>> check_analyses(range(4, 7))
     (4, 5, 6)
     """
-    rule = "be numbers of trials, at least 1 and rising"
-    entries = check_sequence("looks", looks, rule, _MOST_LOOKS)
-    checked = tuple(check_count("looks", n, 1) for n in entries)
+    rule = "be numbers of trials, at least 1 and increasing"
+    entries = check_sequence("analyses", analyses, rule, _MOST_ANALYSES)
+    checked = tuple(check_count("analyses", n, 1) for n in entries)
     if not checked or any(b <= a for a, b in pairwise(checked)):
-        raise InvalidInputError.of("looks", rule, list(checked))
+        raise InvalidInputError.of("analyses", rule, list(checked))
     return checked

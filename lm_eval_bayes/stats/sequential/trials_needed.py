@@ -1,4 +1,4 @@
-"""How many trials it will take: a forecast with its uncertainty."""
+"""How many further trials are needed, a forecast with its uncertainty, and on which questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.sequential.goals import (
     WidthGoal,
     further_trials,
 )
-from lm_eval_bayes.stats.sequential.predictive_draws import FuturePopulation, FutureTrials
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictivePopulation, PredictiveTrials
 from lm_eval_bayes.stats.validation import (
     IntArray,
     as_real,
@@ -39,12 +39,12 @@ _MOST_TRIALS = 1_000_000
 
 @dataclass(frozen=True)
 class TrialsForecast(Record):
-    """How many further trials of every question it takes to reach a goal.
+    """How many further trials of every question are needed to reach a goal.
 
     Attributes
     ----------
     goal : str
-        "width": the credible interval gets this narrow; "z": two models get this far apart.
+        "width": of the credible interval; "z": of the difference of two models.
     target : float
         The width or the z to be reached.
     current : float
@@ -53,29 +53,29 @@ class TrialsForecast(Record):
         N so far, a question: the mean over questions where they differ, and over two models.
         The posterior's own, prior trials included, unless it was given.
     additional : int or None
-        Further trials a question after which the goal is reached in half of all futures;
-        None where that takes more than `max_trials`, or never happens.
+        Further trials per question after which the goal is reached in half of the posterior
+        predictive draws; None where that takes more than `max_trials`, or never happens.
     additional_low, additional_high : int or None
-        The same for the shares (1 − band)/2 and (1 + band)/2 of the futures: the central
-        `band` of the number of trials needed.
+        The same for the shares (1 − band)/2 and (1 + band)/2 of the draws: the central `band`
+        of the number of trials needed.
     band : float
         In (0, 1).
     probability : float
-        Share of the futures in which the goal is reached after `max_trials` further trials.
+        Share of the draws in which the goal is reached after `max_trials` further trials.
     max_trials : int
-        The most that was looked at.
+        The largest number of further trials that was evaluated.
     limit : float or None
-        Median of the width that no number of trials gets below; None where there is none.
+        Median of the limiting width for many trials; None where that is 0.
     level : float or None
         Level of the interval, for a width.
     scope : str
         "benchmark" or "population".
     draws, seed : int
-        The futures drawn.
+        Of the posterior predictive draws.
     mc_error : float
-        Monte-Carlo standard error of the share of futures at `additional`.
+        Monte-Carlo standard error of the share of draws at `additional`.
     note : str or None
-        What a reader must know before planning with the numbers.
+        A warning about the forecast.
     """
 
     goal: Literal["width", "z"]
@@ -120,29 +120,30 @@ def trials_needed(
     draws: int | None = None,
     seed: int = 0,
 ) -> TrialsForecast:
-    """Forecast how many further trials a question reach a width or a decision.
+    """Forecast how many further trials per question reach a width or a decision.
 
     The estimand is the number t of further trials of every question after which the width
     of the credible interval [Hariri 2026, §2.5] is at most `width`, or
-    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`. Futures are drawn from the
+    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`. The draws are from the
     posterior predictive distribution p(new trials | trials) = ∫ p(new trials | θ) p(θ | trials)
-    dθ: a truth θ_α from the posterior, further trials x_α ~ Multinomial(t, θ_α) of every
-    question from that truth, and the posterior which they would lead to, with the pseudo-
-    counts ν_αk + x_αk in place of ν_αk [Hariri 2026, Alg. 1]; of a learned prior the draw's s
-    is kept and m is learned anew. For a width in scope "population" the variance of m falls
-    like 1/(E + K + 1) for K categories, M questions being worth E = M(s + 1)N/(N + s)
-    independent trials. The forecast is the number of trials at which half of the futures have
-    reached the goal, with the central `band` of that number. It looks at each number of trials
-    by itself, and so says nothing of a z that crosses the threshold on the way and comes back:
-    stopping at such a moment is what a correction of `DecisionReached` is for.
+    dθ: θ_α from the posterior, further trials x_α ~ Multinomial(t, θ_α) of every question, and
+    the resulting posterior with the pseudo-counts ν_αk + x_αk in place of ν_αk
+    [Hariri 2026, Alg. 1]; of a learned prior the draw's s is fixed and m is estimated again.
+    For a width in scope "population" the variance of m falls like 1/(E + K + 1) for K categories,
+    where M questions have the information of E = M(s + 1)N/(N + s) independent trials.
+
+    The forecast is the number of trials at which half of the draws have reached the goal, with
+    the central `band` of that number. Each number of trials is evaluated by itself, so a z that
+    crosses the threshold and returns is not counted: see the corrections of `DecisionReached`
+    for stopping at such a point.
 
     In scope "benchmark" a width falls like 1/√(N + const), to any target. In scope
-    "population" it does not: the questions are a sample, and no number of trials makes
-    them more. Then the forecast may be None, and `limit` says where the width ends. The z of
+    "population" it does not: the questions are a sample, and trials do not add questions.
+    Then the forecast may be None, and `limit` is the limiting width. The z of
     two models is there that of `compare`, their questions being paired by their ids, or by
     position where neither has ids; no number of trials reduces how much the questions'
-    differences differ. Posteriors that do not have the same questions are taken as
-    independent, and the `note` says so.
+    differences differ. Posteriors of different questions are treated as independent, and
+    the `note` says so.
 
     Parameters
     ----------
@@ -168,9 +169,10 @@ def trials_needed(
     band : float
         In (0, 1).
     max_trials : int
-        The most further trials a question to look at.
+        The largest number of further trials per question to evaluate.
     draws : int, optional
-        How many futures, at least 100; left out, 200 to 1,000 by the number of questions.
+        Posterior predictive draws, at least 100; the default is 200 to 1,000 by the number of
+        questions.
     seed : int
         Their seed.
 
@@ -183,7 +185,7 @@ def trials_needed(
     InvalidInputError
         If not exactly one goal is given, `z` comes without `other` or a width with one,
         `trials` is missing where the posterior does not tell it, the posterior is of a
-        quantity whose law does not say how a further trial would change it, or another
+        quantity whose distribution does not determine how a further trial changes it, or another
         argument breaks its rule.
 
     Examples
@@ -215,10 +217,10 @@ def trials_needed(
     rng = np.random.default_rng(spec.seed)
     goal: WidthGoal | SeparationGoal | PairedSeparationGoal
     limit: float | None = None
-    notes = [each.note for each in posteriors]
+    notes = [posterior.note for posterior in posteriors]
     if other is None:
         goal = WidthGoal(
-            future=_future(posterior, trials, draws, rng),
+            predictive=_predictive(posterior, trials, draws, rng),
             target=_positive("width", width),
             current=posterior.interval_by(spec).width,
             bounds=posterior.bounds,
@@ -231,8 +233,8 @@ def trials_needed(
         if now.shared is not None:
             goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
         else:
-            futures = [_future(each, trials, draws, rng) for each in posteriors]
-            goal = SeparationGoal((futures[0], futures[1]), target, now.z)
+            predictive = [_predictive(posterior, trials, draws, rng) for posterior in posteriors]
+            goal = SeparationGoal((predictive[0], predictive[1]), target, now.z)
     shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
     (low, middle, high), last = further_trials(goal, shares, max_trials, rng)
     if middle is None:
@@ -268,26 +270,26 @@ def _check_goal(
         rule = "be given with `z` and only with it"
         raise InvalidInputError.of("other", rule, "none" if other is None else "one")
     posteriors = [posterior] if other is None else [posterior, other]
-    check_leaderboard({f"posterior {i}": each for i, each in enumerate(posteriors, 1)})
+    check_leaderboard({f"posterior {i}": posterior for i, posterior in enumerate(posteriors, 1)})
     return posteriors
 
 
-def _future(
+def _predictive(
     posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
-) -> FutureTrials | FuturePopulation:
-    """Draw the futures of one posterior."""
+) -> PredictiveTrials | PredictivePopulation:
+    """Draw from the predictive distribution of one posterior."""
     if posterior.scope == "population":
-        return FuturePopulation.of(posterior, trials, draws, rng)
-    return FutureTrials.of(posterior, draws, rng)
+        return PredictivePopulation.of(posterior, trials, draws, rng)
+    return PredictiveTrials.of(posterior, draws, rng)
 
 
 def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
-    """Return the mean number of trials a question behind the posteriors."""
-    known = [each.n_trials for each in posteriors if each.n_trials is not None]
-    if posteriors[0].scope == "population" and (not known or min(known) <= 0.0):
+    """Return the mean number of trials per question behind the posteriors."""
+    n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
+    if posteriors[0].scope == "population" and (not n_trials or min(n_trials) <= 0.0):
         rule = "be given where the posterior does not tell it, or tells of none"
-        raise InvalidInputError.of("trials", rule, known or None)
-    return float(np.mean(known)) if known else np.nan  # its law will be refused
+        raise InvalidInputError.of("trials", rule, n_trials or None)
+    return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 
 
 def _out_of_reach(
@@ -296,21 +298,21 @@ def _out_of_reach(
     last: float,
     max_trials: int,
 ) -> str:
-    """Say why there is no forecast."""
+    """Return why there is no forecast."""
     ends = None
     if limit is not None and limit > goal.target:
-        ends = f"on these questions the width ends at about {limit:.3g}"
+        ends = f"on these questions the limiting width is about {limit:.3g}"
     elif isinstance(goal, PairedSeparationGoal) and goal.at_last() < 0.5:
-        share = f"{goal.at_last():.0%} of the futures"
-        ends = f"on these questions z ends at {goal.target:g} or more in only {share}"
+        share = f"{goal.at_last():.0%} of the predictive draws"
+        ends = f"on these questions the limiting z is {goal.target:g} or more in only {share}"
     if ends is not None:
         return (
-            f"Never, by more trials alone: {ends}. What varies between questions does not "
-            "shrink with trials; more questions would help."
+            f"Not reachable by more trials alone: {ends}. The variation between questions "
+            "does not shrink with trials; more questions are needed."
         )
     return (
-        f"Within {max_trials} further trials a question only {last:.0%} of the futures "
-        f"reach the goal."
+        f"Within {max_trials} further trials per question only {last:.0%} of the "
+        f"predictive draws reach the goal."
     )
 
 
@@ -333,7 +335,7 @@ def _below_one(name: str, value: object) -> float:
 def allocate_trials(
     posterior: Posterior, outcomes: Outcomes, n_trials: int, most: int | None = None
 ) -> IntArray:
-    """Share further trials out among the questions so that the score's variance falls most.
+    """Allocate further trials to the questions such that the score's variance falls most.
 
     With v_α the posterior variance of question α and ν_α the weight behind it (its trials and
     those that its prior is worth), one more trial is expected to leave v_α ν_α / (ν_α + 1), as
@@ -407,8 +409,8 @@ def allocate_trials(
 
 
 def _prior_weight(posterior: Posterior, outcomes: Outcomes) -> float:
-    """Return how many trials a question's prior is worth."""
+    """Return how many trials the prior of a question is worth."""
     if posterior.learned is not None:
         return posterior.learned.strength
-    each = 1.0 if posterior.prior is None else posterior.prior
-    return float(each * outcomes.counts.shape[1])
+    pseudo_count = 1.0 if posterior.prior is None else posterior.prior
+    return float(pseudo_count * outcomes.counts.shape[1])

@@ -97,7 +97,7 @@ def beta_mimics(
     """
     first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
     if first.ndim != 1 or first.size == 0:
-        raise InvalidInputError.of("a", "be 1-D, one entry a model", f"shape {first.shape}")
+        raise InvalidInputError.of("a", "be 1-D, one entry per model", f"shape {first.shape}")
     if second.shape != first.shape:
         raise InvalidInputError.of("b", f"have the shape of a, {first.shape}", second.shape)
     for name, values in (("a", first), ("b", second)):
@@ -144,7 +144,7 @@ def mimics_with_means(
     """
     wanted = numeric("means", means).astype(np.float64)
     if wanted.ndim != 1 or wanted.size == 0:
-        raise InvalidInputError.of("means", "be 1-D, one entry a model", f"shape {wanted.shape}")
+        raise InvalidInputError.of("means", "be 1-D, one entry per model", f"shape {wanted.shape}")
     if not ((wanted > 0.0) & (wanted < 1.0)).all():
         raise InvalidInputError.of("means", "lie strictly between 0 and 1", wanted.tolist())
     n_questions = check_size("n_questions", n_questions, 1, wanted.size)
@@ -311,5 +311,5 @@ def _check_one(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return the probabilities of one model."""
     p = _check_p(name, values)
     if p.ndim != 1:
-        raise InvalidInputError.of(name, "be 1-D, one entry a question", f"shape {p.shape}")
+        raise InvalidInputError.of(name, "be 1-D, one entry per question", f"shape {p.shape}")
     return p
