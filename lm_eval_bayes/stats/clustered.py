@@ -29,8 +29,8 @@ def clustered_posterior(
 ) -> Posterior:
     """Return the posterior of the mean score under the cluster model [Bowyer 2025, §3.2].
 
-    θ ~ U(0, 1) is the success probability of the population of questions and d ~ Gamma(1, 1) how
-    alike the clusters are; cluster t succeeds with p_t ~ Beta(dθ, d(1 − θ)), its n_t trials
+    θ ~ U(0, 1) is the mean success probability of the population of questions and d ~ Gamma(1, 1)
+    the similarity of the clusters; cluster t succeeds with p_t ~ Beta(dθ, d(1 − θ)), its n_t trials
     independently given p_t. With p_t integrated out,
 
         p(θ, d | data) ∝ e^{−d} Π_t B(S_t + dθ, n_t − S_t + d(1 − θ)) / B(dθ, d(1 − θ)),
@@ -130,14 +130,14 @@ def _posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posteri
             strength_low=float(np.exp(strength[0])),
             strength_high=float(np.exp(strength[2])),
         ),
-        note="one cluster tells little of others" if s.size == 1 else None,
+        note="one cluster says little about others" if s.size == 1 else None,
     )
 
 
 def _grid(s: FloatArray, f: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the nodes in logit θ and log d, and the density on them (peak 1).
 
-    The box is found by zooming: from a coarse grid that surely holds the mass, keep the part
+    The box is found by zooming: from a coarse grid that contains the mass, keep the part
     within `_DROP` of the peak, three times over.
     """
     box = np.array([[-45.0, 45.0], [-45.0, 12.0]])
@@ -183,8 +183,7 @@ def _log_rising(log_a: FloatArray, n: float) -> FloatArray:
 
 def _tabulate(points: FloatArray, mass: FloatArray) -> CdfTable:
     """Return the distribution function of a smooth density, given at even steps, as a table."""
-    # as elsewhere in core, heavy parts of scipy are imported by those who need them
-    from scipy.interpolate import CubicSpline
+    from scipy.interpolate import CubicSpline  # takes long to import
 
     rising = CubicSpline(points, mass).antiderivative()
     fine = np.linspace(points[0], points[-1], _TABLE)

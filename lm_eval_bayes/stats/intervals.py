@@ -192,7 +192,7 @@ def beta_ends(
 
     On [0, 1] with mean m, no variance exceeds m(1 − m), and the Beta distributions that
     come near it approach two atoms: m at the upper bound and 1 − m at the lower. From there on
-    the ends are those atoms. A σ too small for a Beta's parameters gets the normal ends.
+    the endpoints are those atoms. A σ too small for a Beta's parameters gets the normal endpoints.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Outcomes: the one validated, read-only input of every kernel."""
+"""Outcomes: the validated, read-only input of all estimators and posteriors."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from lm_eval_bayes.stats.validation import (
 )
 
 BINARY_WEIGHTS = (0.0, 1.0)
-#: A prior trial is worth no more than so many trials.
+#: The largest weight of a prior trial.
 MOST_STRENGTH = 1e6
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What came of every trial, counted per question and category.
+    """The outcomes of all trials, counted per question and category.
 
-    Build it with :meth:`from_matrix` or :meth:`from_counts`. Everything is checked
-    here, once, and copied into arrays that nobody can write to; the kernels trust it.
+    Build it with :meth:`from_matrix` or :meth:`from_counts`. All arguments are validated
+    here, once, and copied into read-only arrays.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Outcomes:
     prior_counts : array of int, shape (M, C+1)
         The same for earlier trials R0; all zeros when there were none.
     prior_strength : float
-        λ in [0, 1e6], the worth of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
+        λ in [0, 1e6], the weight of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
     question_ids : tuple or None
         One distinct name per question.
 
@@ -115,7 +115,7 @@ class Outcomes:
         R0 : array, shape (M, D), optional
             Earlier trials on the same questions, same categories.
         prior_strength : float
-            λ >= 0, the worth of one prior trial.
+            λ >= 0, the weight of one prior trial.
         question_ids : sequence, optional
             One distinct name per question.
 
@@ -164,7 +164,7 @@ class Outcomes:
         prior_counts : array of int, shape (M, C+1), optional
             Counts of earlier trials.
         prior_strength : float
-            λ >= 0, the worth of one prior trial.
+            λ >= 0, the weight of one prior trial.
         question_ids : sequence, optional
             One distinct name per question.
 
@@ -222,7 +222,7 @@ class Outcomes:
 
     @property
     def mean_trials(self) -> float:
-        """Trials a question on average, each prior one worth λ."""
+        """Mean trials per question, prior ones with the weight λ."""
         total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
         return float(total / self.n_questions)
 

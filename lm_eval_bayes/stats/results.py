@@ -1,4 +1,4 @@
-"""What the kernels hand back: frozen records that know how to become plain JSON."""
+"""Results: posteriors and estimates as frozen records, with their JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LearnedPrior(Record):
     mean : array, shape (C+1,)
         Posterior mean of m, the share of each category in the population of questions.
     strength : float
-        Posterior median of s, the trials that the learned prior is worth.
+        Posterior median of s, the strength of the learned prior in trials.
     strength_low, strength_high : float
         Its central 95%.
     """
@@ -74,17 +74,17 @@ class Posterior:
     distribution : Distribution
         The posterior distribution of the score; :meth:`interval` takes its quantiles.
     level : float
-        The level of :meth:`interval` where none is asked for.
+        The default level of :meth:`interval`.
     method : str
-        Its method, likewise.
+        Its default method.
     n_trials : float or None
-        Trials a question behind it, on average, prior ones at their worth; None where it
-        does not rest on trials of questions.
+        Mean trials per question, prior ones by their weight; None where it is not based on
+        trials of questions.
     trials_range : tuple of int or None
-        The fewest and the most trials that a question had, prior ones left out; None where it
-        does not rest on trials of questions.
+        The fewest and the most trials of a question, prior ones left out; None where it is not
+        based on trials of questions.
     learned : LearnedPrior or None
-        What the questions taught about their common prior, where it was learned.
+        The posterior of the questions' common prior, where it was learned.
     ess : float or None
         Effective sample size of the draws behind `mu` and `sigma`; None where computed.
     seed : int or None
@@ -261,7 +261,7 @@ def credible_interval(
     Returns
     -------
     Interval
-        With `mc_error` and `seed` set where the ends were drawn.
+        With `mc_error` and `seed` set where the endpoints were drawn.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Small input checks shared by the kernels, and the array types they are about."""
+"""Input checks shared by all functions, and the array types."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Tau: TypeAlias = float | Fraction | Decimal
 #: Pseudo-counts that a named prior adds to every category.
 NAMED_PRIORS = {"uniform": 1.0, "jeffreys": 0.5}
 
-#: More trials than this are taken for a slip, and would lose digits.
+#: The largest number of trials of a question; more would lose digits.
 MOST_TRIALS = 10**12
 #: The largest k of a posterior: with it the moments take seconds and half a gigabyte.
 MOST_K = 10**7
-#: So many draws, replicates or simulated things at the most; with so many, the Monte-Carlo
-#: error of a probability is below 0.0002.
+#: The largest number of draws, replicates or simulated models; with it the Monte-Carlo error of
+#: a probability is below 0.0002.
 MOST_DRAWS = 10**7
-#: So many numbers are held at a time at the most, 1.6 GB of them.
+#: The largest number of floats in memory at a time, 1.6 GB.
 MOST_HELD = 2 * 10**8
-#: Seeds are below this.
+#: The upper limit of seeds.
 _SEEDS = 2**128
 
 
@@ -127,7 +127,7 @@ most 10,000,000; got 100000000
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return a bool; nothing else counts as True or False here, "no" least of all.
+    """Return a bool; nothing else is accepted, in particular no text such as "no".
 
     Raises
     ------

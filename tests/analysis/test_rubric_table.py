@@ -217,7 +217,7 @@ def test_uniform_priors_say_nothing_of_questions_like_these(classified):
 def test_one_question_pairs_nothing():
     runs = [made("a", 1), made("b", 1, seed=1)]
     found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), scope="population")
-    assert found.warnings[0].startswith("The models are taken as if each had answered questions")
+    assert found.warnings[0].startswith("The models are treated as if each had answered different")
 
 
 def test_ranks_of_many_models_are_those_of_rank():

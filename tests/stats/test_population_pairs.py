@@ -313,7 +313,7 @@ def test_pass_curves_say_what_their_posteriors_say():
     assert compare_pass_curves(FOUR[0], FOUR[1], draws=100).note is None
     for estimator in ("hbayes", "bayes"):
         beyond = compare_pass_curves(FOUR[0], FOUR[1], [16, 17], estimator=estimator, draws=100)
-        assert beyond.note.startswith("Budgets above 16 look beyond the trials of some question")
+        assert beyond.note.startswith("Budgets above 16 exceed the trials of some question")
 
 
 @pytest.mark.parametrize(

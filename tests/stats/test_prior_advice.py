@@ -37,8 +37,8 @@ def test_it_warns_exactly_where_the_prior_outweighs_the_trials(n, d, strength, w
 
 def test_the_note_has_the_numbers():
     note = check_prior_weight(outcomes(4, 16, 0.5))
-    assert "worth 8 trials a question (D = 16, λ = 0.5)" in note
-    assert "only N = 4 were made" in note
+    assert "weight of 8 trials per question (D = 16, λ = 0.5)" in note
+    assert "only N = 4:" in note
     assert "prior_strength to at most 0.25" in note
 
 
@@ -54,12 +54,12 @@ def test_the_learned_strength_counts_too():
     case = outcomes(8, 6)
     assert check_prior_weight(case) is None
     note = check_prior_weight(case, learned_strength=2.5)
-    assert note.startswith("The prior is worth more than what the questions have in common: 6 ")
+    assert note.startswith("The prior exceeds the learned prior: 6 ")
     assert "learned strength of 2.5" in note
     assert "at most 0.417" in note  # 2.5 / 6
     both = check_prior_weight(outcomes(4, 6), learned_strength=2.5)
-    assert "only N = 4 were made" in both
-    assert "It is worth more than what the questions have in common" in both
+    assert "only N = 4:" in both
+    assert "It exceeds the learned prior" in both
 
 
 def test_prior_advice_learns_from_the_new_trials_alone():
@@ -87,7 +87,7 @@ def test_ragged_counts_name_the_worst_question():
 def test_a_question_without_trials_rests_on_its_prior():
     case = Outcomes.from_counts([[5, 5], [0, 0]], prior_counts=[[1, 1], [1, 0]])
     note = check_prior_weight(case)
-    assert "only N = 0 were made" in note
+    assert "only N = 0:" in note
     assert note.endswith("set prior_strength to at most 0.")
 
 
@@ -99,7 +99,7 @@ def test_it_warns_in_words_only():
 
 def test_rubrics_too():
     case = Outcomes.from_matrix([[0, 1, 2]], weights=[0, 0.5, 1], R0=[[2, 2, 2, 2]])
-    assert "worth 4 trials" in check_prior_weight(case)
+    assert "weight of 4 trials" in check_prior_weight(case)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf, "2", True])

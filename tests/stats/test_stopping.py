@@ -199,7 +199,7 @@ def test_population_z_goes_by_the_limit_too():
 
 def test_the_note_of_a_posterior_travels_along():
     single = hbayes_at_n(binary([1, 0, 1, 1, 0], 1))
-    assert "rests on the prior alone" in trials_needed(single, width=0.3).note
+    assert "depends on the prior alone" in trials_needed(single, width=0.3).note
 
 
 def test_the_result_is_plain_and_reproducible():

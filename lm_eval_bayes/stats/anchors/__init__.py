@@ -1,1 +1,1 @@
-"""Where a model stands between models that are known well [Xiao 2025]."""
+"""The position of a model among anchor models of known ability [Xiao 2025]."""

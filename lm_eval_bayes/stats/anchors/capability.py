@@ -1,4 +1,4 @@
-"""Anchors: where a model stands among models whose answers are known [Xiao 2025]."""
+"""The posterior of a model's position among anchor models [Xiao 2025]."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lm_eval_bayes.stats.validation import (
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["query", "shared"]
 BETWEEN: tuple[Between, ...] = ("query", "shared")
-#: Which neighbouring intervals are told: the fewest, or those between equal tails.
+#: Which neighbouring intervals are returned: the fewest, or those between equal tails.
 RangeMethod: TypeAlias = Literal["hdi", "exact"]
 RANGE_METHODS: tuple[RangeMethod, ...] = ("hdi", "exact")
 
@@ -159,7 +159,7 @@ def capability_intervals(
     replicates: int = 1000,
     seed: int = 0,
 ) -> CapabilityPosterior:
-    """Return the posterior of where a model stands among L anchors [Xiao 2025].
+    """Return the posterior of a model's position among L anchors [Xiao 2025].
 
     Π_ij is the probability that anchor i solves query j, kept within [ε, 1 − ε]; an anchor
     that solves every query with probability ε and one with 1 − ε close the row, and the
@@ -167,12 +167,12 @@ def capability_intervals(
     trials solved, interval i (between anchors i and i + 1) has the likelihood
 
     - "query": Π_j ½ (Bin(c_j; N_j, Π_ij) + Bin(c_j; N_j, Π_i+1,j)), the paper's average of
-      the two boundary anchors, query by query. It lets the model be like the weaker anchor
-      on one query and like the stronger one on the next, as if each query knew another
-      model, and so it is surer than it may be: over 4,000 simulated models among 3 anchors,
-      60 queries with 4 trials each, its peak claimed 97% and was right in 86%.
+      the two boundary anchors, query by query. The model may then be like the weaker anchor
+      on one query and like the stronger one on the next, as if every query had a different
+      model, which is overconfident: over 4,000 simulated models among 3 anchors, 60 queries
+      with 4 trials each, its peak had probability 97% and was right in 86%.
     - "shared": ∫₀¹ Π_j Bin(c_j; N_j, (1 − u) Π_ij + u Π_i+1,j) du, one position u between the
-      two anchors for all queries. There the peak claimed 92% and was right in 92%.
+      two anchors for all queries. There the peak had probability 92% and was right in 92%.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def capability_intervals(
     between : {"query", "shared"}
         See above.
     scope : {"benchmark", "population"}
-        Of these queries, or of queries like these: then the posterior is the average over
+        Of these queries, or of the population of queries: then the posterior is the average over
         bootstrap samples of the queries that have a trial ("BayesBag" [Huggins 2019]). It is
         wider, and holds where a model is not between two anchors on every query: with
         abilities that vary from query to query by twice the spread of the anchors (5 of them,
@@ -344,7 +344,7 @@ def normalised(logs: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PeakSweep(Record):
-    """How sure the placement grows with the number of queries.
+    """The certainty of a position as a function of the number of queries.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the anchor method rests on, checked: the order, the queries, their independence."""
+"""Checks of the assumptions of the anchor method: order, choice and independence of queries."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
 
 @dataclass(frozen=True, eq=False)
 class QueryFilter(Record):
-    """Which queries tell models apart.
+    """The queries that distinguish models.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class QueryFilter(Record):
     solved : array, shape (M,)
         The share of the reference models that solve each query.
     low, high : float
-        The shares that are kept, both ends included.
+        The shares that are kept, both limits included.
     """
 
     kept: IntArray
@@ -146,7 +146,7 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
     references : AnchorMatrix
         The reference models.
     low, high : float
-        0 <= low <= high <= 1, both ends included.
+        0 <= low <= high <= 1, both limits included.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
 
 @dataclass(frozen=True)
 class IndependenceCheck(Record):
-    """Whether the outcomes of different queries come independently, given the model.
+    """Whether the outcomes of different queries are independent, given the model.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class IndependenceCheck(Record):
 def query_independence(
     R: npt.ArrayLike, *, permutations: int = 2000, seed: int = 0
 ) -> IndependenceCheck:
-    """Check that queries come out independently of each other, given the model.
+    """Test whether the outcomes of queries are independent, given the model.
 
     The likelihood of a model's outcomes is a product over queries [Xiao 2025]. Where trial i
     of all queries shares something (a seed, a prompt, a moment of overload), totals of trials

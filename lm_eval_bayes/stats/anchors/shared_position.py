@@ -1,10 +1,10 @@
 """The likelihood of lying between two anchors, at one position that all queries share.
 
-Along the way u from the weaker anchor to the stronger one every query's success probability is
-linear, so that the log likelihood is concave in u. With many trials it is a narrow hill
-somewhere on [0, 1]. It is found by cutting [0, 1] in halves: the slopes at both ends of a panel
-say how high the hill can be inside, so that panels without it are left alone, and the others
-are cut until the hill is wide in them.
+Every query's success probability is linear in the position u between the weaker and the stronger
+anchor, so that the log likelihood is concave in u. With many trials it has a narrow peak in
+[0, 1]. The interval is bisected: the tangents at the edges of a panel bound the likelihood inside,
+panels that cannot contain the peak are skipped, and the others are halved until the peak is wide
+compared with the panel.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ ESTIMATORS: tuple[Estimator, ...] = ("hbayes", "bayes")
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What the trials say about A − B.
+    """The comparison of models A and B.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Comparison:
         P(A > B) + ½ P(A = B) under the posterior of the difference, no approximation.
     mc_error : float or None
         Standard error of `p_a_greater` where it was drawn, None where computed. For rubrics it
-        covers the particles that stand for the learned priors as well as the draws: with
+        includes the error of the particles that represent the learned priors: with
         their effective sample sizes it is sqrt(P(1 − P)(1/draws + 1/ess)), an upper bound.
     rope : tuple of float or None
         The region of practical equivalence, in units of A − B.
@@ -157,16 +157,17 @@ def compare(
     Scope "benchmark" asks which is better on these questions: the estimand is
     Δ = (1/M) Σ_α (s_α − s'_α), with s_α the expected score of a trial on question α. Given the
     data the two posteriors are independent, so Δ has mean μ − μ' and variance σ² + σ'²; its
-    law, and P(A > B) with it, is computed for two categories and drawn for more. The paper's
-    z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) stand beside it. Scope "population"
-    asks about the population of questions: the estimand is the mean of s − s' over them, and its
-    posterior Σ_α g_α d_α with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½), a Bayesian
-    bootstrap over the observed differences d_α of the questions' averages (Rubin 1981, c = 1;
-    this c gives the variance of Student's t), so that what a question does to both models
+    distribution, and with it P(A > B), is computed for two categories and drawn for more. The
+    paper's z = |μ − μ'| / sqrt(σ² + σ'²) and ρ = ½(1 + erf(z/√2)) are reported too.
+
+    Scope "population" asks about the population of questions: the estimand is the mean of s − s'
+    over them, and its posterior Σ_α g_α d_α with g ~ Dirichlet(c, …, c), c = max(1 − 4/M, ½), a
+    Bayesian bootstrap over the differences d_α of the questions' mean scores (Rubin 1981, c = 1;
+    this c gives the variance of Student's t), so that a question's effect on both models
     cancels, as in the paired analysis of [Bowyer 2025, §3.4]; z and ρ are then those of this
-    difference. Of its variance the part that the trials' chance explains is drawn as a normal and
-    the rest from the bootstrap, and it is never less than that part. With no more than ten
-    questions whose differences are skewed the interval is a little narrow (simulated: 93% for
+    difference. The part of its variance that is due to the sampling of trials is drawn as a
+    normal and the rest from the bootstrap; the variance is never less than that part. With no
+    more than ten questions of skewed differences the interval is narrow (simulated: 93% for
     95%). For N = 1 see also `compare_paired`.
 
     Parameters

@@ -155,15 +155,15 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     """Return the posterior of A − B over the population of questions, paired by question.
 
     The differences d_α of the questions' mean scores, weighted by Dirichlet(c, …, c).
-    They vary because questions do and because trials do, and both belong to what a mean
-    over questions is uncertain by, as in a paired t [Bowyer 2025, §3.4]. (Draws of p_α − p'_α
-    from two posteriors in their place would count the trials' noise up to three times: in the
-    spread of their means, in the draws and in the mean's own variance; simulated, intervals
-    came out 1.7 times as wide.) c = 1 is the Bayesian bootstrap as published [Rubin 1981],
+    They vary between questions and between trials, and both contribute to the uncertainty of a
+    mean over questions, as in a paired t [Bowyer 2025, §3.4]. (Draws of p_α − p'_α from the two
+    posteriors instead would count the sampling variance of trials up to three times: in the
+    spread of their means, in the draws and in the mean's own variance; in simulations the
+    intervals were 1.7 times as wide.) c = 1 is the Bayesian bootstrap as published [Rubin 1981],
     whose variance is (M − 1)/(M + 1) times s²/M, too small where questions are few; see
-    `bootstrap_weight`. Of that variance the trials' own part, v̄/M, is drawn as a normal ε and the
+    `bootstrap_weight`. The part of that variance due to trials, v̄/M, is drawn as a normal ε and the
     rest from the bootstrap, so that one question that differs by one trial does not make the
-    sign certain; and there is never less than v̄/M.
+    sign certain; the variance is at least v̄/M.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     Raises
     ------
     InvalidInputError
-        If M = 1: one question says nothing about others.
+        If M = 1: one question has no information about others.
     """
     n_questions = a.per_question.mu.size
     if n_questions < 2:
@@ -221,10 +221,10 @@ def question_means(posterior: Posterior) -> QuestionMeans:
 
 
 class PairedSpread(NamedTuple):
-    """The sd of a difference that is paired by question, and what it is made of.
+    """The sd of a difference that is paired by question, and its components.
 
-    `chance` is the sd that the trials' noise gives it, and `kappa`² the share of the bootstrap's
-    variance that is left for how questions differ.
+    `chance` is the sd due to the sampling of trials, and `kappa`² the share of the bootstrap's
+    variance that is due to the differences between questions.
     """
 
     sd: FloatArray
@@ -233,14 +233,14 @@ class PairedSpread(NamedTuple):
 
 
 def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
-    """Return how uncertain a population's difference is, see `paired_posterior`.
+    """Return the sd of a population's difference, see `paired_posterior`.
 
     Parameters
     ----------
     difference : array, shape (..., M)
         The difference of the mean scores of every question.
     noise : array, shape (..., M)
-        The variance that chance gives it.
+        Its sampling variance.
 
     Returns
     -------
@@ -249,12 +249,12 @@ def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
 
     Examples
     --------
-    Four questions known for certain have Σ (d_α − d̄)²/M over M·½ + 1 = 3 for a variance:
+    Four questions without sampling variance have Σ (d_α − d̄)²/M over M·½ + 1 = 3 for a variance:
 
     >>> round(float(paired_spread(np.array([0.1, 0.3, 0.5, 0.7]), np.zeros(4)).sd), 4)  # √(.05/3)
     0.1291
 
-    Four that do not differ at all are as uncertain as their trials make them:
+    For four equal ones the variance is that of the trials:
 
     >>> round(float(paired_spread(np.zeros(4), np.full(4, 0.04)).sd), 4)  # √(.04/4)
     0.1
@@ -308,10 +308,10 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
 def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     """Return the variance of a mean of draws in units of that of a single one.
 
-    For rubrics each posterior's hyperparameters are stood for by weighted particles, drawn
-    once and worth `ess` independent ones. Of the variance of an outcome some part goes back to each
-    model's hyperparameters, and these parts sum to no more than the whole (the first terms of
-    Hoeffding's decomposition). So 1/n_draws + 1/ess, with the smallest ess, is an upper bound.
+    For rubrics each posterior's hyperparameters are represented by weighted particles, drawn
+    once, with the effective sample size `ess`. The parts of an outcome's variance that are due to
+    the models' hyperparameters sum to at most all of it (the first terms of Hoeffding's
+    decomposition). So 1/n_draws + 1/ess, with the smallest ess, is an upper bound.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def joined_notes(notes: Iterable[str | None]) -> str | None:
 def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:
     """Return what a reader must know of models paired by question.
 
-    That a posterior of scope "benchmark" rests on its prior alone does not matter here.
+    The warning that a posterior of scope "benchmark" depends on its prior alone is left out.
     """
     return joined_notes(posterior.note for posterior in benchmarks if posterior.note != PRIOR_ALONE)
 

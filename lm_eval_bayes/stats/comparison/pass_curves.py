@@ -1,7 +1,7 @@
-"""Whole Pass@k curves of two models, compared at all k at once.
+"""Pass@k curves of two models, compared at all k simultaneously.
 
-At small k one model can be ahead and at large k the other. A band that holds for all k
-together says for which budgets either is certain, and where the sign turns first.
+At small k one model can be ahead and at large k the other. A simultaneous band over k shows for
+which budgets either is certain, and where the sign first changes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _NO_SPREAD = 1e-12
 #: Numbers worked on at a time where speed wants them in the processor's cache.
 _CACHED = 1 << 16
 _MOST_BUDGETS = 10_000
-#: What latent curves say beyond the trials at hand.
+#: The warning on latent curves beyond the given trials.
 BEYOND_TRIALS = (
-    "Budgets above {} look beyond the trials of some question: what the curves say there rests on "
-    "the prior as well, the more so the larger the budget."
+    "Budgets above {} exceed the trials of some question: the curves there depend on the prior as "
+    "well, increasingly with the budget."
 )
 
 
@@ -65,7 +65,7 @@ class PassCurveComparison(Record):
         the standard error over questions in scope "population".
     low, high : array, shape (K,)
         The simultaneous band, difference ± critical·sd within [−1, 1]; all of [−1, 1] where
-        the sd is 0, since nothing varied there that could tell about what was not seen.
+        the sd is 0, since the data show no variation there.
     level : float
         Probability with which the band holds at all `ks` together.
     scope : str

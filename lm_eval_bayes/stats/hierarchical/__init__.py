@@ -1,1 +1,1 @@
-"""What the questions teach about their common prior, for two categories and for rubrics."""
+"""Priors learned across the questions of a benchmark, for two categories and for rubrics."""

@@ -1,9 +1,9 @@
-"""What the questions of a benchmark teach about their common prior, for two categories.
+"""The posterior of the common prior of a benchmark's questions, for two categories.
 
 p_α ~ Beta(s m, s (1 − m)) makes x_α successes and y_α failures of question α beta-binomial.
 With m uniform on (0, 1) and 1/(1 + s) uniform on (0, 1), the posterior of (m, s) is computed
-on a grid in y = log(m / (1 − m)) and l = log s. There it is smooth and its tails fall off
-like exponentials, so that the plain sum over an even grid is nearly exact.
+on a grid in y = log(m / (1 − m)) and l = log s. There it is smooth with exponential
+tails, so that the sum over an even grid is nearly exact.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from lm_eval_bayes.stats.validation import FloatArray
 
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-8
-#: What lies this far below the peak of a log density is left out: e^-18 of it.
+#: Depth below the peak of a log density at which it is cut off, e^-18 of the peak.
 _DEPTH = 18.0
-#: Nodes of a grid: at the least, at the most, and their distance where the tails are long.
-#: Moments take the fine grid; a table, whose every node costs, has enough of the rough one.
+#: Minimum and maximum number of nodes of a grid, and their distance where the tails are long.
+#: Moments use the fine grid; a table, whose nodes are expensive, uses the rough one.
 _FINE = (36, 110, 0.45)
 _ROUGH = (24, 70, 0.7)
-#: Rising factorials of up to this many factors in all are written out.
+#: Rising factorials of up to this many factors in total are summed factor by factor.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
-#: Points of the axis of m, at the most.
+#: Maximum number of points on the axis of m.
 _MOST_POINTS = 60_000
 
 
 @dataclass(frozen=True, eq=False)
 class HyperGrid:
-    """The posterior of (m, s) on nodes that each stand for a cell around them.
+    """The posterior of (m, s) on nodes that each represent a cell around them.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
     """
     density = _LogDensity(x, y)
     nodes_like = _ROUGH if rough else _FINE
-    # The whole range of l, roughly; then again and again what of it matters.
+    # the full range of l on a coarse grid, then repeatedly the part that matters
     log_s = np.linspace(-25.0, 60.0, 35)
     low, high = density.first_bracket(log_s)
     low, high = density.fitted(log_s, low, high)
@@ -242,9 +242,9 @@ class _LogDensity:
         return np.asarray(likelihood - self.all(log_s)[:, None] + prior)
 
     def first_bracket(self, log_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return y between which, for each l, all that matters surely lies."""
+        """Return a bracket of y for each l that contains all that matters."""
         m = special.expit(self.centre)
-        # a question's trials are worth n (s + 1) / (n + s) independent ones
+        # the effective number of independent trials of a question is n (s + 1) / (n + s)
         s = np.exp(log_s)[:, None]
         n = self.n_trials
         worth = (n * (s + 1.0) / (n + s)).sum(axis=1)

@@ -4,7 +4,7 @@
 (0, 1). The posterior of (m, s) given all counts is sampled by importance: log s from a
 Laplace approximation of its posterior on a grid, and then the shares m given s from a
 Dirichlet distribution, stretched until its mode and its curvature are those of the
-posterior. What the approximations miss, the weights correct.
+posterior. The importance weights correct the approximations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy import special
 
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, read_only
 
-#: How many particles stand for the posterior.
+#: The number of particles.
 PARTICLES = 16_384
 
 # s runs over e^±: the prior leaves a mass of 2e-9 below and less than 1e-15 above.
@@ -38,7 +38,7 @@ class Particles:
     share : array, shape (P, C+1)
         m, the share of each category in the population of questions.
     strength : array, shape (P,)
-        s, the trials that the common prior is worth.
+        s, the strength of the common prior, in trials.
     weight : array, shape (P,)
         Posterior probability of each particle, sum 1.
     """
@@ -68,15 +68,15 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
     Parameters
     ----------
     counts : array, shape (M, C+1)
-        Trials per question and category; fractions where prior trials are worth less than
-        one, rows of zeros where a question was never asked.
+        Trials per question and category; fractions where prior trials have a
+        weight below one, rows of zeros for questions without trials.
     seed : int
         Seed of the particles; the order of the questions does not matter.
 
     Returns
     -------
     Particles
-        16,384 of them, in an order that means nothing.
+        16,384 of them, in random order.
 
     Examples
     --------
@@ -166,7 +166,7 @@ class _Rising:
 def _pooled(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the factors a + j of a category, pooled: near enough for a proposal.
 
-    The first 64 stand for themselves, later ones in bins of 5%. Of a fractional count's
+    The first 64 are kept as they are, later ones in bins of 5%. Of a fractional count's
     last factor its part is there.
 
     Returns

@@ -28,14 +28,14 @@ from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pair
 from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
-#: What a benchmark's posterior says where no question was tried twice.
+#: The warning of a benchmark's posterior where no question has two trials.
 PRIOR_ALONE = (
-    "With one trial per question nothing tells a question's luck from its difficulty: what this "
-    'posterior says of these very questions rests on the prior alone. Scope "population" does not.'
+    "With one trial per question, chance and difficulty cannot be distinguished: the posterior of "
+    'these questions depends on the prior alone. Scope "population" is not affected.'
 )
 
-#: What any posterior says where there was no trial at all.
-NO_TRIALS = "There is no trial: this posterior is what the prior says."
+#: The warning of any posterior without trials.
+NO_TRIALS = "There are no trials: this posterior is the prior."
 
 #: The effective sample size below which a posterior carries a note about it.
 FEW = 400.0
@@ -51,9 +51,9 @@ def hbayes_at_n(
 ) -> Posterior:
     """Return the posterior of the score under a prior learned across the questions.
 
-    Bayes@N gives every question a uniform prior of its own, which pulls each towards the
-    middle and so moves the score of a hard or an easy benchmark. Here the questions share
-    a prior, θ_α ~ Dirichlet(s·m), and what they have in common decides how far each is pulled.
+    Bayes@N gives every question a uniform prior of its own, which shrinks each towards the
+    middle and so biases the score of a hard or an easy benchmark. Here the questions share a
+    prior, θ_α ~ Dirichlet(s·m), and the shrinkage is estimated from all of them.
     m is uniform, 1/(1 + s) is uniform, and both are integrated out: for two categories by
     quadrature, for more by importance sampling.
 
@@ -61,7 +61,7 @@ def hbayes_at_n(
     ----------
     outcomes : Outcomes
         Counts of M >= 1 questions; N_α may differ and may be 0. Prior trials count as
-        trials, each worth λ.
+        trials, each with the weight λ.
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
@@ -87,8 +87,8 @@ def hbayes_at_n(
 
     Examples
     --------
-    Twelve questions that the model hardly ever solves, two right answers in 48 trials. The
-    uniform prior makes 19 percent of it; the learned one believes the questions:
+    Twelve questions that the model rarely solves, two right answers in 48 trials, under the
+    uniform and under the learned prior:
 
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
@@ -211,7 +211,8 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     θ_α ~ Dirichlet(s·m) with m uniform on the simplex and 1/(1+s) uniform on (0, 1); (m, s)
     is integrated out by importance sampling. Scope "benchmark": the posterior of
     (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope "population": that of Σ_k w_k m_k,
-    about the population of questions. Prior trials count as trials, each worth `prior_strength`.
+    about the population of questions. Prior trials count as trials, each with the weight
+    `prior_strength`.
 
     Parameters
     ----------
@@ -302,7 +303,7 @@ class _Moments(NamedTuple):
 
 
 def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Moments:
-    """Average over the particles what is known given (m, s).
+    """Average the conditional moments given (m, s) over the particles.
 
     Question α has mean (1−κ) a + κ b and variance [(1−κ) A + κ B + κ(1−κ)(a−b)²] / (N+s+1),
     where a and A are the mean and variance of its own trials' scores, b and B those under
@@ -358,7 +359,7 @@ def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Mom
 
 
 def _learned_from_particles(particles: Particles) -> LearnedPrior:
-    """Sum up what the questions taught about their common prior."""
+    """Summarize the particles: the mean of m, the median and central 95% of s."""
     low, median, high = particles.quantile(particles.strength, np.array([0.025, 0.5, 0.975]))
     return LearnedPrior(
         mean=read_only(particles.weight @ particles.share, np.float64),
@@ -369,14 +370,14 @@ def _learned_from_particles(particles: Particles) -> LearnedPrior:
 
 
 def _note(outcomes: Outcomes, scope: Scope, ess: float) -> str | None:
-    """Say what a reader must know before using the numbers."""
+    """Return the warnings about a posterior."""
     few = f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
     notes = (note_on_trials(outcomes, scope), few if ess < FEW else None)
     return " ".join(filter(None, notes)) or None
 
 
 def note_on_trials(outcomes: Outcomes, scope: Scope) -> str | None:
-    """Return `NO_TRIALS` where nothing was tried, `PRIOR_ALONE` where no question was twice.
+    """Return `NO_TRIALS` without trials, `PRIOR_ALONE` where no question has two.
 
     The latter is about scope "benchmark" only.
     """

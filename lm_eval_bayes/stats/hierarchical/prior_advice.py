@@ -1,4 +1,4 @@
-"""Is a prior worth more than the trials it is to help? Guidance from [Hariri 2026, Fig. 2]."""
+"""The weight of prior trials beside the new ones, with the guidance of [Hariri 2026, Fig. 2]."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lm_eval_bayes.stats.validation import as_real
 
 @dataclass(frozen=True)
 class PriorAdvice(Record):
-    """What a prior weighs, beside the trials and beside what the questions teach.
+    """The weight of prior trials beside the new trials and the learned prior.
 
     Attributes
     ----------
     prior_trials : float
-        λD, the trials that the prior is worth, on the question where it is worth the most
-        compared with N_α.
+        λD, the weight of the prior in trials, on the question where it is largest relative to
+        N_α.
     n_trials : int
         N_α of that question.
     question : int
@@ -29,11 +29,11 @@ class PriorAdvice(Record):
     prior_strength : float
         λ.
     learned_strength : float or None
-        s, the trials that the prior learned across the questions is worth (posterior median).
+        s, the strength of the prior learned across the questions, in trials (posterior median).
     advised_strength : float
-        The largest λ at which the prior outweighs neither.
+        The largest λ at which the prior outweighs neither the trials nor the learned prior.
     note : str or None
-        The warning, with these numbers; None where there is nothing to warn of.
+        The warning, with these numbers; None where there is none.
     """
 
     prior_trials: float
@@ -46,19 +46,19 @@ class PriorAdvice(Record):
 
 
 def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None) -> str | None:
-    """Return a warning if prior trials outweigh the trials they are to help, else None.
+    """Return a warning if prior trials outweigh the new trials, else None.
 
-    Above λD = N the older version's trials decide the score more than the new one's. The
-    warning says that, and not that the prior is wrong: in [Hariri 2026, Fig. 2] (see
-    `prior_study`) any D helps to rank at the smallest N, where luck is the greater evil, while
-    D = 8 and 16 lose to no prior at all from about N = 8 on, and a small D never costs much.
+    Above λD = N the older version's trials determine the score more than the new one's. This does
+    not mean that the prior is wrong: in [Hariri 2026, Fig. 2] (see `prior_study`) any D improves
+    the ranking at the smallest N, where sampling error dominates, while D = 8 and 16 are worse
+    than no prior from about N = 8 on, and a small D never costs much.
 
     Nothing is printed and no warning is issued: kernels may call this in a loop.
 
     Parameters
     ----------
     outcomes : Outcomes
-        With its prior trials and their worth λ.
+        With its prior trials and their weight λ.
     learned_strength : float, optional
         `hbayes_at_n(...).learned.strength`, above 0.
 
@@ -76,8 +76,8 @@ def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None
     --------
     >>> outcomes = Outcomes.from_matrix([[0, 1]], R0=[[1, 1, 1, 0, 1, 1, 1, 1]])
     >>> print(check_prior_weight(outcomes))
-    The prior is worth 8 trials per question (D = 8, λ = 1), but only N = 2 were made: the \
-score follows the older trials more than the new ones. Make more trials, or set \
+    The prior has the weight of 8 trials per question (D = 8, λ = 1), but there are only N = 2: \
+the score depends more on the older trials than on the new ones. Make more trials, or set \
 prior_strength to at most 0.25.
     >>> check_prior_weight(Outcomes.from_matrix([[0, 1]], R0=[[1, 1]])) is None
     True
@@ -87,16 +87,15 @@ prior_strength to at most 0.25.
 
 
 def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
-    """Weigh a prior against the trials and against what the questions have in common.
+    """Compare the weight of prior trials with the new trials and with the learned prior.
 
-    The learned strength s comes from `hbayes_at_n` on the new trials alone: if questions are
-    as different from each other as s trials would let them appear, older trials that are worth
-    more than s claim to know a question better than its kin do.
+    The learned strength s comes from `hbayes_at_n` on the new trials alone. Prior trials of a
+    larger weight than s have more influence on a question than all other questions together.
 
     Parameters
     ----------
     outcomes : Outcomes
-        With its prior trials and their worth λ.
+        With its prior trials and their weight λ.
     seed : int
         Seed of `hbayes_at_n`, for more than two categories.
 
@@ -141,7 +140,7 @@ def _advise(outcomes: Outcomes, learned: float | None) -> PriorAdvice:
     depth = outcomes.prior_counts.sum(axis=1)
     n_trials = outcomes.n_trials
     strength = outcomes.prior_strength
-    # the question whose prior is worth most per trial of its own; no trial at all is worst
+    # the question with the largest prior weight per trial of its own; no trial counts as most
     question = int(np.argmax(depth / np.maximum(n_trials, 1e-9)))
     d, n = int(depth[question]), int(n_trials[question])
     deepest = int(depth.max())
@@ -167,14 +166,14 @@ def _note(
     parts = []
     if strength * d > n:
         parts.append(
-            f"The prior is worth {strength * d:g} trials per question (D = {d}, λ = {strength:g}), "
-            f"but only N = {n} were made: the score follows the older trials more than the new "
-            "ones."
+            f"The prior has the weight of {strength * d:g} trials per question (D = {d}, "
+            f"λ = {strength:g}), but there are only N = {n}: the score depends more on the older "
+            "trials than on the new ones."
         )
     if learned is not None and strength * deepest > learned:
         parts.append(
-            f"It is worth more than what the questions have in common: {strength * deepest:g} "
-            f"trials against a learned strength of {learned:.3g}."
+            f"It exceeds the learned prior: {strength * deepest:g} trials against a learned "
+            f"strength of {learned:.3g}."
         )
     if not parts:
         return None

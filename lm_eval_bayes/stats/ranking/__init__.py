@@ -1,1 +1,1 @@
-"""Leaderboards with ties, and how sure they are."""
+"""Rankings with ties, and the posterior of the ranks."""

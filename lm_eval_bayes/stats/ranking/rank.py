@@ -1,4 +1,4 @@
-"""Rankings: a leaderboard whose ties, and whose doubts, are stated."""
+"""Rankings with ties and with the posterior probability of every rank."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Ranking:
         The joint draws behind the probabilities.
     mc_error : float
         The largest Monte-Carlo standard error among them; for rubrics an upper bound that
-        covers the particles which stand for the learned priors as well.
+        includes the error of the particles that represent the learned priors.
     paired : bool
         Whether the models' questions were paired, which scope "population" asks for.
     note : str or None

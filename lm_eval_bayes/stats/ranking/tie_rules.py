@@ -16,7 +16,7 @@ NUMBERINGS: tuple[Numbering, ...] = ("competition", "dense", "fractional")
 
 
 def best_first(mu: FloatArray, sigma: FloatArray, tolerance: float) -> tuple[IntArray, FloatArray]:
-    """Order models by falling μ, the surer one first where two are equal.
+    """Order models by falling μ, the one with the smaller σ first where two are equal.
 
     Two sums of the same numbers in another order differ by rounding. So means that lie
     within `tolerance` of the next better one are made equal to it, and the order of the
