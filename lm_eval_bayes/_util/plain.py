@@ -28,7 +28,7 @@ def fields_to_plain(record: Any) -> dict[str, Any]:
 
     Fields with ``metadata=NOT_IN_JSON`` are left out.
     """
-    return {name: to_plain(getattr(record, name)) for name in _json_fields(type(record))}
+    return {name: to_plain(getattr(record, name)) for name in _json_fields(record.__class__)}
 
 
 @functools.cache
