@@ -93,9 +93,9 @@ def scope_label(scope: str) -> str:
     Examples
     --------
     >>> scope_label("benchmark"), scope_label("population")
-    ('these questions', 'questions like these')
+    ('these questions', 'the population of questions')
     """
-    return "these questions" if scope == "benchmark" else "questions like these"
+    return "these questions" if scope == "benchmark" else "the population of questions"
 
 
 # -- probabilities -------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""`lm-eval-bayes compare`: which of two models is better, and how sure that is."""
+"""`lm-eval-bayes compare`: the posterior of the difference between two models."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -10,44 +11,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.commands.compare_tables import show_comparison, told
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_interval,
+    format_mean_sd,
+    format_range,
+    format_score,
+    interval_label,
+    plural,
+    probability_statement,
+    scope_label,
+)
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
-from lm_eval_bayes.cli.ui.output import say_json, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    Filter,
-    Interval,
-    IntervalKind,
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
     Json,
-    Level,
-    Metric,
-    Regrade,
-    Scope,
-    ScopeOption,
-    Seed,
-    Task,
-    check_level_and_seed,
-    interval_spec,
-    numbers_in,
-    read,
+    ReadingOptions,
+    expand_options,
+    parse_integers,
 )
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
     from lm_eval_bayes.runs.task_run import TaskRun
+    from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
 class Alignment(str, Enum):
-    """What becomes of questions that only one model answered."""
+    """What happens to questions that only one model answered."""
 
     strict = "strict"
     intersection = "intersection"
 
 
+@expand_options
 def command(
     a: Annotated[
         Path,
@@ -62,86 +62,80 @@ def command(
         Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
         typer.Argument(
             metavar="B",
-            help="The run of model B. Left out: the other one of the two models in A.",
+            help="The run of model B. If it is left out, A must hold two models.",
             show_default=False,
         ),
     ] = None,
-    task: Task = None,
-    metric: Metric = None,
-    filter: Filter = None,
+    *,
     model_a: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="Which model is A, where the run has several."),
+        typer.Option(metavar="NAME", help="The model A, if the run has several."),
     ] = None,
     model_b: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="Which model is B, where the run has several."),
+        typer.Option(metavar="NAME", help="The model B, if the run has several."),
     ] = None,
     rope: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
             metavar="R",
-            help="Differences from -R to R do not matter: show how probable they are.",
+            help="Region of practical equivalence, from -R to R: show its probability.",
         ),
     ] = None,
     confidence: Annotated[
         float,
         typer.Option(
-            metavar="P", help="From this probability on, a model is called better; at least 0.5."
+            metavar="P",
+            help="The probability from which a model is called better; at least 0.5.",
         ),
     ] = 0.95,
     fail_if_worse: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
             metavar="P",
-            help="End with exit code 1 if P(A < B) is at least this, on the mean over tasks "
-            "where there are several.",
+            help="End with exit code 1 if P(A < B) is at least this, for the mean over tasks if "
+            "there are several.",
         ),
     ] = None,
     pass_at_k: Annotated[
         bool,
-        typer.Option("--pass-at-k", help="Compare whole Pass@k curves as well, at all k at once."),
+        typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k."),
     ] = False,
     k: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            metavar="K,K,...", help="The budgets of --pass-at-k. By default powers of two, and N."
+            metavar="K,K,...", help="The k of --pass-at-k. By default powers of two, and N."
         ),
     ] = None,
     questions: Annotated[
         int,
-        typer.Option(metavar="N", help="How many of the questions that differ most are listed."),
+        typer.Option(metavar="N", help="How many of the questions that differ most to list."),
     ] = 5,
     align: Annotated[
         Alignment,
         typer.Option(
-            help="strict: a question that one model lacks is an error. intersection: it is left "
-            "out, and counted."
+            help="strict: a question that one model lacks is an error. intersection: such "
+            "questions are left out, and their number is shown."
         ),
     ] = Alignment.strict,
-    dedupe: Dedupe = False,
-    regrade: Regrade = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Compare two models on the same questions.
 
-    What is told is the posterior of A - B, and a verdict.
+    Shows the posterior of the difference A - B (above 0, A is better) and a verdict.
 
-    Differences are A minus B: above 0, A is better. About these questions, they are those of
-    hbayes@N, and the two posteriors are independent; about questions like these, the models are
-    paired by question, and the observed differences plural, so that what a question does to both
-    cancels. There, runs of one trial a question
-    also get the paired model of Bowyer et al. (2025).
+    In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
+    population the models are paired by question and the observed differences are used, so that
+    the difficulty of a question cancels; runs of one trial per question also get the paired
+    model of Bowyer et al. (2025).
 
-    Several tasks are compared one by one, and on the mean that counts each task the same.
+    Several tasks are compared one by one, and on their mean with equal weights.
 
     For training loops and continuous integration, let A be the new model and B the old one:
-    with --fail-if-worse .95 the exit code is 1 where the new one is worse with a probability of
-    at least 95%. Exit code 0 does not say that A is better, and 2 that nothing was compared.
+    with --fail-if-worse .95 the exit code is 1 if the new one is worse with a probability of at
+    least 95%. Exit code 0 does not mean that A is better; 2 means that nothing was compared.
 
     \b
     Examples:
@@ -150,113 +144,321 @@ def command(
     """
     from lm_eval_bayes.analysis.comparison import compare_runs
 
-    _check(level, seed, confidence, rope, fail_if_worse, questions)
-    budgets = None if k is None else numbers_in("--k", k)
-    if budgets is not None and not pass_at_k:
+    spec = intervals.spec()
+    _check(confidence, rope, fail_if_worse, questions)
+    ks = None if k is None else parse_integers("--k", k)
+    if ks is not None and not pass_at_k:
         raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
-    options: dict[str, Any] = {"task": task, "metric": metric, "filter": filter}
-    options |= {"dedupe": dedupe, "regrade": regrade}
-    runs_a, runs_b = _sides(a, b, model_a, model_b, options)
+    runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
     with named_as_options("rope", "confidence", "pass_at_k", "k"):
-        found = compare_runs(
+        comparison = compare_runs(
             runs_a,
             runs_b,
-            interval_spec(level, seed, scope, interval),
+            spec,
             rope=rope,
             confidence=confidence,
             align=align.value,
-            ks=budgets,
+            ks=ks,
             pass_curves=pass_at_k,
             n_questions=questions,
         )
-    worse = 1.0 - found.p_a_greater
-    failed = fail_if_worse is not None and worse >= fail_if_worse
+    p_a_less = 1.0 - comparison.p_a_greater
+    failed = fail_if_worse is not None and p_a_less >= fail_if_worse
     if as_json:
-        sides = {"a": told(runs_a), "b": told(runs_b)}
-        rule = {"fail_if_worse": fail_if_worse, "p_a_less": worse, "failed": failed}
-        say_json({**sides, "align": align.value, **rule, **found.to_dict()})
+        say_json(
+            {
+                "a": _describe(runs_a),
+                "b": _describe(runs_b),
+                "align": align.value,
+                "fail_if_worse": fail_if_worse,
+                "p_a_less": p_a_less,
+                "failed": failed,
+                **comparison.to_dict(),
+            }
+        )
     else:
-        show_comparison(found, runs_a, runs_b, level, interval.value)
+        _show(comparison, runs_a, runs_b, spec)
     if fail_if_worse is not None:
-        from lm_eval_bayes._util.text import probability_statement
-
         relation = "at least" if failed else "below"
-        warn(f"{probability_statement('P(A < B)', worse)}, {relation} {fail_if_worse:g}")
+        warn(f"{probability_statement('P(A < B)', p_a_less)}, {relation} {fail_if_worse:g}")
     if failed:
         raise typer.Exit(CHECK_FAILED)
 
 
 def _check(
-    level: float,
-    seed: int,
-    confidence: float,
-    rope: float | None,
-    fail_if_worse: float | None,
-    questions: int,
+    confidence: float, rope: float | None, fail_if_worse: float | None, questions: int
 ) -> None:
-    """Refuse wrong options before anything is read."""
+    """Refuse wrong options before any run is read."""
     from lm_eval_bayes.stats.comparison.compare import z_threshold
 
-    with named_as_options("level", "seed", "confidence"):
-        check_level_and_seed(level, seed)
+    with named_as_options("confidence"):
         z_threshold(confidence)
     if rope is not None and not 0.0 <= rope < float("inf"):
         raise InvalidInputError.of("--rope", "be a number of at least 0", rope)
     if fail_if_worse is not None and not 0.0 < fail_if_worse <= 1.0:
-        rule = "be a probability above 0 and up to 1"
+        rule = "be a probability above 0 and at most 1"
         raise InvalidInputError.of("--fail-if-worse", rule, fail_if_worse)
     if questions < 0:
         raise InvalidInputError.of("--questions", "be at least 0", questions)
 
 
-# -- what is A, and what is B --------------------------------------------------------------------
+# -- the two models ------------------------------------------------------------------------------
 
 
-def _sides(
-    a: Path, b: Path | None, model_a: str | None, model_b: str | None, options: dict[str, Any]
+def _read_sides(
+    a: Path, b: Path | None, model_a: str | None, model_b: str | None, reading: ReadingOptions
 ) -> tuple[list[TaskRun], list[TaskRun]]:
-    """Read both runs, and return those of one model each."""
+    """Return the runs of model A and those of model B."""
     if b is None:
-        both = read([a], **options).runs
-        models = list(dict.fromkeys(one.model for one in both))
-        for option, name in (("--model-a", model_a), ("--model-b", model_b)):
-            if name is not None:
-                _of(both, name, option)
-        free = [one for one in models if one not in (model_a, model_b)]
-        wanted = [model_a, model_b].count(None)
-        if len(free) != wanted and wanted:
-            rule = "hold two models where B is left out, or --model-a and --model-b name them"
-            raise InvalidInputError.of("A", rule, ", ".join(models))
-        if model_a is not None and model_a == model_b:
-            raise InvalidInputError.of("--model-b", "be another model than A", model_b)
-        first = free.pop(0) if model_a is None else model_a
-        second = free.pop(0) if model_b is None else model_b
-        return _of(both, first, "--model-a"), _of(both, second, "--model-b")
-    # on their own: two runs of one name are not brought together, but compared
-    of_a, of_b = (read([path], **options).runs for path in (a, b))
-    runs_a = _only(of_a, model_a, "A", "--model-a")
-    runs_b = _only(of_b, model_b, "B", "--model-b")
-    of_both = {os.path.realpath(one) for run in runs_a for one in run.sources}
-    if of_both & {os.path.realpath(one) for run in runs_b for one in run.sources}:
-        warn("warning: A and B have trials of the same file, which are taken as independent")
+        return _split_models(reading.read([a]).runs, model_a, model_b)
+    # Read one by one: two runs of the same model are compared, not merged.
+    runs_a = _one_model(reading.read([a]).runs, model_a, "A", "--model-a")
+    runs_b = _one_model(reading.read([b]).runs, model_b, "B", "--model-b")
+    sources_a, sources_b = (
+        {os.path.realpath(source) for run in runs for source in run.sources}
+        for runs in (runs_a, runs_b)
+    )
+    if sources_a & sources_b:
+        warn("warning: A and B have trials of the same file, which are treated as independent")
     if runs_a[0].model == runs_b[0].model:
-        runs_a = [replace(one, model=f"{one.model} (A)") for one in runs_a]
-        runs_b = [replace(one, model=f"{one.model} (B)") for one in runs_b]
+        runs_a = [replace(run, model=f"{run.model} (A)") for run in runs_a]
+        runs_b = [replace(run, model=f"{run.model} (B)") for run in runs_b]
     return runs_a, runs_b
 
 
-def _only(runs: Sequence[TaskRun], name: str | None, side: str, option: str) -> list[TaskRun]:
-    """Return the runs of the only model, or of the one that is named."""
-    models = list(dict.fromkeys(one.model for one in runs))
+def _split_models(
+    runs: Sequence[TaskRun], model_a: str | None, model_b: str | None
+) -> tuple[list[TaskRun], list[TaskRun]]:
+    """Return the runs of each of the two models of a path."""
+    models = _models(runs)
+    for option, name in (("--model-a", model_a), ("--model-b", model_b)):
+        if name is not None:
+            _of_model(runs, name, option)
+    others = [model for model in models if model not in (model_a, model_b)]
+    n_unnamed = [model_a, model_b].count(None)
+    if n_unnamed and len(others) != n_unnamed:
+        rule = "hold two models if B is left out, or --model-a and --model-b must name them"
+        raise InvalidInputError.of("A", rule, ", ".join(models))
+    if model_a is not None and model_a == model_b:
+        raise InvalidInputError.of("--model-b", "be another model than A", model_b)
+    first = others.pop(0) if model_a is None else model_a
+    second = others.pop(0) if model_b is None else model_b
+    return _of_model(runs, first, "--model-a"), _of_model(runs, second, "--model-b")
+
+
+def _one_model(runs: Sequence[TaskRun], name: str | None, side: str, option: str) -> list[TaskRun]:
+    """Return the runs of the only model, or of the named one."""
+    models = _models(runs)
     if name is None and len(models) > 1:
-        rule = f"hold one model, or {option} names which; there are {', '.join(models)}"
+        rule = f"hold one model, or {option} must name one of {', '.join(models)}"
         raise InvalidInputError.of(side, rule, plural(len(models), "model"))
-    return _of(runs, name or models[0], option)
+    return _of_model(runs, name or models[0], option)
 
 
-def _of(runs: Sequence[TaskRun], name: str, option: str) -> list[TaskRun]:
-    found = [one for one in runs if one.model == name]
-    if not found:
-        models = list(dict.fromkeys(one.model for one in runs))
-        raise InvalidInputError.of(option, f"be one of {', '.join(models)}", name)
-    return found
+def _of_model(runs: Sequence[TaskRun], name: str, option: str) -> list[TaskRun]:
+    selected = [run for run in runs if run.model == name]
+    if not selected:
+        raise InvalidInputError.of(option, f"be one of {', '.join(_models(runs))}", name)
+    return selected
+
+
+def _models(runs: Sequence[TaskRun]) -> list[str]:
+    return list(dict.fromkeys(run.model for run in runs))
+
+
+def _describe(runs: Sequence[TaskRun]) -> dict[str, Any]:
+    """Return the model of some runs, and the files that they are from."""
+    sources = dict.fromkeys(source for run in runs for source in run.sources)
+    return {"model": runs[0].model, "sources": list(sources)}
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _show(
+    comparison: RunComparison,
+    runs_a: Sequence[TaskRun],
+    runs_b: Sequence[TaskRun],
+    spec: IntervalSpec,
+) -> None:
+    for side, runs in (("A", runs_a), ("B", runs_b)):
+        described = _describe(runs)
+        say(f"{side} is {described['model']}{_from_sources(described['sources'])}")
+    for task in comparison.tasks:
+        say()
+        _show_task(task, spec)
+    if comparison.overall is not None:
+        say()
+        _show_overall(comparison.overall, spec)
+    for side, tasks in (("A", comparison.only_a), ("B", comparison.only_b)):
+        if tasks:
+            say(f"left out: {', '.join(tasks)}, which only {side} has")
+    if _more_trials_may_decide(comparison):
+        scope = " --scope population" if spec.scope == "population" else ""
+        say(f"for the number of trials that may decide: lm-eval-bayes plan A B --separate{scope}")
+    for task in comparison.tasks:
+        if task.comparison.posterior.note is not None:
+            warn(f"note: {task.task}: {task.comparison.posterior.note}")
+        for warning in task.differs:
+            warn(f"warning: {warning}")
+
+
+def _more_trials_may_decide(comparison: RunComparison) -> bool:
+    """Whether the comparison is undecided, and further trials would not repeat the saved ones."""
+    from lm_eval_bayes.analysis.plan import repeat_note
+
+    if any(repeat_note(run) for task in comparison.tasks for run in (task.a, task.b)):
+        return False
+    result = comparison.overall or comparison.tasks[0].comparison
+    p_better = max(comparison.p_a_greater, 1.0 - comparison.p_a_greater)
+    return p_better < result.confidence and (
+        result.p_rope is None or result.p_rope < result.confidence
+    )
+
+
+def _from_sources(sources: Sequence[str]) -> str:
+    if not sources:
+        return ""
+    more = f" and {plural(len(sources) - 1, 'more source')}" if len(sources) > 1 else ""
+    return f", from {sources[0]}{more}"
+
+
+def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
+    c = task.comparison
+    n_a, n_b = (format_range(run.outcomes.trials_range) for run in (task.a, task.b))
+    n = f"N = {n_a}" if n_a == n_b else f"N = {n_a} for A and {n_b} for B"
+    if task.a.counted != "graded trials":
+        n += f", {task.a.counted}"
+    title = f"{task.task}: {plural(c.n_questions, 'question')}, {n}, for {scope_label(c.scope)}"
+    paired = ", paired" if c.scope == "population" else ""
+    rows = [
+        ("A", format_mean_sd(c.a.mu, c.a.sigma), format_interval(c.interval_a)),
+        ("B", format_mean_sd(c.b.mu, c.b.sigma), format_interval(c.interval_b)),
+        (f"A - B{paired}", format_mean_sd(c.difference, c.sd), format_interval(c.interval)),
+    ]
+    say_table(title, ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method)), rows)
+    if paired:
+        say("paired: the mean of the questions' observed differences, without a prior on them")
+    for side, n_left_out in (("A", c.left_out_a), ("B", c.left_out_b)):
+        if n_left_out:
+            say(f"left out: {plural(n_left_out, 'question')} that only {side} has")
+    _show_probabilities(c.p_a_greater, c.rope, c.p_rope)
+    say(f"verdict: {task.verdict}")
+    overlap = "overlap" if c.rule_intervals == "undecided" else "do not overlap"
+    rule = _z_rule(c.z, c.rule_z, c.confidence)
+    say(f"rules of Hariri et al. (2026): {rule}; the intervals {overlap}")
+    if task.paired is not None:
+        _show_single_trial_model(task, spec)
+    if task.questions:
+        say()
+        _show_questions(task)
+    if task.curves is not None:
+        say()
+        _show_curves(task)
+
+
+def _show_single_trial_model(task: TaskComparison, spec: IntervalSpec) -> None:
+    paired = task.paired
+    if paired is None:
+        return
+    say(
+        f"one trial per question, paired (Bowyer et al. 2025): A - B = "
+        f"{format_mean_sd(paired.difference, paired.sd)}, "
+        f"{interval_label(spec.level, 'exact')} {format_interval(paired.interval)}, "
+        f"{probability_statement('P(A > B)', paired.p_a_greater)}, "
+        f"odds ratio {paired.odds_ratio:.3g} "
+        f"({paired.odds_ratio_interval.low:.3g} to {paired.odds_ratio_interval.high:.3g})"
+    )
+    if paired.table is not None:
+        both, only_a, only_b, neither = paired.table
+        say(f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}")
+
+
+def _show_probabilities(
+    p_a_greater: float, rope: tuple[float, float] | None, p_rope: float | None
+) -> None:
+    statements = [
+        probability_statement("P(A > B)", p_a_greater),
+        probability_statement("P(A < B)", 1.0 - p_a_greater),
+    ]
+    if rope is not None and p_rope is not None:
+        event = f"P({rope[0]:g} <= A - B <= {rope[1]:g})"
+        statements.append(probability_statement(event, p_rope))
+    say(", ".join(statements))
+
+
+def _z_rule(z: float, rule: str, confidence: float) -> str:
+    from lm_eval_bayes.stats.comparison.compare import z_threshold
+
+    relation = "below" if rule == "undecided" else "at least"
+    return f"z = {z:.2f} is {relation} {z_threshold(confidence):.3f}"
+
+
+def _show_questions(task: TaskComparison) -> None:
+    from lm_eval_bayes.analysis.comparability import short_id, short_text
+
+    binary = task.a.binary
+    rows = [
+        (
+            short_id(question.question_id),
+            _trial_counts(question.a, binary),
+            _trial_counts(question.b, binary),
+            format_mean_sd(question.difference, question.sd),
+            short_text(question.text),
+        )
+        for question in task.questions
+    ]
+    cells = "right of N" if binary else "trials by category"
+    title = f"questions with the largest differences, {cells}"
+    say_table(title, ("question", "A", "B", "A - B", "text"), rows)
+
+
+def _trial_counts(counts: Sequence[int], binary: bool) -> str:
+    return f"{counts[1]}/{sum(counts)}" if binary else " ".join(map(str, counts))
+
+
+def _show_curves(task: TaskComparison) -> None:
+    curves = task.curves
+    if curves is None:
+        return
+    better = dict.fromkeys(curves.better, "A") | dict.fromkeys(curves.worse, "B")
+    columns = (curves.ks, curves.a, curves.b, curves.difference, curves.low, curves.high)
+    rows = [
+        (
+            k,
+            format_score(a),
+            format_score(b),
+            format_score(difference),
+            f"{format_score(low)} to {format_score(high)}",
+            better.get(k, NO_VALUE),
+        )
+        for k, a, b, difference, low, high in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
+    band = f"simultaneous {100 * curves.level:g}% band"
+    say_table("Pass@k", ("k", "A", "B", "A - B", band, "better"), rows)
+    turn = curves.turn
+    if turn is not None and turn.high is not None:
+        models = "from A to B" if turn.direction == "gain to loss" else "from B to A"
+        at_k = f"at k = {turn.low}"
+        if turn.low < turn.high:
+            at_k = f"between k = {turn.low} and {turn.high}"
+        say(f"the better model changes {models} {at_k}")
+    if curves.note is not None:
+        warn(f"note: {task.task}, Pass@k: {curves.note}")
+
+
+def _show_overall(overall: MeanDifference, spec: IntervalSpec) -> None:
+    title = (
+        f"mean of {len(overall.tasks)} tasks with equal weights, "
+        f"for {scope_label(overall.posterior.scope)}"
+    )
+    posterior = overall.posterior
+    mean_sd = format_mean_sd(posterior.mu, posterior.sigma)
+    head = ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method))
+    say_table(title, head, [("A - B", mean_sd, format_interval(overall.interval))])
+    _show_probabilities(overall.p_a_greater, overall.rope, overall.p_rope)
+    say(f"verdict: {overall.verdict}")
+    rule = _z_rule(overall.z, overall.rule_z, overall.confidence)
+    say(f"rule of Hariri et al. (2026): {rule}")

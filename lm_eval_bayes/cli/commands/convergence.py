@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: how scores and their ranking settle as trials come in."""
+"""`lm-eval-bayes convergence`: scores and their ranking as a function of the number of trials."""
 
 from __future__ import annotations
 
@@ -12,31 +12,21 @@ import typer
 from lm_eval_bayes._util.text import (
     NO_VALUE,
     format_interval,
+    format_score,
     interval_label,
     one_line,
     plural,
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    Filter,
-    Interval,
-    IntervalKind,
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
     Json,
-    Level,
-    Metric,
-    Regrade,
+    ReadingOptions,
     Runs,
-    Scope,
-    ScopeOption,
-    Seed,
-    Task,
-    check_level_and_seed,
-    interval_spec,
-    read,
+    expand_options,
 )
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -44,29 +34,32 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.prefix_posteriors import PrefixPosterior
     from lm_eval_bayes.stats.convergence.convergence import Convergence
 
+#: Shares of the resampled orders whose number of trials is shown.
+_SHARES = (0.5, 0.9, 0.95)
+
 
 class Scheme(str, Enum):
-    """What a resampled order of trials is."""
+    """How an order of the trials is resampled."""
 
     column = "column"
     row = "row"
 
 
+@expand_options
 def command(
     runs: Runs,
-    task: Task = None,
-    metric: Metric = None,
-    filter: Filter = None,
+    *,
     score: Annotated[
         Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
         typer.Option(
             metavar="NAME",
-            help="What ranks the models: bayes, avg, pass@8, pass^8, g-pass@8_0.5, mg-pass@8, "
-            "with any k; may be given again. By default bayes, and Pass@2, 4 and 8 up to N/2.",
+            help="The score that ranks the models: bayes, avg, pass@8, pass^8, g-pass@8_0.5, "
+            "mg-pass@8, with any k; can be repeated. By default bayes, and Pass@2, 4 and 8 up to "
+            "N/2.",
         ),
     ] = None,
     replicates: Annotated[
-        int, typer.Option(metavar="N", help="How many orders of the trials are resampled.")
+        int, typer.Option(metavar="N", help="How many orders of the trials to resample.")
     ] = 2000,
     scheme: Annotated[
         Scheme,
@@ -79,31 +72,28 @@ def command(
         float,
         typer.Option(
             metavar="P",
-            help="Of the ranking with ties, one-sided: neighbours less surely apart share a rank.",
+            help="One-sided confidence of the ranking with ties: neighbours that are not "
+            "distinguishable share a rank.",
         ),
     ] = 0.95,
     plot: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Draw all this, as .svg or .png; of one task."),
+        typer.Option(metavar="FILE", help="Write a figure of one task, as .svg or .png."),
     ] = None,
-    dedupe: Dedupe = False,
-    regrade: Regrade = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
-    """Show how scores and ranks settle as trials come in.
+    """Show how scores and ranks converge with the number of trials.
 
-    For every model: the mean and the interval of hbayes@n after the first n trials.
+    For every model: mean and interval of hbayes@n after the first n trials.
 
-    For several models: convergence@n, the number of trials from which on the ranking stays what
-    it is after all N trials. The trials are resampled, with replacement, in many orders, which
-    gives the number a distribution; an order whose very last trial changes the ranking has not
-    converged. Kendall's tau tells how well the ranking by n resampled trials agrees with the
-    ranking by all N: 1 is the same order. With ties, models that are not surely apart share a
-    rank, and the ties have to stay as well.
+    For several models: convergence@n, the number of trials from which on the ranking is the same
+    as after all N trials. Trials are resampled with replacement in many orders, which gives the
+    number a distribution; an order whose last trial changes the ranking has not converged.
+    Kendall's tau measures the agreement of the ranking by n resampled trials with the ranking by
+    all N (1: the same order). With ties, models that are not distinguishable share a rank, and
+    the ties have to stay the same as well.
 
     \b
     Examples:
@@ -113,19 +103,19 @@ def command(
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 
     with named_as_options("score"):
-        scores = None if score is None else [score_named(one) for one in score]
-    _check(replicates, confidence, level, seed)
+        scores = None if score is None else [score_named(name) for name in score]
+    spec = intervals.spec()
+    _check(replicates, confidence)
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
         check_figure_path(plot, "--plot")
-    saved = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
+    saved = reading.read(runs)
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
-    spec = interval_spec(level, seed, scope, interval)
     with named_as_options("score", "replicates", "confidence"):
-        found = [
+        results = [
             task_convergence(
                 saved.of_task(name),
                 spec,
@@ -137,108 +127,107 @@ def command(
             for name in saved.tasks
         ]
     if as_json:
-        say_json({"tasks": [one.to_dict() for one in found], "warnings": list(saved.warnings)})
+        tasks = [result.to_dict() for result in results]
+        say_json({"tasks": tasks, "warnings": list(saved.warnings)})
     else:
-        for number, one in enumerate(found):
+        for number, result in enumerate(results):
             if number:
                 say()
-            _show(one)
+            _show(result)
     if plot is not None:
         from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
 
-        draw_convergence(plot, found[0], one_line(found[0].task))
-        warn(f"the picture is {plot}")
+        draw_convergence(plot, results[0], one_line(results[0].task))
+        warn(f"figure written to {plot}")
 
 
-def _check(replicates: int, confidence: float, level: float, seed: int) -> None:
-    """Refuse wrong options before anything is read."""
+def _check(replicates: int, confidence: float) -> None:
+    """Refuse wrong options before any run is read."""
     from lm_eval_bayes.stats.ranking.rank import check_confidence
     from lm_eval_bayes.stats.validation import check_size
 
-    with named_as_options("replicates", "confidence", "level", "seed"):
+    with named_as_options("replicates", "confidence"):
         check_size("replicates", replicates, 1)
         check_confidence(confidence)
-        check_level_and_seed(level, seed)
 
 
-# -- what is shown -------------------------------------------------------------------------------
-
-#: Shares of the resampled orders whose number of trials is told.
-_SHARES = (0.5, 0.9, 0.95)
+# -- tables --------------------------------------------------------------------------------------
 
 
-def _show(found: TaskConvergence) -> None:
-    size = [plural(len(found.models), "model"), plural(found.n_questions, "question")]
-    about = scope_label(found.spec.scope)
-    say(f"{found.task}: {', '.join(size)}, N = {found.n_trials}, about {about}")
-    if len(found.models) == 1:
-        ((model, row),) = found.prefixes.items()
-        _show_one(found, model, row)
+def _show(result: TaskConvergence) -> None:
+    models = plural(len(result.models), "model")
+    questions = plural(result.n_questions, "question")
+    scope = scope_label(result.spec.scope)
+    say(f"{result.task}: {models}, {questions}, N = {result.n_trials}, for {scope}")
+    interval = interval_label(result.spec.level, result.spec.method)
+    if len(result.models) == 1:
+        ((model, prefixes),) = result.prefixes.items()
+        _show_model(model, prefixes, interval)
     else:
-        _show_widths(found)
-    if found.rankings:
-        _show_rankings(found)
-    for note in found.notes:
+        _show_widths(result, interval)
+    if result.rankings:
+        _show_rankings(result)
+    for note in result.notes:
         say(f"note: {note}")
 
 
-def _show_one(found: TaskConvergence, model: str, row: Sequence[PrefixPosterior]) -> None:
-    head = ["n", "hbayes@n", "sd", interval_label(found.spec.level, found.spec.method), "width"]
-    lines = [
-        (one.n, f"{one.mu:.3f}", f"{one.sigma:.3f}", format_interval(one.interval), _width(one))
-        for one in row
+def _show_model(model: str, prefixes: Sequence[PrefixPosterior], interval: str) -> None:
+    rows = [
+        (
+            prefix.n,
+            format_score(prefix.mu),
+            format_score(prefix.sigma),
+            format_interval(prefix.interval),
+            format_score(prefix.interval.width),
+        )
+        for prefix in prefixes
     ]
-    say_table(f"{one_line(model)} after its first n trials", head, lines)
+    head = ["n", "hbayes@n", "sd", interval, "width"]
+    say_table(f"{one_line(model)} after its first n trials", head, rows)
 
 
-def _show_widths(found: TaskConvergence) -> None:
-    """Show the width of every model's interval after 1, 2, 4, … trials, and its last mean."""
-    steps = sorted({one.n for row in found.prefixes.values() for one in row})
-    lines = []
-    for model, row in found.prefixes.items():
-        by_n = {one.n: one for one in row}
-        widths = [_width(by_n[n]) if n in by_n else "" for n in steps]
-        lines.append((model, *widths, f"{row[-1].mu:.3f}"))
-    label = interval_label(found.spec.level, found.spec.method)
-    title = f"width of the {label} after the first n trials"
-    say_table(title, ["model", *(f"n={n}" for n in steps), "hbayes@N"], lines)
+def _show_widths(result: TaskConvergence, interval: str) -> None:
+    """Show the interval widths of all models after 1, 2, 4, … trials, and the final means."""
+    ns = sorted({prefix.n for prefixes in result.prefixes.values() for prefix in prefixes})
+    rows = []
+    for model, prefixes in result.prefixes.items():
+        widths = {prefix.n: format_score(prefix.interval.width) for prefix in prefixes}
+        rows.append((model, *(widths.get(n, "") for n in ns), format_score(prefixes[-1].mu)))
+    title = f"width of the {interval} after the first n trials"
+    say_table(title, ["model", *(f"n={n}" for n in ns), "hbayes@N"], rows)
 
 
-def _width(one: PrefixPosterior) -> str:
-    return f"{one.interval.width:.3f}"
-
-
-def _show_rankings(found: TaskConvergence) -> None:
+def _show_rankings(result: TaskConvergence) -> None:
     from lm_eval_bayes.analysis.prefix_posteriors import doublings
 
-    steps = doublings(found.n_trials)
-    first = found.rankings[0].convergence
-    drawn = f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}"
+    first = result.rankings[0].convergence
+    orders = f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}"
     head = ["ranked by", "mean", *(f"{share:.0%} by" for share in _SHARES), "never"]
-    lines: list[tuple[str, ...]] = []
-    for one in found.rankings:
-        lines.append((one.score.name, *_settled(one.convergence)))
-        if one.tied is not None:
-            name = f"{one.score.name}, ties at {one.tied.confidence:g}"
-            lines.append((name, *_settled(one.tied)))
-    say_table(f"trials until the ranking stays (convergence@n), {drawn}", head, lines)
-    if any(one.kendall is not None for one in found.rankings):
-        rows = [(one.score.name, *_taus(one, steps)) for one in found.rankings]
+    rows: list[tuple[str, ...]] = []
+    for ranking in result.rankings:
+        rows.append((ranking.score.name, *_convergence_cells(ranking.convergence)))
+        if ranking.tied is not None:
+            name = f"{ranking.score.name}, ties at {ranking.tied.confidence:g}"
+            rows.append((name, *_convergence_cells(ranking.tied)))
+    say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
+    if any(ranking.kendall is not None for ranking in result.rankings):
+        ns = doublings(result.n_trials)
+        tau_rows = [(ranking.score.name, *_taus(ranking, ns)) for ranking in result.rankings]
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
-        say_table(title, ["ranked by", *(f"n={n}" for n in steps)], rows)
+        say_table(title, ["ranked by", *(f"n={n}" for n in ns)], tau_rows)
 
 
-def _settled(one: Convergence) -> tuple[str, ...]:
+def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
     from lm_eval_bayes.analysis.convergence import trials_to_converge
 
-    mean = NO_VALUE if one.mean is None else f"{one.mean:.1f}"
-    when = [trials_to_converge(one, share) for share in _SHARES]
-    shares = (NO_VALUE if n is None else str(n) for n in when)
-    return (mean, *shares, f"{one.not_converged:.1%}")
+    mean = NO_VALUE if convergence.mean is None else f"{convergence.mean:.1f}"
+    trials = [trials_to_converge(convergence, share) for share in _SHARES]
+    shares = (NO_VALUE if n is None else str(n) for n in trials)
+    return (mean, *shares, f"{convergence.not_converged:.1%}")
 
 
-def _taus(one: RankingConvergence, steps: Sequence[int]) -> list[str]:
-    if one.kendall is None:
-        return [NO_VALUE for _ in steps]
-    values = [float(one.kendall.mean[n - 1]) for n in steps]
+def _taus(ranking: RankingConvergence, ns: Sequence[int]) -> list[str]:
+    if ranking.kendall is None:
+        return [NO_VALUE for _ in ns]
+    values = [float(ranking.kendall.mean[n - 1]) for n in ns]
     return [NO_VALUE if value != value else f"{value:.2f}" for value in values]

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes export hub`: results as the Hugging Face hub takes them."""
+"""`lm-eval-bayes export hub`: evaluation results for the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -9,30 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lm_eval_bayes.cli.commands.export_summaries import Overwrite, summaries
-from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    Filter,
-    Interval,
-    IntervalKind,
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
     Json,
-    Level,
-    Metric,
-    Regrade,
+    Overwrite,
+    ReadingOptions,
     Runs,
-    Scope,
-    ScopeOption,
-    Seed,
-    Task,
-    read,
+    expand_options,
 )
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.hub_results import HubResult
-    from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 
 class Scale(str, Enum):
@@ -42,20 +32,19 @@ class Scale(str, Enum):
     share = "share"
 
 
-ModelId = Annotated[str, typer.Option(metavar="ORG/NAME", help="The model on the hub.")]
-
-
+@expand_options
 def command(
     runs: Runs,
-    model_id: ModelId,
+    *,
+    model_id: Annotated[str, typer.Option(metavar="ORG/NAME", help="The model on the hub.")],
     output: Annotated[
         Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
         typer.Option(
             "-o",
             "--output",
             metavar="DIR",
-            help="The model's repository, which gets the files in .eval_results/. By default "
-            "here; with --push, nothing is written here unless this is given.",
+            help="The model's repository; the files are written to its .eval_results/. By default "
+            "the current folder; with --push, files are only written if this is given.",
             show_default=False,
         ),
     ] = None,
@@ -69,12 +58,12 @@ def command(
     ] = "avg@N",
     scale: Annotated[
         Scale,
-        typer.Option(help="0 to 100, as the benchmarks of the hub list accuracies, or 0 to 1."),
+        typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1."),
     ] = Scale.percent,
     dataset: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            metavar="ORG/NAME", help="The benchmark's dataset, where it is not the run's own."
+            metavar="ORG/NAME", help="The benchmark's dataset, if it is not that of the run."
         ),
     ] = None,
     task_id: Annotated[
@@ -91,60 +80,60 @@ def command(
     ] = None,
     source_name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="What the link to that page is called."),
+        typer.Option(metavar="NAME", help="The text of the link to that page."),
     ] = None,
     push: Annotated[
         bool, typer.Option("--push", help="Open a pull request in the model's repository.")
     ] = False,
     overwrite: Overwrite = False,
-    task: Task = None,
-    metric: Metric = None,
-    filter: Filter = None,
-    dedupe: Dedupe = False,
-    regrade: Regrade = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Write `.eval_results/` for the Hugging Face hub.
 
     Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
-    page and on the benchmark's leaderboard. The number is the benchmark's own metric, so that it
-    stands beside everybody else's: by default the mean of the trials, from 0 to 100. N, the
-    credible interval and the settings are in the notes; the dataset and its pinned commit come
-    from the run. Each file is read back with huggingface_hub before it is written.
+    page and on the benchmark's leaderboard. The value is the benchmark's own metric, so that it
+    is comparable with other submissions: by default the mean of the trials, from 0 to 100. N,
+    the credible interval and the settings are in the notes; the dataset and its pinned commit
+    are those of the run. Each file is validated with huggingface_hub before it is written.
 
-    Nothing leaves this computer without --push, which opens one pull request with all files. It
-    takes the token of HF_TOKEN or of `hf auth login`, and the hub that HF_ENDPOINT names.
+    Nothing is uploaded without --push, which opens one pull request with all files. It uses the
+    token of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
 
     \b
     Examples:
       lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
       lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
     """
+    from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
 
     check_model_id(model_id)
     library()
-    found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
-    of_model = _one_model(found)
-    given = {"--dataset": dataset, "--task-id": task_id, "--revision": revision}
-    for option, text in given.items():
-        if text is not None and len(of_model) > 1:
-            rule = f"be of one task; choose one with --task ({', '.join(found.tasks)})"
+    spec = intervals.spec()
+    saved = reading.read(runs)
+    if len(saved.models) > 1:
+        rule = "be runs of one model, since --model-id names one"
+        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
+    for option, text in (
+        ("--dataset", dataset),
+        ("--task-id", task_id),
+        ("--revision", revision),
+    ):
+        if text is not None and len(saved.runs) > 1:
+            rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
             raise InvalidInputError.of(option, rule, text)
     if source_name is not None and source_url is None:
-        rule = "be left out where no --source-url is given"
+        rule = "be left out without --source-url"
         raise InvalidInputError.of("--source-name", rule, source_name)
     results = [
         hub_result(
-            one,
+            summarise(run, spec),
             value=value,
             scale=scale.value,
-            scope=scope.value,
+            scope=spec.scope,
             dataset=dataset,
             task_id=task_id,
             revision=revision,
@@ -152,49 +141,40 @@ def command(
             source_name=source_name,
             model_id=model_id,
         )
-        for one in summaries(of_model, level, interval, seed)
+        for run in saved.runs
     ]
-    _distinct(results)
+    _check_distinct(results)
     folder = output if output is not None or push else Path()
     files: dict[Path, Content] = {}
     if folder is not None:
-        files = {folder / one.path: one.text.encode("utf-8") for one in results}
+        files = {folder / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
-    for one in results:
-        for warning in one.warnings:
-            warn(f"warning: {one.path}: {warning}")
-    address = _push(results, model_id, overwrite) if push else None
+    for result in results:
+        for warning in result.warnings:
+            warn(f"warning: {result.path}: {warning}")
+    pull_request = None
+    if push:
+        from lm_eval_bayes.export.hub_pull_request import open_pull_request
+
+        pull_request = open_pull_request(results, model_id, overwrite=overwrite)
     write_files(files, overwrite)
     if as_json:
         content = [
-            {**one.to_dict(), "file": str(file) if folder is not None else None}
-            for one, file in zip(results, files or [None] * len(results), strict=True)
+            {**result.to_dict(), "file": str(file) if folder is not None else None}
+            for result, file in zip(results, files or [None] * len(results), strict=True)
         ]
-        say_json({"model_id": model_id, "results": content, "pull_request": address})
+        say_json({"model_id": model_id, "results": content, "pull_request": pull_request})
         return
-    for one, path in zip(results, files, strict=False):
-        say(f"{path}: {one.value:g} on {one.dataset_id}")
-    if address is not None:
-        say(f"pull request: {address}")
+    for result, path in zip(results, files, strict=False):
+        say(f"{path}: {result.value:g} on {result.dataset_id}")
+    if pull_request is not None:
+        say(f"pull request: {pull_request}")
 
 
-def _push(results: Sequence[HubResult], model_id: str, overwrite: bool) -> str:
-    from lm_eval_bayes.export.hub_pull_request import open_pull_request
-
-    return open_pull_request(results, model_id, overwrite=overwrite)
-
-
-def _one_model(found: SavedRuns) -> tuple[TaskRun, ...]:
-    if len(found.models) > 1:
-        rule = "be runs of one model, since --model-id names one"
-        raise InvalidInputError.of("RUN", rule, ", ".join(found.models))
-    return found.runs
-
-
-def _distinct(results: Sequence[HubResult]) -> None:
-    """Refuse two tasks of one benchmark, which would be one file."""
-    paths = [one.path for one in results]
+def _check_distinct(results: Sequence[HubResult]) -> None:
+    """Refuse two tasks of one benchmark, which have the same file."""
+    paths = [result.path for result in results]
     for path in paths:
         if paths.count(path) > 1:
-            rule = f"have one task of each benchmark, choose one with --task ({path} is twice)"
+            rule = f"have one task per benchmark; choose one with --task (several are {path})"
             raise InvalidInputError.of("RUN", rule, f"{paths.count(path)} tasks")

@@ -1,84 +1,72 @@
-"""`lm-eval-bayes plan`: how many more trials it takes, and what they cost."""
+"""`lm-eval-bayes plan`: the number of further trials that a goal needs, and their cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural, scope_label
-from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    Filter,
-    Interval,
-    IntervalKind,
-    Json,
-    Level,
-    Metric,
-    Regrade,
-    Runs,
-    Scope,
-    ScopeOption,
-    Seed,
-    Task,
-    check_level_and_seed,
-    interval_spec,
-    read,
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_duration,
+    format_integer,
+    format_large,
+    join_words,
+    plural,
+    scope_label,
 )
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    ReadingOptions,
+    Runs,
+    expand_options,
+)
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
 
 
+@expand_options
 def command(
     runs: Runs,
-    task: Task = None,
-    metric: Metric = None,
-    filter: Filter = None,
+    *,
     width: Annotated[
         Optional[float],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option(metavar="W", help="Until every run's credible interval is at most this wide."),
+        typer.Option(metavar="W", help="Goal: every run's credible interval is at most this wide."),
     ] = None,
     separate: Annotated[
         bool,
-        typer.Option("--separate", help="Until every two models of a task are told apart."),
+        typer.Option("--separate", help="Goal: every two models of a task are distinguishable."),
     ] = False,
     confidence: Annotated[
         float,
         typer.Option(
             metavar="P",
-            help="For --separate: told apart is where z reaches this one-sided confidence; above "
-            "0.5.",
+            help="With --separate: the one-sided confidence from which two models are "
+            "distinguishable; above 0.5.",
         ),
     ] = 0.95,
     max_trials: Annotated[
         int,
-        typer.Option(metavar="N", help="The most further trials a question to look at."),
+        typer.Option(metavar="N", help="The largest number of further trials per question."),
     ] = 100_000,
-    dedupe: Dedupe = False,
-    regrade: Regrade = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Forecast the trials, tokens and hours that a goal needs.
 
-    The number is that after which half of all futures have reached the goal, futures being
-    drawn from the posterior; behind it stands the range for 90% of them. Tokens and the model's
-    time are what trials of the same questions took so far. They are missing where the runs did
-    not record them.
+    The forecast is the number of trials after which half of the posterior predictive draws have
+    reached the goal, with a central 90% range. Tokens and model time follow from what the saved
+    trials of the same questions took; they are missing if the runs did not record them.
 
-    More trials make every statement about these questions as sure as you like. What is said
-    about questions like these ends where the questions themselves differ: then only more
-    questions help, and the plan says so.
+    In scope benchmark every goal can be reached with enough trials. In scope population the
+    differences between questions remain: only more questions help, and a note says so.
 
     \b
     Examples:
@@ -87,154 +75,143 @@ def command(
     """
     from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 
-    _check(width, separate, confidence, level, seed, max_trials)
-    found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
-    if separate and not any(len(found.of_task(name)) > 1 for name in found.tasks):
-        told = ", ".join(found.models)
+    spec = intervals.spec()
+    _check(width, separate, confidence, max_trials)
+    saved = reading.read(runs)
+    by_task = {name: saved.of_task(name) for name in saved.tasks}
+    if separate and all(len(of_task) < 2 for of_task in by_task.values()):
         rule = "hold at least two models of one task for --separate"
-        raise InvalidInputError.of("RUN", rule, told)
+        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    spec = interval_spec(level, seed, scope, interval)
     with named_as_options("width", "confidence", "max_trials"):
         if width is not None:
-            lines = plan_width(
-                found.runs,
-                width,
-                spec,
-                max_trials=max_trials,
-            )
+            lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:
             plans = [
-                plan_separation(
-                    found.of_task(name),
-                    spec,
-                    confidence=confidence,
-                    max_trials=max_trials,
-                )
-                for name in found.tasks
-                if len(found.of_task(name)) > 1
+                plan_separation(of_task, spec, confidence=confidence, max_trials=max_trials)
+                for of_task in by_task.values()
+                if len(of_task) > 1
             ]
     if as_json:
-        goals = {"width": width, "separate": separate, "scope": scope.value, "level": level}
         say_json(
             {
-                **goals,
+                "width": width,
+                "separate": separate,
+                "scope": spec.scope,
+                "level": spec.level,
                 "runs": [line.to_dict() for line in lines],
                 "separation": [plan.to_dict() for plan in plans],
-                "warnings": list(found.warnings),
+                "warnings": list(saved.warnings),
             }
         )
         return
     if width is not None:
         title = (
-            f"until {100 * level:g}% intervals are at most {width:g} wide, "
-            f"about {scope_label(scope.value)}"
+            f"until {100 * spec.level:g}% intervals are at most {width:g} wide, "
+            f"for {scope_label(spec.scope)}"
         )
         _show(title, lines, "width")
-    for at, plan in enumerate(plans):
-        if at or lines:
+    for number, plan in enumerate(plans):
+        if number or lines:
             say()
-        _show_separation(plan, confidence, scope.value)
-    shown = [*lines, *(line for plan in plans for line in plan.lines)]
-    for told in _unrecorded(shown):
-        say(told)
-    for line in shown:
+        _show_separation(plan, confidence, spec.scope)
+    all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
+    for message in _unrecorded(all_lines):
+        say(message)
+    for line in all_lines:
         for note in line.notes:
-            warn(f"note: {line.task}, {' and '.join(line.models)}: {note}")
+            warn(f"note: {line.task}, {join_words(line.models)}: {note}")
 
 
-def _check(
-    width: float | None,
-    separate: bool,
-    confidence: float,
-    level: float,
-    seed: int,
-    max_trials: int,
-) -> None:
-    """Refuse wrong options before anything is read."""
+def _check(width: float | None, separate: bool, confidence: float, max_trials: int) -> None:
+    """Refuse wrong options before any run is read."""
     from lm_eval_bayes.stats.comparison.compare import z_threshold
     from lm_eval_bayes.stats.validation import check_count
 
     if width is None and not separate:
-        rule = "say what to plan for: --width .05, or --separate, or both"
+        rule = "be given a goal: --width .05, or --separate, or both"
         raise InvalidInputError.of("plan", rule, "neither")
     if width is not None and not 0.0 < width < float("inf"):
         raise InvalidInputError.of("--width", "be a finite number above 0", width)
     with named_as_options("confidence", "max_trials"):
-        check_level_and_seed(level, seed)
         check_count("max_trials", max_trials, 1)
         if z_threshold(confidence) <= 0.0:
             raise InvalidInputError.of("confidence", "be above 0.5", confidence)
 
 
-# -- what is shown -------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------
 
 
 def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
-    band = f"{100 * lines[0].forecast.band:g}%"
     rows = []
     for line in lines:
-        of = line.forecast
-        none = line.reached or line.repeats
-        enough = NO_VALUE if line.repeats else _range(_counts(line), _count)
+        forecast = line.forecast
+        cost = [NO_VALUE] * 3
+        if not (line.reached or line.repeats):
+            cost = [
+                _with_range(line.trials, format_integer),
+                _with_range(line.tokens, format_large),
+                _with_range(line.seconds, format_duration),
+            ]
         rows.append(
             [
                 line.task,
-                " and ".join(line.models),
-                f"{of.current:.3f}" if goal == "width" else f"{of.current:.2f}",
-                f"{of.trials:g}",
-                "reached" if line.reached else enough,
-                NO_VALUE if line.repeats or of.total is None else f"{of.total:g}",
-                NO_VALUE if none else _range(line.trials, _count),
-                NO_VALUE if none else _range(line.tokens, format_large),
-                NO_VALUE if none else _range(line.seconds, format_duration),
+                join_words(line.models),
+                f"{forecast.current:.3f}" if goal == "width" else f"{forecast.current:.2f}",
+                f"{forecast.trials:g}",
+                _further_trials(line),
+                NO_VALUE if line.repeats or forecast.total is None else f"{forecast.total:g}",
+                *cost,
             ]
         )
-    who = "model" if goal == "width" else "models"
-    head = ["task", who, f"{goal} now", "N", f"further N ({band})", "N in all"]
-    say_table(title, [*head, "trials", "tokens", "time"], rows)
+    models = "model" if goal == "width" else "models"
+    further = f"further N ({100 * lines[0].forecast.band:g}%)"
+    head = ["task", models, f"{goal} now", "N", further, "total N", "trials", "tokens", "time"]
+    say_table(title, head, rows)
 
 
 def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> None:
-    apart = plural(plan.separated, "pair")
+    separated = plural(plan.separated, "pair")
+    scope_text = f"for {scope_label(scope)}"
     if not plan.lines:
-        say(f"{plan.task}: all models are told apart already ({apart}), about {scope_label(scope)}")
+        say(f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}")
         return
     title = (
-        f"{plan.task}: until two models are told apart at {100 * confidence:g}% "
-        f"(z = {plan.lines[0].forecast.target:.3f}), about {scope_label(scope)}; "
-        f"{apart} told apart already"
+        f"{plan.task}: until two models are distinguishable at {100 * confidence:g}% "
+        f"(z = {plan.lines[0].forecast.target:.3f}), {scope_text}; "
+        f"already distinguishable: {separated}"
     )
     _show(title, plan.lines, "z")
 
 
 def _unrecorded(lines: Sequence[PlanLine]) -> list[str]:
-    """Say what was not recorded, with all models that it was not recorded for in one line."""
+    """Return the messages on missing records, those of several models as one."""
     models: dict[str, dict[str, None]] = {}
     for line in lines:
-        for told in line.unrecorded:
-            what, missing, model = told.partition(" not recorded for ")
-            models.setdefault(what + missing, {})[model] = None
-    return [what + ", ".join(of) for what, of in models.items()]
+        for message in line.unrecorded:
+            subject, separator, model = message.partition(" not recorded for ")
+            models.setdefault(subject + separator, {})[model] = None
+    return [start + ", ".join(names) for start, names in models.items()]
 
 
-def _counts(line: PlanLine) -> ForecastAmount:
+def _further_trials(line: PlanLine) -> str:
     from lm_eval_bayes.analysis.plan import ForecastAmount
 
-    of = line.forecast
-    return ForecastAmount(of.additional, of.additional_low, of.additional_high)
-
-
-def _count(n: float | None) -> str:
-    return NO_VALUE if n is None else f"{round(n):,}"
-
-
-def _range(needed: ForecastAmount | None, told: Callable[[float | None], str]) -> str:
-    """Return the middle of a forecast with its range; "or more" where that has no end."""
-    if needed is None:
+    if line.reached:
+        return "reached"
+    if line.repeats:
         return NO_VALUE
-    if needed.middle is None:
-        return "out of reach" if needed.low is None else f"{told(needed.low)} or more"
-    end = "or more" if needed.high is None else f"to {told(needed.high)}"
-    return f"{told(needed.middle)} ({told(needed.low)} {end})"
+    f = line.forecast
+    further = ForecastAmount(f.additional, f.additional_low, f.additional_high)
+    return _with_range(further, format_integer)
+
+
+def _with_range(amount: ForecastAmount | None, form: Callable[[float | None], str]) -> str:
+    """Return the median of a forecast with its range, which may have no upper end."""
+    if amount is None:
+        return NO_VALUE
+    if amount.middle is None:
+        return "out of reach" if amount.low is None else f"{form(amount.low)} or more"
+    end = "or more" if amount.high is None else f"to {form(amount.high)}"
+    return f"{form(amount.middle)} ({form(amount.low)} {end})"

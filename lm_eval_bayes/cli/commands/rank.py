@@ -1,4 +1,4 @@
-"""`lm-eval-bayes rank`: the leaderboard, with its ties and its doubts."""
+"""`lm-eval-bayes rank`: the leaderboard of models, with ties and rank probabilities."""
 
 from __future__ import annotations
 
@@ -9,95 +9,79 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm_eval_bayes._util.text import (
+    NO_VALUE,
     format_duration,
     format_interval,
     format_large,
     format_mean_sd,
+    format_probability,
     format_range,
     interval_label,
     plural,
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    Filter,
-    Interval,
-    IntervalKind,
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
     Json,
-    Level,
-    Metric,
-    Regrade,
+    ReadingOptions,
     Runs,
-    Scope,
-    ScopeOption,
-    Seed,
-    Task,
+    TieRule,
     Ties,
-    interval_spec,
-    read,
+    expand_options,
 )
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
-class Numbers(str, Enum):
-    """How ranks are counted after a tie."""
+class Numbering(str, Enum):
+    """How ranks are numbered after a tie."""
 
     dense = "dense"
     competition = "competition"
     fractional = "fractional"
 
 
+@expand_options
 def command(
     runs: Runs,
-    task: Task = None,
-    metric: Metric = None,
-    filter: Filter = None,
-    ties: Annotated[
-        Ties,
-        typer.Option(
-            help="Whom a model is compared with to share a rank: the best of the group (leader), "
-            "its upper neighbour (adjacent, the paper), all of the group (pairwise), or nobody."
-        ),
-    ] = Ties.leader,
+    *,
+    ties: Ties = TieRule.leader,
     numbering: Annotated[
-        Numbers,
-        typer.Option(help="Ranks after a tie of two: 1, 2, 2, 3 or 1, 2, 2, 4 or 1, 2.5, 2.5, 4."),
-    ] = Numbers.dense,
+        Numbering,
+        typer.Option(
+            help="Ranks after a tie of two: 1, 2, 2, 3 (dense), 1, 2, 2, 4 (competition) or "
+            "1, 2.5, 2.5, 4 (fractional)."
+        ),
+    ] = Numbering.dense,
     confidence: Annotated[
         float,
         typer.Option(
             metavar="P",
-            help="Two models tie where the better one is better with less than this, one-sided; "
-            "at least 0.5. Also what the rank intervals hold.",
+            help="Two models are distinguishable if one is better with at least this probability "
+            "(one-sided, at least 0.5). Also the level of the credible ranks.",
         ),
     ] = 0.95,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Show P(row > column) for every two models.")
+        bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
     ] = False,
-    dedupe: Dedupe = False,
-    regrade: Regrade = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
-    """Rank models, with ties where they cannot be told apart.
+    """Rank models, with ties for models that are not distinguishable.
 
-    By the posterior mean of hbayes@N on the same questions.
+    Models are ranked by the posterior mean of hbayes@N on the same questions. The table shows
+    the probability of being the best and the credible ranks of every model. A model shares the
+    rank of the best model of a group unless the two are distinguishable. The paper's rule
+    compares neighbours (--ties adjacent); it chains, so that the first and the last model of a
+    long group may be distinguishable.
 
-    Beside the ranks stand what they are worth: the probability of being the best, and the
-    ranks that a model may have. A model ties with the best of its group where the data do
-    not tell the two apart. The paper's rule compares neighbours (--ties adjacent), which chains:
-    the ends of a long group may be far apart.
-
-    Several tasks get one leaderboard each, and one on the mean that counts each task the same,
-    over the tasks that all models have.
+    Every task has a leaderboard. If all models have several tasks in common, so has the mean of
+    these tasks, with equal weights.
 
     \b
     Examples:
@@ -107,116 +91,111 @@ def command(
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.stats.ranking.rank import check_confidence
 
-    spec = interval_spec(level, seed, scope, interval)
+    spec = intervals.spec()
     with named_as_options("confidence"):
         check_confidence(confidence)
-    found = read(runs, task=task, metric=metric, filter=filter, dedupe=dedupe, regrade=regrade)
+    saved = reading.read(runs)
     boards = [
         leaderboard(
-            found.of_task(name),
+            saved.of_task(name),
             spec,
             ties=ties.value,
             numbering=numbering.value,
             confidence=confidence,
         )
-        for name in found.tasks
+        for name in saved.tasks
     ]
-    overall, told = _overall(found, boards)
+    overall, overall_note = _overall(saved, boards)
     if as_json:
         say_json(
             {
                 "leaderboards": [board.to_dict() for board in boards],
                 "overall": None if overall is None else overall.to_dict(),
-                "warnings": list(found.warnings),
+                "warnings": list(saved.warnings),
             }
         )
         return
-    shown = boards if overall is None else [*boards, overall]
-    for at, board in enumerate(shown):
-        if at:
+    all_boards = boards if overall is None else [*boards, overall]
+    for number, board in enumerate(all_boards):
+        if number:
             say()
-        _show(board, interval.value)
+        _show(board)
         if pairs:
             _show_pairs(board)
     say()
-    counted = dict.fromkeys(what for board in boards for what in board.counted)
+    counted = dict.fromkeys(kind for board in boards for kind in board.counted)
     say(f"counted: {'; '.join(counted)}")
-    say(_rules(shown[0]))
-    if told:
-        say(told)
-    for board in shown:
+    say(_tie_rule(all_boards[0]))
+    if overall_note:
+        say(overall_note)
+    for board in all_boards:
         for note in board.notes:
             warn(f"note: {board.task}: {note}")
 
 
 def _overall(
-    found: SavedRuns, boards: Sequence[Leaderboard]
+    saved: SavedRuns, boards: Sequence[Leaderboard]
 ) -> tuple[Leaderboard | None, str | None]:
-    """Return the leaderboard of the tasks that all models have, and what to say of the others."""
+    """Return the leaderboard of the tasks that all models have, and a note on the other tasks."""
     from lm_eval_bayes.analysis.leaderboard import overall_leaderboard
 
-    if len(boards) < 2 or len(found.models) < 2:
+    if len(boards) < 2 or len(saved.models) < 2:
         return None, None
-    everybody = set(found.models)
-    common = [board for board in boards if set(board.models) == everybody]
+    common = [board for board in boards if set(board.models) == set(saved.models)]
     if len(common) < 2:
         return None, "no leaderboard of all tasks: fewer than two of them have all models"
-    left = [board.task for board in boards if board not in common]
-    told = f"not every model has {', '.join(left)}: left out of the mean" if left else None
-    return overall_leaderboard(common), told
+    others = [board.task for board in boards if board not in common]
+    note = f"left out of the mean: {', '.join(others)}, which not every model has"
+    return overall_leaderboard(common), note if others else None
 
 
-def _show(board: Leaderboard, method: str) -> None:
-    from lm_eval_bayes._util.text import format_probability
-
-    title = (
-        f"{board.task}: {plural(board.n_questions, 'question')}, about {scope_label(board.scope)}"
-    )
-    per_task = len(board.tasks) == 1
+def _show(board: Leaderboard) -> None:
+    title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope_label(board.scope)}"
+    one_task = len(board.tasks) == 1
+    interval = interval_label(board.level, board.spec.method)
     ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
-    head = ["rank", "model", "mean ± sd", interval_label(board.level, method), "P(best)", ranks]
-    head += ["N", "tokens", "time"] if per_task else []
+    head = ["rank", "model", "mean ± sd", interval, "P(best)", ranks]
+    head += ["N", "tokens", "time"] if one_task else []
     rows = []
-    for one in board.rows:
-        line = [
-            f"{one.rank:g}",
-            one.model,
-            format_mean_sd(one.posterior.mu, one.posterior.sigma),
-            format_interval(one.interval),
-            format_probability(one.p_best),
-            format_range((int(one.rank_low), int(one.rank_high))),
+    for row in board.rows:
+        cells = [
+            f"{row.rank:g}",
+            row.model,
+            format_mean_sd(row.posterior.mu, row.posterior.sigma),
+            format_interval(row.interval),
+            format_probability(row.p_best),
+            format_range((int(row.rank_low), int(row.rank_high))),
         ]
-        line += (
-            [format_range(one.n_range), format_large(one.tokens), format_duration(one.seconds)]
-            if per_task
-            else []
-        )
-        rows.append(line)
+        if one_task:
+            cells += [
+                format_range(row.n_range),
+                format_large(row.tokens),
+                format_duration(row.seconds),
+            ]
+        rows.append(cells)
     say_table(title, head, rows)
 
 
 def _show_pairs(board: Leaderboard) -> None:
-    from lm_eval_bayes._util.text import format_probability
-
     say()
     rows = [
-        [model, *("-" if i == j else format_probability(p) for j, p in enumerate(row))]
+        [model, *(NO_VALUE if i == j else format_probability(p) for j, p in enumerate(row))]
         for i, (model, row) in enumerate(zip(board.models, board.p_greater.tolist(), strict=True))
     ]
     say_table(f"{board.task}: P(row > column)", ["", *board.models], rows)
 
 
-def _rules(board: Leaderboard) -> str:
-    """Say by which rules ranks came about."""
-    of = board.ranking
-    with_whom = {
-        "adjacent": "its upper neighbour",
-        "leader": "the best of its group",
-        "pairwise": "every one of its group",
-    }
-    if of.ties == "none":
-        return f"ranks: no ties but of equal means; {of.numbering} numbering"
+def _tie_rule(board: Leaderboard) -> str:
+    """Return the rule of the ties as a sentence."""
+    ranking = board.ranking
+    if ranking.ties == "none":
+        return f"ranks: ties only for equal means; {ranking.numbering} numbering"
+    compared_with = {
+        "adjacent": "the next better model",
+        "leader": "the best model of its group",
+        "pairwise": "every model of its group",
+    }[ranking.ties]
     return (
-        f"ranks: a model ties with {with_whom[of.ties]} where z is below {of.threshold:.3f} "
-        f"({100 * of.confidence:g}%, one-sided); {of.numbering} numbering"
+        f"ranks: a model ties with {compared_with} if z is below {ranking.threshold:.3f} "
+        f"({100 * ranking.confidence:g}%, one-sided); {ranking.numbering} numbering"
     )

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes simulate`: try intervals and rankings where the true scores are known."""
+"""`lm-eval-bayes simulate`: intervals and rankings of simulated models with known true scores."""
 
 from __future__ import annotations
 
@@ -8,35 +8,44 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lm_eval_bayes._util.text import NO_VALUE, format_bytes, interval_label, plural, scope_label
-from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Interval,
-    IntervalKind,
-    Json,
-    Level,
-    Scope,
-    ScopeOption,
-    Seed,
-    check_level_and_seed,
-    interval_spec,
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_bytes,
+    format_integer,
+    format_score,
+    interval_label,
+    plural,
+    scope_label,
 )
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    Overwrite,
+    expand_options,
+    parse_integers,
+    parse_numbers,
+    parse_pair,
+)
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.simulation.interval_study import IntervalStudy
     from lm_eval_bayes.analysis.simulation.separation_study import Separation
     from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
+    from lm_eval_bayes.stats.intervals import IntervalSpec
 
-#: Benchmarks drawn for each N, and models, where nothing is asked for.
+#: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 
 
+@expand_options
 def command(
+    *,
     models: Annotated[
         Optional[int],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option(metavar="L", help=f"How many models; {_MODELS} by default."),
+        typer.Option(metavar="L", help=f"Number of models; {_MODELS} by default."),
     ] = None,
     gap: Annotated[
         Optional[float],  # noqa: UP045
@@ -51,27 +60,35 @@ def command(
             metavar="P,P,...", help="The models' true scores, instead of --models and --gap."
         ),
     ] = None,
-    questions: Annotated[int, typer.Option(metavar="M", help="Questions of the benchmark.")] = 30,
-    trials: Annotated[str, typer.Option(metavar="N,N,...", help="Trials a question.")] = "4,16,64",
+    questions: Annotated[
+        int, typer.Option(metavar="M", help="Number of questions of the benchmark.")
+    ] = 30,
+    trials: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Numbers of trials per question.")
+    ] = "4,16,64",
     beta: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="A:B",
-            help="The benchmark's shape: questions are solved with probabilities from "
-            f"Beta(A, B); {_BETA[0]:g}:{_BETA[1]:g} by default, hard and mixed. Models around its "
-            "mean keep A + B.",
+            help="The probabilities of solving a question are drawn from Beta(A, B); "
+            f"{_BETA[0]:g}:{_BETA[1]:g} by default, a hard benchmark with large differences. All "
+            "models have the same A + B.",
         ),
     ] = None,
     replicates: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
             metavar="N",
-            help=f"Benchmarks drawn for each N; {_REPLICATES} by default. Where a file is written "
-            "nothing is drawn unless this is given.",
+            help=f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if a file "
+            "is written.",
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(metavar="P", help="One-sided, from which two models are told apart.")
+        float,
+        typer.Option(
+            metavar="P",
+            help="One-sided confidence from which two models are distinguishable.",
+        ),
     ] = 0.95,
     output: Annotated[
         Optional[Path],  # noqa: UP045
@@ -85,27 +102,22 @@ def command(
     ] = None,
     html: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Write the interactive page, one offline HTML file."),
+        typer.Option(metavar="FILE", help="Write an interactive page, one offline HTML file."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that are there.")
-    ] = False,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    interval: Interval = IntervalKind.exact,
-    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
-    """Try intervals on made-up models of known true scores.
+    """Simulate models with known scores, and test intervals and rankings.
 
-    Models are biased coins: every question has a probability of being solved, drawn from a Beta
-    distribution. The first table says how often each kind of interval holds the true score (of
-    the drawn questions, or with --scope population of all questions like them), how wide it is
-    and how far its estimate is off. The second says how many trials it takes to tell neighbours
-    apart, the third how often all models come out in the true order.
+    Every question has a probability of being solved, drawn from a Beta distribution. The first
+    table shows for each kind of interval how often it contains the true score (of the simulated
+    questions, or with --scope population of their population), its width, and the bias and error
+    of its estimate. The second shows how many trials it takes to distinguish neighbouring
+    models, the third how often all models are ranked in the true order.
 
-    The page of --html has sliders for all this, and shows how estimates, intervals and ranks
-    move as trials come in. It opens with what is set here, and needs no network.
+    The page of --html has sliders for these settings and shows how estimates, intervals and
+    ranks change as trials are added. It needs no network.
 
     \b
     Examples:
@@ -115,16 +127,20 @@ def command(
     from lm_eval_bayes.analysis.simulation.simulated_benchmark import check_trials
 
     with named_as_options("trials"):
-        lengths = check_trials(_whole_numbers("--trials", trials))
+        lengths = check_trials(parse_integers("--trials", trials))
+    spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
-    _check(replicates, confidence, level, seed)
+    _check(replicates, confidence)
     files: dict[Path, bytes] = {}
     if output is not None:
-        files[output] = _matrix(benchmark, lengths[-1], seed, output)
+        files[output] = _matrix(benchmark, lengths[-1], spec.seed, output)
     if html is not None:
         if html in files:
             raise InvalidInputError.of("--html", "be another file than --output", html.name)
-        files[html] = _page(benchmark, lengths[0], level, seed, means is not None, html)
+        if means is not None:
+            rule = "be left out with --html, whose models have equal distances (--models, --gap)"
+            raise InvalidInputError.of("--means", rule, means)
+        files[html] = _page(benchmark, lengths[0], spec, html)
     if files:
         from lm_eval_bayes.export.files import write_files
 
@@ -132,37 +148,32 @@ def command(
     studies: Sequence[IntervalStudy] = ()
     separation = None
     if replicates is not None or not files:
-        studies, separation = _study(
-            benchmark,
-            lengths,
-            replicates or _REPLICATES,
-            confidence,
-            level,
-            scope,
-            interval,
-            seed,
-        )
+        studies = _interval_study(benchmark, lengths, replicates or _REPLICATES, spec)
+        if len(benchmark.means) > 1:
+            from lm_eval_bayes.analysis.simulation.separation_study import separation_study
+
+            separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
     if as_json:
         say_json(
             {
                 "benchmark": benchmark.to_dict(),
-                "level": level,
-                "scope": scope.value,
-                "interval": interval.value,
-                "seed": seed,
-                "intervals": [one.to_dict() for one in studies],
+                "level": spec.level,
+                "scope": spec.scope,
+                "interval": spec.method,
+                "seed": spec.seed,
+                "intervals": [study.to_dict() for study in studies],
                 "separation": None if separation is None else separation.to_dict(),
                 "files": [str(path) for path in files],
             }
         )
     elif studies:
-        _show(benchmark, studies, separation, level, scope, interval)
+        _show(benchmark, studies, separation, spec)
     for path, content in files.items():
-        told = f"{path}: {format_bytes(len(content))}"
-        warn(told) if as_json or studies else say(told)
+        message = f"{path}: {format_bytes(len(content))}"
+        warn(message) if as_json or studies else say(message)
 
 
-# -- what was asked for --------------------------------------------------------------------------
+# -- the benchmark -------------------------------------------------------------------------------
 
 
 def _benchmark(
@@ -170,7 +181,7 @@ def _benchmark(
 ) -> SimulatedBenchmark:
     from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
 
-    a, b = _BETA if beta is None else _shape(beta)
+    a, b = _BETA if beta is None else _parse_beta(beta)
     with named_as_options("models", "gap", "means", "questions"):
         if means is None:
             return SimulatedBenchmark.even(
@@ -182,48 +193,30 @@ def _benchmark(
             )
         for option, value in (("--models", models), ("--gap", gap)):
             if value is not None:
-                raise InvalidInputError.of(option, "be left out where --means is given", value)
-        return SimulatedBenchmark(tuple(_numbers("--means", means)), a + b, questions)
+                raise InvalidInputError.of(option, "be left out with --means", value)
+        return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
 
 
-def _shape(text: str) -> tuple[float, float]:
-    rule = "be two numbers from 0.001 to 100,000 with a colon between them, as in 0.2:2"
-    first, _, second = text.partition(":")
-    try:
-        a, b = float(first), float(second)
-    except ValueError:
-        raise InvalidInputError.of("--beta", rule, text) from None
+def _parse_beta(text: str) -> tuple[float, float]:
+    rule = "be two numbers from 0.001 to 100,000 separated by a colon, as in 0.2:2"
+    a, b = parse_pair("--beta", text, rule)
     if not (1e-3 <= a <= 1e5 and 1e-3 <= b <= 1e5):
         raise InvalidInputError.of("--beta", rule, text)
     return a, b
 
 
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        rule = "be numbers with commas between them, as in .4,.45"
-        raise InvalidInputError.of(option, rule, text) from None
-
-
-def _whole_numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        rule = "be whole numbers with commas between them, as in 4,16"
-        raise InvalidInputError.of(option, rule, text) from None
-
-
-def _check(replicates: int | None, confidence: float, level: float, seed: int) -> None:
-    """Refuse wrong options before anything is drawn."""
+def _check(replicates: int | None, confidence: float) -> None:
+    """Refuse wrong options before anything is simulated."""
     from lm_eval_bayes.stats.ranking.rank import check_confidence
     from lm_eval_bayes.stats.validation import check_size
 
-    with named_as_options("replicates", "confidence", "level", "seed"):
+    with named_as_options("replicates", "confidence"):
         if replicates is not None:
             check_size("replicates", replicates, 1)
         check_confidence(confidence)
-        check_level_and_seed(level, seed)
+
+
+# -- files ---------------------------------------------------------------------------------------
 
 
 def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path) -> bytes:
@@ -236,18 +229,11 @@ def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path)
         return matrix_file(benchmark, n_trials, seed, suffix)
 
 
-def _page(
-    benchmark: SimulatedBenchmark, n_trials: int, level: float, seed: int, given: bool, path: Path
-) -> bytes:
+def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path: Path) -> bytes:
     from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
 
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError.of("--html", "end with .html", path.name)
-    if given:
-        rule = (
-            "be left out with --html, whose models lie at even distances: --models, --gap, --beta"
-        )
-        raise InvalidInputError.of("--means", rule, ",".join(map(str, benchmark.means)))
     means = benchmark.means
     with named_as_options("models", "questions", "trials", "gap", "level", "seed"):
         try:
@@ -258,109 +244,101 @@ def _page(
                 mean=sum(means) / len(means),
                 gap=means[0] - means[1] if len(means) > 1 else 0.0,
                 strength=benchmark.strength,
-                level=level,
-                seed=seed,
+                level=spec.level,
+                seed=spec.seed,
             )
         except InvalidInputError as error:
-            raise InvalidInputError(_of_shape(str(error))) from None
+            raise InvalidInputError(_named_as_beta(str(error))) from None
     return demo_page(settings).encode()
 
 
-def _of_shape(told: str) -> str:
-    """Say which option mean and strength come from."""
-    for name, what in (("mean", "a mean A/(A + B)"), ("strength", "a sum A + B")):
+def _named_as_beta(message: str) -> str:
+    """Name mean and strength in an error by the option that sets them."""
+    for name, function in (("mean", "a mean A/(A + B)"), ("strength", "a sum A + B")):
         start = f"`{name}` must be a number "
-        if told.startswith(start):
-            return f"`--beta` must have {what} {told[len(start) :]}, as the page's sliders do"
-    return f"{told} (the page of --html)"
+        if message.startswith(start):
+            rule = message[len(start) :]
+            return f"`--beta` must have {function} {rule}, the range of the page's sliders"
+    return f"{message} (the page of --html)"
 
 
-# -- what is drawn, and shown ----------------------------------------------------------------------
+# -- simulation and tables -----------------------------------------------------------------------
 
 
-def _study(
-    benchmark: SimulatedBenchmark,
-    lengths: Sequence[int],
-    replicates: int,
-    confidence: float,
-    level: float,
-    scope: Scope,
-    interval: IntervalKind,
-    seed: int,
-) -> tuple[Sequence[IntervalStudy], Separation | None]:
+def _interval_study(
+    benchmark: SimulatedBenchmark, lengths: Sequence[int], replicates: int, spec: IntervalSpec
+) -> tuple[IntervalStudy, ...]:
     from lm_eval_bayes.analysis.simulation.interval_study import interval_study
-    from lm_eval_bayes.analysis.simulation.separation_study import separation_study
     from lm_eval_bayes.cli.ui.progress import Progress
 
-    with Progress("benchmarks drawn", replicates * len(lengths)) as progress:
-        studies = interval_study(
-            benchmark,
-            lengths,
-            replicates=replicates,
-            spec=interval_spec(level, seed, scope, interval),
-            progress=progress.advance,
+    with Progress("benchmarks simulated", replicates * len(lengths)) as progress:
+        return interval_study(
+            benchmark, lengths, spec, replicates=replicates, progress=progress.advance
         )
-    if len(benchmark.means) < 2:
-        return studies, None
-    return studies, separation_study(benchmark, lengths, confidence=confidence, seed=seed)
 
 
 def _show(
     benchmark: SimulatedBenchmark,
     studies: Sequence[IntervalStudy],
     separation: Separation | None,
-    level: float,
-    scope: Scope,
-    interval: IntervalKind,
+    spec: IntervalSpec,
 ) -> None:
-    told = plural(len(benchmark.means), "model")
     say(
-        f"{told} with true scores {', '.join(f'{mean:.3f}' for mean in benchmark.means)}; "
-        f"{plural(benchmark.n_questions, 'question')} of strength {benchmark.strength:g}"
+        f"{plural(len(benchmark.means), 'model')} with true scores "
+        f"{', '.join(map(format_score, benchmark.means))}; "
+        f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}"
     )
-    lines = [
+    rows = [
         (
-            one.n_trials,
-            one.method,
-            f"{one.coverage:.1%} ± {100 * one.error:.1f}",
-            f"{one.width:.3f}",
-            f"{one.bias:+.3f}",
-            f"{one.rmse:.3f}",
+            study.n_trials,
+            study.method,
+            f"{study.coverage:.1%} ± {100 * study.error:.1f}",
+            format_score(study.width),
+            f"{study.bias:+.3f}",
+            format_score(study.rmse),
         )
-        for one in studies
+        for study in studies
     ]
     title = (
-        f"{interval_label(level, interval.value)} about {scope_label(scope.value)}, in "
-        f"{plural(studies[0].replicates, 'benchmark')} for each N"
+        f"{interval_label(spec.level, spec.method)} for {scope_label(spec.scope)}, in "
+        f"{plural(studies[0].replicates, 'simulated benchmark')} for each N"
     )
-    say_table(title, ("N", "interval", "holds the truth", "width", "bias", "rms error"), lines)
+    say_table(title, ("N", "interval", "coverage", "width", "bias", "rms error"), rows)
     if separation is not None:
         _show_separation(separation)
 
 
-def _show_separation(found: Separation) -> None:
-    lengths = [one.n_trials for one in found.orders]
+def _show_separation(separation: Separation) -> None:
+    lengths = [order.n_trials for order in separation.orders]
     rows = [
         (
-            one.better,
-            one.worse,
-            f"{one.gap:.3f}",
-            NO_VALUE if one.trials is None else f"{one.trials:,}",
-            *(f"{z:.2f}" for z in one.z),
-            *(f"{a:.0%}, {b:.0%}" for a, b in zip(one.surely, one.wrongly, strict=True)),
+            pair.better,
+            pair.worse,
+            format_score(pair.gap),
+            format_integer(pair.trials),
+            *(f"{z:.2f}" for z in pair.z),
+            *(
+                f"{right:.0%}, {wrong:.0%}"
+                for right, wrong in zip(pair.surely, pair.wrongly, strict=True)
+            ),
         )
-        for one in found.pairs
+        for pair in separation.pairs
     ]
-    head = ("better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths))
-    told = (f"right, wrong at {n}" for n in lengths)
+    head = ["better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths)]
+    head += [f"right, wrong at {n}" for n in lengths]
     title = (
-        f"telling neighbours apart with confidence {found.confidence:g}, one-sided: N needed, and "
-        "how often the better one comes out ahead (right) or behind (wrong)"
+        f"distinguishing neighbours with one-sided confidence {separation.confidence:g}: N needed, "
+        "and how often the better model is found better (right) or worse (wrong)"
     )
-    say_table(title, (*head, *told), rows)
-    orders = [
-        (one.n_trials, f"{one.right:.1%}", NO_VALUE if one.tau is None else f"{one.tau:.3f}")
-        for one in found.orders
+    say_table(title, head, rows)
+    order_rows = [
+        (
+            order.n_trials,
+            f"{order.right:.1%}",
+            NO_VALUE if order.tau is None else f"{order.tau:.3f}",
+        )
+        for order in separation.orders
     ]
-    title = f"the order of all models by bayes@N, {plural(found.tossed, 'benchmark')} tossed"
-    say_table(title, ("N", "wholly right", "Kendall's tau"), orders)
+    benchmarks = plural(separation.tossed, "simulated benchmark")
+    title = f"ranking of all models by bayes@N, in {benchmarks}"
+    say_table(title, ("N", "true order", "Kendall's tau"), order_rows)

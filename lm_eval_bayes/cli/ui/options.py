@@ -1,0 +1,272 @@
+"""Options that several commands share, each declared once.
+
+A group of options is a frozen dataclass whose fields are annotated as parameters of a typer
+command. A command decorated with :func:`expand_options` takes the group as one parameter; in
+its `--help` the group's options stand in its place.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
+
+import typer
+
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.intervals import IntervalSpec
+
+#: What `--output` takes for standard output.
+STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+class Scope(str, Enum):
+    """What a posterior is about: the benchmark's questions, or their population."""
+
+    benchmark = "benchmark"
+    population = "population"
+
+
+class IntervalMethod(str, Enum):
+    """How a credible interval is computed."""
+
+    exact = "exact"
+    hdi = "hdi"
+    beta = "beta"
+    normal = "normal"
+
+
+class TieRule(str, Enum):
+    """Which models of a group a model is compared with before it shares their rank."""
+
+    adjacent = "adjacent"
+    leader = "leader"
+    pairwise = "pairwise"
+    none = "none"
+
+
+# -- single options ------------------------------------------------------------------------------
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN",
+        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
+        "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
+        show_default=False,
+    ),
+]
+Level = Annotated[
+    float, typer.Option(metavar="P", help="Posterior mass of the credible intervals.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+Ties = Annotated[
+    TieRule,
+    typer.Option(
+        help="Models share a rank if they are not distinguishable from: the best of the group "
+        "(leader), the next better model (adjacent, the paper's rule), every model of the group "
+        "(pairwise). none: no ties."
+    ),
+]
+
+
+# -- groups of options ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Which trials of saved runs are counted."""
+
+    task: Annotated[
+        Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
+        typer.Option(
+            metavar="NAME",
+            help="Only this task, or the tasks of this group. It also names the task of matrices "
+            "and counts whose files name none.",
+        ),
+    ] = None
+    metric: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help="The logged 0/1 metric to count in tasks without repeated sampling, such as "
+            "exact_match. By default the only one, or the first that the task lists.",
+        ),
+    ] = None
+    filter: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help="The filter pipeline whose output is graded. By default the first that was "
+            "logged.",
+        ),
+    ] = None
+    dedupe: Annotated[
+        bool,
+        typer.Option(
+            "--dedupe",
+            help="Count a trial that was saved twice once, instead of refusing it. Trials are "
+            "identified by their seeds, else by their numbers and texts.",
+        ),
+    ] = False
+    regrade: Annotated[
+        bool,
+        typer.Option(
+            "--regrade",
+            help="Grade every saved text again, as a mathematical answer, against the logged "
+            "target. Each text is one trial, even where the task gave several texts one grade.",
+        ),
+    ] = False
+
+    def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
+        """Read saved runs; see :func:`lm_eval_bayes.cli.ui.reading.read`."""
+        from lm_eval_bayes.cli.ui.reading import read
+
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return read(paths, **options, **arguments)
+
+
+@dataclass(frozen=True)
+class IntervalOptions:
+    """The settings of credible intervals; a scope of None stands for both."""
+
+    level: Level = 0.95
+    scope: Annotated[
+        Optional[Scope],  # noqa: UP045
+        typer.Option(
+            help="What scores are about: the benchmark's questions, or the population of "
+            "questions that they are a sample of."
+        ),
+    ] = Scope.benchmark
+    interval: Annotated[
+        IntervalMethod,
+        typer.Option(
+            help="How credible intervals are computed: equal tails of the posterior (exact), the "
+            "shortest interval (hdi), or a Beta or normal approximation."
+        ),
+    ] = IntervalMethod.exact
+    seed: Seed = 0
+
+    def spec(self) -> IntervalSpec:
+        """Check the settings, before any run is read.
+
+        Raises
+        ------
+        InvalidInputError
+            If a setting breaks its rule; the message names the option.
+        """
+        from lm_eval_bayes.stats.intervals import IntervalSpec
+
+        scope = Scope.benchmark if self.scope is None else self.scope
+        with named_as_options("level", "seed"):
+            return IntervalSpec(self.level, scope.value, self.interval.value, self.seed)
+
+
+@dataclass(frozen=True)
+class BothScopesOptions(IntervalOptions):
+    """The settings of credible intervals, in both scopes unless one is named."""
+
+    scope: Annotated[
+        Optional[Scope],  # noqa: UP045
+        typer.Option(
+            help="Only hbayes@N for the benchmark's questions, or only for the population of "
+            "questions. By default both.",
+            show_default=False,
+        ),
+    ] = None
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace every parameter that is a group of options by the options of the group."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    annotations = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters.values():
+        annotation = annotations[parameter.name]
+        if not is_dataclass(annotation):
+            parameters.append(_keyword(parameter.name, parameter.default, annotation))
+            continue
+        groups[parameter.name] = annotation
+        of_fields = get_type_hints(annotation, include_extras=True)
+        parameters += [_keyword(f.name, f.default, of_fields[f.name]) for f in fields(annotation)]
+
+    @functools.wraps(command)
+    def expanded(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+        command(**values)
+
+    vars(expanded)["__signature__"] = inspect.Signature(parameters)
+    expanded.__annotations__ = {one.name: one.annotation for one in parameters}
+    return expanded
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+# -- lists of numbers ----------------------------------------------------------------------------
+
+
+def parse_integers(option: str, text: str) -> list[int]:
+    """Parse `1,2,4` into increasing integers.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not a list of integers of at least 1.
+
+    Examples
+    --------
+    >>> parse_integers("--k", "1, 2,8")
+    [1, 2, 8]
+    """
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        numbers = []
+    if not numbers or numbers[0] < 1:
+        rule = "be integers of at least 1, separated by commas, as in 1,2,4"
+        raise InvalidInputError.of(option, rule, text)
+    return numbers
+
+
+def parse_numbers(option: str, text: str) -> list[float]:
+    """Parse `.4,.45`.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not a list of numbers.
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        rule = "be numbers separated by commas, as in .4,.45"
+        raise InvalidInputError.of(option, rule, text) from None
+
+
+def parse_pair(option: str, text: str, rule: str) -> tuple[float, float]:
+    """Parse `0.01:0.5`.
+
+    Raises
+    ------
+    InvalidInputError
+        With this rule, if it is not two numbers with a colon between them.
+    """
+    first, _, second = text.partition(":")
+    try:
+        return float(first), float(second)
+    except ValueError:
+        raise InvalidInputError.of(option, rule, text) from None
