@@ -107,11 +107,11 @@ def test_questions_like_these_with_a_seed_and_equal_tails(files):
         found.append(placed["posterior"]["probability"])
     assert found[0] != found[1]
     _, printed, _ = lmeb(files / "five.npz", *options)
-    assert "likelihood: shared, epsilon 0.01; about questions like these" in printed
+    assert "likelihood: shared, epsilon 0.01; for the population of questions" in printed
 
 
 def test_checks_that_fail_are_spelt_out(files, tmp_path):
-    told = "the method's assumptions do not hold here"
+    told = "the method's assumptions are violated"
     assert told not in lmeb(files / "five.npz")[1]
     # all trials of a model end alike, whatever the question
     R = np.repeat(np.array([[0, 1] * 4, [1, 0] * 4, [1, 1, 0, 1] * 2])[:, None, :], 12, axis=1)
@@ -146,7 +146,7 @@ def test_the_table_of_one_model_and_its_sweep(files):
     row = next(line for line in printed.splitlines() if line.startswith(f"  {peak} "))
     assert f"{kernel.probability.max():.1%}" in row
     assert row.rstrip().endswith("*")
-    assert "by fewer of these questions, chosen at random" in printed
+    assert "by random samples of the questions" in printed
     assert re.search(r"^  20 +\d\.\d\d", printed, re.MULTILINE)
 
 
@@ -164,7 +164,7 @@ def test_counts_without_an_order_of_trials_are_enough(files, tmp_path):
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
     assert found["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
     assert found["independence"] is None
-    assert "not checked" in lmeb(*paths, "--target", "medium")[1]
+    assert "not tested" in lmeb(*paths, "--target", "medium")[1]
 
 
 def test_the_nineteen_models_of_matharena():
@@ -226,4 +226,4 @@ def test_errors_are_one_sentence(files, arguments, told, monkeypatch):
 def test_a_target_that_is_among_the_runs_is_named(files):
     code, _, error = lmeb(files / "five.npz", "--target", files / "four.npz")
     assert code == 2
-    assert "`--target` must be a model that is not among the RUNs" in error
+    assert "`--target` must be a model that is not in the RUNs" in error

@@ -74,7 +74,7 @@ def test_json_is_what_the_kernels_say(files):
 def test_the_table_of_several_models(files):
     code, printed, error = lmeb(files / "three.npz", "--replicates", 200)
     assert (code, error) == (0, "")
-    assert "sums: 3 models, 12 questions, N = 16, about these questions" in printed
+    assert "sums: 3 models, 12 questions, N = 16, " in printed
     assert "mod$x_1$el \\x1b[31m\\n\\u202e" in printed
     assert "\x1b" not in printed
     for row in ("bayes@N", "bayes@N, ties at 0.95", "pass@2", "pass@4", "pass@8"):
@@ -104,7 +104,7 @@ def test_models_in_files_of_their_own_and_questions_in_another_order(files, tmp_
 def test_a_single_model_has_its_intervals(files):
     code, printed, error = lmeb(files / "small.npz", "--level", 0.8, "--scope", "population")
     assert (code, error) == (0, "")
-    assert "1 model, 12 questions, N = 16, about questions like these" in printed
+    assert "1 model, 12 questions, N = 16, for the population of questions" in printed
     assert "80% interval" in printed
     assert len(re.findall(r"^  \d+ +0\.\d{3} +0\.\d{3} +0\.\d{3} to", printed, re.MULTILINE)) == 5
     assert "Kendall" not in printed
@@ -152,7 +152,7 @@ def test_the_picture(files, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     for name in ("a.svg", "b.svg", "c.png"):
         code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--plot", tmp_path / name)
-        assert (code, error) == (0, f"the picture is {tmp_path / name}\n")
+        assert (code, error) == (0, f"figure written to {tmp_path / name}\n")
     one, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
     assert one == other
     assert one.startswith(b"<?xml")

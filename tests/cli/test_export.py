@@ -318,8 +318,8 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
     ("arguments", "told"),
     [
         (["poor"], "`--model-id` must name the developer of =poor|_model, as org/name"),
-        (["good", "sums"], "`RUN` must be one run, where the record goes to standard output"),
-        (["good", "--instances"], "`--instances` must have a folder to go to"),
+        (["good", "sums"], "`RUN` must be one run"),
+        (["good", "--instances"], "`--instances` must be given with a folder"),
         (
             ["good", "poor", "--model-id=a/b"],
             "`--model-id` must be of one model; export the runs of each",

@@ -36,8 +36,8 @@ def test_a_width(two):
 def test_what_is_printed(two):
     code, printed, error = lmeb("plan", *two, "--width", ".1", "--separate")
     assert (code, error) == (0, "")
-    assert "until 95% intervals are at most 0.1 wide, about these questions" in printed
-    assert "until two models are told apart at 95% (z = 1.645)" in printed
+    assert "until 95% intervals are at most 0.1 wide" in printed
+    assert "at 95% (z = 1.645)" in printed
     assert "time was not recorded for a, b\n" in printed
     assert "tokens were not recorded" not in printed
     (pair,) = [one for one in printed.splitlines() if "a and b" in one]
@@ -71,13 +71,14 @@ def test_greedy_answers_get_no_forecast(tmp_path):
     assert "decodes greedily on gsm8k: a further trial would repeat the first" in error
 
 
-def test_models_that_are_told_apart(tmp_path):
+def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
     code, printed, _ = lmeb("plan", path, "--separate")
     assert code == 0
-    told = "outcomes: all models are told apart already (1 pair), about these questions\n"
-    assert told in printed
+    assert printed.splitlines() == [
+        "outcomes: all models are already distinguishable (1 pair), for these questions"
+    ]
 
 
 def test_more_trials_do_not_help_about_questions_like_these(two):
@@ -100,7 +101,7 @@ def test_a_goal_beyond_the_most_trials(two):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "`plan` must say what to plan for: --width .05, or --separate, or both"),
+        ([], "`plan` must be given a goal: --width .05, or --separate, or both"),
         (["--width", "0"], "`--width` must be a finite number above 0"),
         (["--width", "nan"], "`--width` must be a finite number above 0"),
         (["--width", ".1", "--max-trials", "0"], "`--max-trials` must be"),
