@@ -1,0 +1,85 @@
+"""The package's imports: no cycles, no two modules that import each other, every room described."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+
+from _support.paths import REPOSITORY
+
+ROOT = REPOSITORY / "lm_eval_bayes"
+
+
+def module_name(path) -> str:
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def import_nodes(tree: ast.AST, in_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield imports; those under `if TYPE_CHECKING` are left out, as they never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        elif in_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from import_nodes(node, in_functions)
+
+
+@lru_cache
+def imports(in_functions: bool) -> dict[str, set[str]]:
+    graph = {}
+    for module, path in MODULES.items():
+        imported = set()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in import_nodes(tree, in_functions):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif node.module:
+                for alias in node.names:
+                    submodule = f"{node.module}.{alias.name}"
+                    imported.add(submodule if submodule in MODULES else node.module)
+        graph[module] = imported & set(MODULES) - {module}
+    return graph
+
+
+def test_no_two_modules_import_each_other_even_inside_functions():
+    graph = imports(in_functions=True)
+    pairs = {
+        tuple(sorted((module, other)))
+        for module, imported in graph.items()
+        for other in imported
+        if module in graph[other]
+    }
+    assert sorted(pairs) == []
+
+
+def test_no_cycle_of_imports_at_module_level():
+    graph = imports(in_functions=False)
+    finished: set[str] = set()
+    cycles = []
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        if module in path:
+            cycles.append(path[path.index(module) :])
+        elif module not in finished:
+            for other in sorted(graph[module]):
+                visit(other, (*path, module))
+            finished.add(module)
+
+    for module in graph:
+        visit(module, ())
+    assert cycles == []
+
+
+def test_every_room_says_what_belongs_there():
+    undescribed = [
+        module
+        for module, path in MODULES.items()
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert undescribed == []
