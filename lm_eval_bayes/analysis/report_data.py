@@ -15,8 +15,10 @@ from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.cost import ModelCost, model_costs
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard_of
 from lm_eval_bayes.analysis.prefix_posteriors import ScoreCurve, points_per_curve, score_curve
-from lm_eval_bayes.analysis.rubric_table import RubricTable
+from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
@@ -214,8 +216,6 @@ def report_data(
     saved: SavedRuns,
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    rubrics: Mapping[str, RubricTable] | None = None,
-    rubric_notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> ReportData:
     """Compute all results that a report of these runs shows.
@@ -226,10 +226,6 @@ def report_data(
         At least one run.
     spec : IntervalSpec
         Settings of the intervals; its scope is that of the rankings.
-    rubrics : mapping of str to RubricTable, optional
-        Scores under rubrics, by task.
-    rubric_notes : sequence of str
-        Why tasks have none.
     progress : callable, optional
         Called after every run with the number of runs done.
     """
@@ -245,6 +241,7 @@ def report_data(
             results.append(result)
             if progress is not None:
                 progress(len(results))
+    rubrics, rubric_notes = _rubric_tables(saved)
     panels: list[TaskPanel] = []
     for task in saved.tasks:
         comparable = _comparable_groups([r for r in results if r[0].run.task == task])
@@ -257,7 +254,7 @@ def report_data(
                     results=group,
                     spec=spec,
                     n_other_models=sum(sizes) - len(group),
-                    rubrics=(rubrics or {}).get(task) if i == largest else None,
+                    rubrics=rubrics.get(task) if i == largest else None,
                 )
             )
     groups: Mapping[str, Sequence[str]] = saved.groups
@@ -270,6 +267,24 @@ def report_data(
         spec=spec,
         rubric_notes=tuple(rubric_notes),
     )
+
+
+def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:
+    """Return scores under rubrics by task, and why tasks with signals have none."""
+    tables: dict[str, RubricTable] = {}
+    notes: list[str] = []
+    for task in saved.tasks:
+        # matrices and files of counts have no documents, so no signals
+        runs = [run for run in saved.of_task(task) if run.doc_ids is not None]
+        if not runs or not all(run.signals or run.signals_error for run in runs):
+            continue
+        try:
+            classified = classify_runs(runs, pooled_thresholds(runs))
+            if classified.scores:
+                tables[task] = rubric_table(classified)
+        except InvalidInputError as error:
+            notes.append(f"{task}: no scores under rubrics: {error}")
+    return tables, notes
 
 
 _RunResult = tuple[TaskSummary, ScoreCurve | None]

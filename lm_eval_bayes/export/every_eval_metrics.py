@@ -11,7 +11,7 @@ from typing import Any
 from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
-from lm_eval_bayes.export.settings import LONGEST, generation_settings, hub_id
+from lm_eval_bayes.export.settings import MAX_TOKENS_NAMES, generation_settings, hub_id
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior
@@ -140,7 +140,7 @@ def _generation(run: TaskRun) -> dict[str, Any]:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             args[name] = value
             rest.pop(name, None)
-    for name in LONGEST:
+    for name in MAX_TOKENS_NAMES:
         value = kwargs.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             args["max_tokens"] = value

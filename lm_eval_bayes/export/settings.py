@@ -1,4 +1,4 @@
-"""How a run was made, as far as strangers may know: settings, and neither paths nor secrets."""
+"""Published settings of a run: model and generation settings, versions, the model's hub id."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.runs.model_arguments import NAMES, PUBLISHED
 from lm_eval_bayes.runs.task_run import TaskRun
 
-#: Names by which backends know the longest completion.
-LONGEST = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
-_LONGEST_VALUE = 200
+#: Names of the maximal number of completion tokens.
+MAX_TOKENS_NAMES = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
+_MAX_VALUE = 200
 
 
 def as_text(value: Any) -> str:
-    """Return a setting as a short text on one line: words as they are, the rest as JSON.
+    """Return a setting as a short text on one line: strings unchanged, other values as JSON.
 
     Examples
     --------
@@ -24,15 +24,15 @@ def as_text(value: Any) -> str:
     ('0.6', 'bfloat16', '["Q:"]', 'true')
     """
     if isinstance(value, str):
-        return one_line(value, _LONGEST_VALUE)
+        return one_line(value, _MAX_VALUE)
     try:
-        return one_line(json.dumps(value, ensure_ascii=False, allow_nan=False), _LONGEST_VALUE)
+        return one_line(json.dumps(value, ensure_ascii=False, allow_nan=False), _MAX_VALUE)
     except (TypeError, ValueError, RecursionError):
-        return one_line(value, _LONGEST_VALUE)
+        return one_line(value, _MAX_VALUE)
 
 
 def generation_settings(run: TaskRun) -> dict[str, str]:
-    """Return what the trials were sampled with, by name."""
+    """Return the generation settings of the trials, by name."""
     return {one_line(k, 60): as_text(v) for k, v in run.made.generation_kwargs.items()}
 
 
@@ -46,8 +46,9 @@ def model_settings(run: TaskRun) -> dict[str, str]:
     >>> model_settings(TaskRun.from_trials("A", "t", [[1]], ["q"], made=made))
     {'dtype': 'bfloat16'}
     """
-    found = {name: run.made.model_args[name] for name in PUBLISHED if name in run.made.model_args}
-    return {name: as_text(value) for name, value in found.items() if not _is_path(value)}
+    args = run.made.model_args
+    published = {name: args[name] for name in PUBLISHED if name in args}
+    return {name: as_text(value) for name, value in published.items() if not _is_path(value)}
 
 
 def _is_path(value: Any) -> bool:
@@ -55,15 +56,15 @@ def _is_path(value: Any) -> bool:
 
 
 def versions(run: TaskRun) -> dict[str, str]:
-    """Return the versions of what took part, this package's own included."""
+    """Return the versions of the harness, of libraries and of this package."""
     from lm_eval_bayes import __version__
 
-    found = {one_line(k, 60): as_text(v) for k, v in run.made.versions.items() if v != "N/A"}
-    return {**found, "lm_eval_bayes": __version__}
+    recorded = {one_line(k, 60): as_text(v) for k, v in run.made.versions.items() if v != "N/A"}
+    return {**recorded, "lm_eval_bayes": __version__}
 
 
 def hub_id(name: object) -> str | None:
-    """Return a model's name if it can be its id on the hub, ``org/name``; None otherwise.
+    """Return a name if it is a valid id on the hub, ``org/name``, else None.
 
     Examples
     --------
@@ -90,10 +91,10 @@ def _is_name(part: str) -> bool:
 
 
 def hub_model(run: TaskRun) -> str | None:
-    """Return the id on the hub of the model that was run, where its arguments tell one."""
+    """Return the run's model id on the hub, from its arguments or its name; None if unknown."""
     args: Mapping[str, Any] = run.made.model_args
     for name in (*NAMES, "served_model_name"):
-        found = hub_id(args.get(name))
-        if found is not None:
-            return found
+        model_id = hub_id(args.get(name))
+        if model_id is not None:
+            return model_id
     return hub_id(run.model)

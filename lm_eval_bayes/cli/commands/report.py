@@ -36,8 +36,6 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.report_data import ReportData
-    from lm_eval_bayes.analysis.rubric_table import RubricTable
-    from lm_eval_bayes.runs.task_run import SavedRuns
 
 #: What `-o` takes for standard output.
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -117,7 +115,6 @@ def command(
         regrade=regrade,
         signals="recorded",
     )
-    tables, notes = _rubrics(saved)
 
     from lm_eval_bayes.analysis.report_data import report_data
     from lm_eval_bayes.cli.ui.progress import Progress
@@ -129,8 +126,6 @@ def command(
         contents = report_data(
             saved,
             interval_spec(level, seed, scope, interval),
-            rubrics=tables,
-            rubric_notes=notes,
             progress=(lambda n: progress.advance(n - progress.done)) if many else None,
         )
     page = render(contents, title=title or "", now=time.time()).encode("utf-8")
@@ -167,30 +162,6 @@ def _told(
         "seed": contents.spec.seed,
         "plots": [{"file": path.name, "task": task} for path, task in drawn],
     }
-
-
-# -- rubrics -------------------------------------------------------------------------------------
-
-
-def _rubrics(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:
-    """Return scores under rubrics by task, of runs that recorded signals; and why not of others."""
-    from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
-    from lm_eval_bayes.analysis.rubric_table import rubric_table
-
-    tables: dict[str, RubricTable] = {}
-    notes: list[str] = []
-    for task in saved.tasks:
-        # matrices and files of counts hold nothing but outcomes, and number no questions
-        runs = [run for run in saved.of_task(task) if run.doc_ids is not None]
-        if not runs or not all(run.signals or run.signals_error for run in runs):
-            continue
-        try:
-            classified = classify_runs(runs, pooled_thresholds(runs))
-            if classified.scores:
-                tables[task] = rubric_table(classified)
-        except InvalidInputError as error:
-            notes.append(f"{task}: no scores under rubrics: {error}")
-    return tables, notes
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""How runs were made: what all of them share, and what is each one's own."""
+"""Provenance of runs: settings that all runs of a panel share, and those that differ."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -11,131 +12,124 @@ from typing import Any
 
 from lm_eval_bayes._util.text import format_duration, format_integer, format_range, plural
 from lm_eval_bayes.analysis.report_data import TaskPanel
-from lm_eval_bayes.report.page import text as words
-from lm_eval_bayes.report.page.text import Text
+from lm_eval_bayes.report.page.text import TruncatedText, name, setting, shortened, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
 
-#: Characters of a task's configuration that are shown.
-_CONFIG = 6000
+#: Characters of a task's configuration.
+_MAX_CONFIG = 6000
+#: Up to so many distinct seeds are listed.
+_MAX_SEEDS = 8
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its name, and what it was."""
+    """A setting's name and value."""
 
     name: str
-    value: Text
+    value: TruncatedText
 
 
 @dataclass(frozen=True)
-class Making:
-    """How the runs of a panel were made.
+class PanelProvenance:
+    """Provenance of the runs of a panel.
 
     Attributes
     ----------
     shared : tuple of Setting
-        What all runs have in common.
+        Settings with the same value in all runs.
     own : tuple of (str, tuple of Setting)
-        By model, what is not.
-    config : Text or None
-        The task's configuration, where all runs have the same.
+        By model, the other settings.
+    config : TruncatedText or None
+        The task's configuration, if all runs have the same.
     """
 
     shared: tuple[Setting, ...]
     own: tuple[tuple[str, tuple[Setting, ...]], ...]
-    config: Text | None
+    config: TruncatedText | None
 
 
-def making_of(panel: TaskPanel) -> Making:
-    """Return how the runs of a panel were made."""
-    tables = [_settings(run) for run in panel.runs]
-    names = list(dict.fromkeys(name for table in tables for name in table))
+def panel_provenance(panel: TaskPanel) -> PanelProvenance:
+    """Return the provenance of the runs of a panel."""
+    of_runs = [_settings(run) for run in panel.runs]
+    keys = list(dict.fromkeys(key for settings in of_runs for key in settings))
     shared, differing = [], []
-    for name in names:
-        values = [table.get(name) for table in tables]
+    for key in keys:
+        values = [settings.get(key) for settings in of_runs]
         if values[0] is not None and all(value == values[0] for value in values):
-            shared.append(Setting(name, values[0]))
+            shared.append(Setting(key, values[0]))
         else:
-            differing.append(name)
+            differing.append(key)
     own = tuple(
         (
-            words.name(run.model),
-            tuple(Setting(name, table[name]) for name in differing if name in table),
+            name(run.model),
+            tuple(Setting(key, settings[key]) for key in differing if key in settings),
         )
-        for run, table in zip(panel.runs, tables, strict=True)
+        for run, settings in zip(panel.runs, of_runs, strict=True)
     )
-    return Making(tuple(shared), own, _config(panel.runs))
+    return PanelProvenance(tuple(shared), own, _config(panel.runs))
 
 
-def _settings(run: TaskRun) -> dict[str, Text]:
-    """Return what is known of a run, in the order in which it is shown."""
-    made = run.made
-    found: dict[str, Text] = {}
-
-    def say(name: str, value: object) -> None:
-        if value not in (None, "", (), {}):
-            found[name] = words.setting(value)
-
-    say("questions (M)", format_integer(run.n_questions))
-    say("trials of each (N)", format_range(run.outcomes.trials_range))
-    say("counted", run.counted)
-    say("filter", run.filter)
-    weights = run.outcomes.weights.tolist()
-    if weights != [0.0, 1.0]:
-        say("scores of the categories", ", ".join(f"{weight:g}" for weight in weights))
-    say("dataset", made.dataset)
-    say("revision", made.revision)
-    say("backend", made.backend)
-    for name, value in _sorted(made.model_args):
-        say(f"model: {words.name(name)}", value)
-    for name, value in _sorted(made.generation_kwargs):
-        say(f"generation: {words.name(name)}", value)
-    say("settings", dict(made.metadata))
-    for name, value in _sorted(made.versions):
-        say(f"version: {words.name(name)}", value)
-    say("seeds", _seeds(run))
-    say("prompts", _fingerprint(run.prompt_hashes, "prompt"))
-    say("question ids", _fingerprint(sorted(run.question_ids), "id"))
-    say("tokens", None if run.tokens is None else format_integer(run.tokens))
-    say("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds))
-    say("evaluation took", None if made.seconds is None else format_duration(made.seconds))
-    say("ended", _date(made.date))
-    say("files", ", ".join(short_path(one) for one in run.sources))
-    return found
+def _settings(run: TaskRun) -> dict[str, TruncatedText]:
+    """Return the recorded settings of a run, in the order of the page."""
+    record, weights = run.made, run.outcomes.weights.tolist()
+    rows: list[tuple[str, object]] = [
+        ("questions (M)", format_integer(run.n_questions)),
+        ("trials per question (N)", format_range(run.outcomes.trials_range)),
+        ("metric", run.counted),
+        ("filter", run.filter),
+        (
+            "category weights",
+            None if weights == [0.0, 1.0] else ", ".join(f"{weight:g}" for weight in weights),
+        ),
+        ("dataset", record.dataset),
+        ("revision", record.revision),
+        ("backend", record.backend),
+        *_prefixed("model", record.model_args),
+        *_prefixed("generation", record.generation_kwargs),
+        ("settings", dict(record.metadata)),
+        *_prefixed("version", record.versions),
+        ("seeds", _seeds(run)),
+        ("prompts", _fingerprint(run.prompt_hashes, "prompt")),
+        ("question ids", _fingerprint(sorted(run.question_ids), "id")),
+        ("tokens", None if run.tokens is None else format_integer(run.tokens)),
+        ("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds)),
+        ("evaluation time", None if record.seconds is None else format_duration(record.seconds)),
+        ("date", _date(record.date)),
+        ("files", ", ".join(short_path(source) for source in run.sources)),
+    ]
+    return {key: setting(value) for key, value in rows if value not in (None, "", (), {})}
 
 
-def _sorted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return sorted(((str(name), value) for name, value in settings.items()), key=lambda one: one[0])
+def _prefixed(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, object]]:
+    return [(f"{prefix}: {name(key)}", settings[key]) for key in sorted(settings, key=str)]
 
 
-def _config(runs: Sequence[TaskRun]) -> Text | None:
-    """Return the task's configuration, where there is one and runs agree about it."""
-    import json
-
-    first = runs[0].made.config
-    if not first or any(dict(run.made.config) != dict(first) for run in runs[1:]):
+def _config(runs: Sequence[TaskRun]) -> TruncatedText | None:
+    """Return the task's configuration; None if there is none, or runs differ."""
+    config = runs[0].made.config
+    if not config or any(dict(run.made.config) != dict(config) for run in runs[1:]):
         return None
-    told = json.dumps(words.shortened(first), ensure_ascii=False, indent=2, default=str)
-    return words.text(told, _CONFIG)
+    text = json.dumps(shortened(config), ensure_ascii=False, indent=2, default=str)
+    return truncate(text, _MAX_CONFIG)
 
 
 def _seeds(run: TaskRun) -> str | None:
-    """Return how many different seeds there were."""
+    """Return the number of distinct seeds, and the seeds if they are few."""
     if run.seeds is None:
         return None
-    found = [seed for one in run.seeds for seed in one if seed is not None]
-    missing = sum(seed is None for one in run.seeds for seed in one)
-    if not found:
+    logged = [seed for of_question in run.seeds for seed in of_question if seed is not None]
+    n_missing = sum(seed is None for of_question in run.seeds for seed in of_question)
+    if not logged:
         return "none logged"
-    distinct = len(set(found))
-    told = f"{distinct:,} different seeds of {plural(len(found), 'trial')}"
-    if distinct <= 8:
-        told += f" ({', '.join(str(seed) for seed in sorted(set(found)))})"
-    return told + (f"; {plural(missing, 'trial')} without one" if missing else "")
+    distinct = sorted(set(logged))
+    text = f"{len(distinct):,} distinct seeds of {plural(len(logged), 'trial')}"
+    if len(distinct) <= _MAX_SEEDS:
+        text += f" ({', '.join(map(str, distinct))})"
+    return text + (f"; {plural(n_missing, 'trial')} without a seed" if n_missing else "")
 
 
 def _fingerprint(hashes: Sequence[str] | None, noun: str) -> str | None:
-    """Return a hash of many hashes: equal where all of them are."""
+    """Return a hash of several hashes."""
     if not hashes:
         return None
     joined = "\n".join(hashes).encode("utf-8", "surrogatepass")
@@ -147,14 +141,14 @@ def _date(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     try:
-        moment = datetime.fromtimestamp(seconds, timezone.utc)
+        date = datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, OSError, ValueError):
         return None
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
+    return date.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def short_path(path: str) -> str:
-    """Return a file with its folder: where that lies is nobody's business.
+    """Return a file with the name of its folder, without the folders above.
 
     Examples
     --------

@@ -26,9 +26,8 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, tables
-from lm_eval_bayes.report.page.provenance import making_of, short_path
-from lm_eval_bayes.report.page.text import Scale, name, short_names
-from lm_eval_bayes.report.page.text import text as truncate
+from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
+from lm_eval_bayes.report.page.text import Scale, name, short_names, truncate
 
 #: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
@@ -143,7 +142,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         ],
         "cost_figure": figures.score_against_tokens(panel) if panel.costs else None,
         "estimates": list(dict.fromkeys(e for summary in panel.summaries for e in summary.rows)),
-        "making": making_of(panel),
+        "provenance": panel_provenance(panel),
         "unavailable": _unavailable_schemata(panel),
     }
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
-from lm_eval_bayes.report.page.text import Scale, name, short_names
-from lm_eval_bayes.report.page.text import Text as TruncatedText
-from lm_eval_bayes.report.page.text import text as truncate
+from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval
 
@@ -176,7 +174,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
     total = panel.n_questions
     n_max = max(_MIN_QUESTIONS, min(_MAX_QUESTIONS, _MAX_CELLS // len(data.panels) // len(runs)))
     selected, selection = scores.select(n_max)
-    n_texts = sum(min(each.n_questions, n_max) for each in data.panels)
+    n_texts = sum(min(other.n_questions, n_max) for other in data.panels)
     text_length = max(_MIN_TEXT, min(_MAX_TEXT, _MAX_CHARACTERS // max(1, n_texts)))
     scale = Scale(*panel.bounds)
     rows = []

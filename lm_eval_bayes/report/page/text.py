@@ -1,7 +1,7 @@
-"""Somebody else's words, made fit for a page, and numbers as people read them.
+"""Untrusted names and texts for the page, and the format of scores.
 
-Escaping for HTML is the template's work. Here goes what escaping leaves: characters that HTML
-does not know, that turn the text around them, or that nobody sees; and texts without end.
+HTML is escaped by the template. The functions here escape what HTML escaping leaves: control
+characters, direction overrides and lone surrogates; and they truncate long texts.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.text import one_line, printable_lines
 
-#: How much of a name, and of a setting, is shown.
-LONGEST_NAME, LONGEST_SETTING = 160, 2000
+#: Characters of a name, and of a setting.
+MAX_NAME, MAX_SETTING = 160, 2000
 
-#: The name of a model that is told apart from others of its name by some settings.
-_SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
+#: A model's name with settings that distinguish it from other runs of the model.
+_NAME_WITH_SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
 
 
-class Text(NamedTuple):
-    """A text as it is shown, and how many characters of it are not."""
+class TruncatedText(NamedTuple):
+    """The beginning of a text, and the number of characters left out."""
 
     shown: str
     left_out: int
 
 
 def name(text: object) -> str:
-    r"""Return a name on one line, with everything escaped that is no visible character.
+    r"""Return a name on one line, with invisible characters escaped.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def name(text: object) -> str:
     >>> print(name("\ud800 数"))
     \ud800 数
     """
-    return one_line(text, LONGEST_NAME)
+    return one_line(text, MAX_NAME)
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     >>> short_names(["phi (temperature=0.3)", "phi (temperature=1.2)"])
     ('temperature=0.3', 'temperature=1.2')
     """
-    matches = [_SETTINGS.fullmatch(full) for full in names]
+    matches = [_NAME_WITH_SETTINGS.fullmatch(full) for full in names]
     if len(names) > 1 and len({match and match["model"] for match in matches}) == 1:
         settings = [match["settings"] for match in matches if match is not None]
         if len(set(settings)) == len(names):
@@ -66,21 +66,21 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(name, last_parts if distinct else names))
 
 
-def text(whole: str, longest: int) -> Text:
-    r"""Return a text over several lines, shortened to so many characters.
+def truncate(text: str, length: int) -> TruncatedText:
+    r"""Return the first `length` characters of a text, which keeps its lines.
 
     Examples
     --------
-    >>> text("2 + 2\x00 =\r\n?", 100)
-    Text(shown='2 + 2\\x00 =\n?', left_out=0)
-    >>> text("abcdef", 4)
-    Text(shown='abcd', left_out=2)
+    >>> truncate("2 + 2\x00 =\r\n?", 100)
+    TruncatedText(shown='2 + 2\\x00 =\n?', left_out=0)
+    >>> truncate("abcdef", 4)
+    TruncatedText(shown='abcd', left_out=2)
     """
-    return Text(printable_lines(whole[:longest]), max(0, len(whole) - longest))
+    return TruncatedText(printable_lines(text[:length]), max(0, len(text) - length))
 
 
-def setting(value: object) -> Text:
-    """Return a setting as JSON, shortened.
+def setting(value: object) -> TruncatedText:
+    """Return a setting as text: a string unchanged, other values as JSON; truncated.
 
     Examples
     --------
@@ -88,13 +88,12 @@ def setting(value: object) -> Text:
     ('{"model": "phi"}', 'greedy')
     """
     if isinstance(value, str):
-        return text(value, LONGEST_SETTING)
-    told = json.dumps(shortened(value), ensure_ascii=False, default=str)
-    return text(told, LONGEST_SETTING)
+        return truncate(value, MAX_SETTING)
+    return truncate(json.dumps(shortened(value), ensure_ascii=False, default=str), MAX_SETTING)
 
 
 def shortened(value: Any) -> Any:
-    """Return settings as JSON types, with long texts cut.
+    """Return settings as JSON types, with long strings truncated.
 
     Examples
     --------
@@ -102,18 +101,15 @@ def shortened(value: Any) -> Any:
     (4001, {'top_p': 'inf'})
     """
     if isinstance(value, Mapping):
-        return {str(name): shortened(item) for name, item in value.items()}
+        return {str(key): shortened(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [shortened(item) for item in value]
     if isinstance(value, str):
-        most = 2 * LONGEST_SETTING
-        return value if len(value) <= most else f"{value[:most]}…"
+        n_max = 2 * MAX_SETTING
+        return value if len(value) <= n_max else f"{value[:n_max]}…"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
-
-
-# -- numbers -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
