@@ -1,4 +1,4 @@
-"""Bayes@N, the posterior of a benchmark's score, and avg@N, its plain mean."""
+"""Bayes@N, the posterior of a benchmark's score, and avg@N, its sample mean."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _distribution(nu: FloatArray, weights: FloatArray, mu: float, sigma: float) 
     at_top = weights == high
     if np.all(at_top | (weights == low)):
         if low == high:
-            # every trial scores the same: any Beta will do, its span is 0
+            # every trial has the same score: any Beta will do
             at_top = np.arange(weights.size) > 0
         # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
         a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
@@ -169,7 +169,7 @@ def _distribution(nu: FloatArray, weights: FloatArray, mu: float, sigma: float) 
 
 
 def _root_sum_square(values: FloatArray) -> float:
-    """Return sqrt(Σ x²) without leaving the range of a float."""
+    """Return sqrt(Σ x²) without overflow."""
     largest = float(values.max())
     if largest == 0.0:
         return 0.0

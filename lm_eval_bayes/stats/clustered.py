@@ -17,9 +17,9 @@ from lm_eval_bayes.stats.validation import FloatArray, read_only
 #: Nodes of the final grid, in logit θ and in log d; both integrands are smooth and die away
 #: at both ends, where the trapezoid rule converges faster than any power of the step.
 _NODES = (241, 121)
-#: Nodes of the grids that look for where the mass lies.
+#: Nodes of the grids that locate the mass.
 _SEARCH = (61, 61)
-#: Log density below the peak beyond which nothing is kept (e^-40 = 4e-18).
+#: Depth of the log density below the peak at which it is cut off (e^-40 = 4e-18).
 _DROP = 40.0
 _TABLE = 8193
 

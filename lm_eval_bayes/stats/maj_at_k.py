@@ -1,4 +1,4 @@
-"""maj@k: what a plurality vote over the answers of k trials scores."""
+"""maj@k: the expected score of a plurality vote over the answers of k trials."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
     expected = 0.0
     for v in range(1, min(k, max((n for n, _ in sides), default=0)) + 1):
         ways = np.zeros((k + 1, k // v + 1))
-        won = np.zeros_like(ways)
+        credit_ways = np.zeros_like(ways)
         ways[0, 0] = 1.0
         rest = abstained
         for n, credit in sides:
@@ -180,14 +180,14 @@ def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> floa
                 rest += n
                 continue
             chance = _votes(n, r)
-            new_ways, new_won = np.zeros_like(ways), np.zeros_like(won)
+            new_ways, new_won = np.zeros_like(ways), np.zeros_like(credit_ways)
             for u in range(v):
                 new_ways[u:] += chance[u] * ways[: k + 1 - u]
-                new_won[u:] += chance[u] * won[: k + 1 - u]
+                new_won[u:] += chance[u] * credit_ways[: k + 1 - u]
             new_ways[v:, 1:] += chance[v] * ways[: k + 1 - v, :-1]
-            new_won[v:, 1:] += chance[v] * (won + credit * ways)[: k + 1 - v, :-1]
-            ways, won = new_ways, new_won
-        shared = won[:, 1:] @ (1.0 / np.arange(1, k // v + 1))
+            new_won[v:, 1:] += chance[v] * (credit_ways + credit * ways)[: k + 1 - v, :-1]
+            ways, credit_ways = new_ways, new_won
+        shared = credit_ways[:, 1:] @ (1.0 / np.arange(1, k // v + 1))
         beside = _votes(rest, r)[: k + 1]
         expected += float(shared[k + 1 - beside.size :] @ beside[::-1])
     return min(expected / float(_votes(total, r)[k]), 1.0)

@@ -89,7 +89,7 @@ class Outcomes:
         object.__setattr__(self, "question_ids", ids)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # arrays forget in a pickle that nobody can write to them
+        # a pickled array is writable again
         self.__dict__.update(state)
         protect(self)
 

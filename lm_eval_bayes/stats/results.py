@@ -68,7 +68,7 @@ class Posterior:
     scope : str
         "benchmark": about these questions; "population": about the population of questions.
     k : int or None
-        Trials that the quantity looks at, where it has such a number.
+        The k of the quantity, where it has one.
     tau : float or None
         Threshold of G-Pass.
     distribution : Distribution
@@ -197,7 +197,7 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Record):
-    """A point estimate from the trials at hand.
+    """A point estimate from the given trials.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class Estimate(Record):
     per_question : array, shape (M,)
         Each question's estimate, read-only.
     k : int or None
-        Trials that the quantity looks at, where it has such a number.
+        The k of the quantity, where it has one.
     tau : float or None
         Threshold of G-Pass.
     sigma : float or None

@@ -44,7 +44,7 @@ _SEEDS = 2**128
 
 
 def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Copy `values` into an array that nobody can write to."""
+    """Copy `values` into a read-only array."""
     array = np.array(values, dtype=dtype, order="C", copy=True)
     array.setflags(write=False)
     return array
@@ -53,7 +53,7 @@ def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def protect(record: DataclassInstance) -> None:
     """Put read-only views in place of all arrays of a frozen dataclass.
 
-    Unlike `read_only` it copies nothing: it is meant for arrays that we made ourselves.
+    Unlike `read_only` it does not copy: it is for arrays made by this package.
     """
     for field in fields(record):
         value = getattr(record, field.name)

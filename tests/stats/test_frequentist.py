@@ -249,7 +249,7 @@ def test_what_leaves_the_possible_scores_is_clipped_and_kept():
 )
 def test_no_spread_is_said(interval):
     assert interval.low == interval.high
-    assert "sees no uncertainty" in interval.note
+    assert "have no variation" in interval.note
     assert json.loads(json.dumps(interval.to_dict()))["level"] == 0.95
 
 

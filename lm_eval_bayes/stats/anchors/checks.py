@@ -136,8 +136,8 @@ class QueryFilter(Record):
 def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.5) -> QueryFilter:
     """Keep the queries that 1–50% of the reference models solve [Xiao 2025].
 
-    A query that nobody solves says nothing, and one that most solve says little of strong
-    models. The share is the mean of Π_ij over the references, so a model that solves a query
+    A query that no model solves has no information, and one that most solve has little about
+    strong models. The share is the mean of Π_ij over the references, so a model that solves a query
     in two of four trials counts one half. Use references that are not to be placed
     themselves, or the choice of queries speaks for them.
 

@@ -77,9 +77,7 @@ class AnchorMatrix:
         falls = np.flatnonzero(np.diff(ability) < -1e-12)
         if falls.size:
             i = int(falls[0])
-            rule = (
-                'stand weakest first; AnchorMatrix.from_probabilities(..., order="ability") sorts'
-            )
+            rule = 'be weakest first; AnchorMatrix.from_probabilities(..., order="ability") sorts'
             got = (
                 f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
             )

@@ -22,7 +22,7 @@ from lm_eval_bayes.stats.validation import FloatArray, read_only
 #: Nodes in a panel, and how far the log likelihood may fall in it, as the tangents have it:
 #: the panel at the top of a normal hill is then at most 7 sd wide.
 _NODES, _FALL = 32, 24.0
-#: What lies this far below the peak of the log likelihood is left out: e^-40 of it.
+#: Depth below the peak of the log likelihood at which it is cut off, e^-40 of the peak.
 _DEPTH = 40.0
 #: Panels are halved so often at the most: floats in [0, 1] hold no more.
 _HALVINGS = 48

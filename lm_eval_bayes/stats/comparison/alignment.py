@@ -59,8 +59,8 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
     Raises
     ------
     InvalidInputError
-        If the weights differ, only one side has ids, M differs without ids, an id stands on
-        one side only ("strict"), or no id stands on both ("intersection").
+        If the weights differ, only one side has ids, M differs without ids, an id is on
+        one side only ("strict"), or no id is on both ("intersection").
 
     Examples
     --------

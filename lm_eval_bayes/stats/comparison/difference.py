@@ -261,8 +261,8 @@ def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
     """
     n_questions = difference.shape[-1]
     centre = difference.mean(axis=-1, keepdims=True)
-    worth = n_questions * bootstrap_weight(n_questions) + 1.0
-    between = ((difference - centre) ** 2).mean(axis=-1) / worth
+    precision = n_questions * bootstrap_weight(n_questions) + 1.0
+    between = ((difference - centre) ** 2).mean(axis=-1) / precision
     chance = noise.mean(axis=-1) / n_questions
     rest = np.maximum(between - chance, 0.0)
     share = np.divide(rest, between, out=np.zeros_like(rest), where=between > 0.0)

@@ -60,7 +60,7 @@ class SingleTrialComparison(Record):
         Equal-tailed, of the difference.
     odds_ratio : float
         Posterior median of (θ_A/(1 − θ_A)) / (θ_B/(1 − θ_B)). The mean is infinite as soon
-        as A has no wrong or B no right answer, so the median stands here.
+        as A has no wrong or B no right answer, so the median is reported.
     odds_ratio_interval : Interval
         Equal-tailed, of the odds ratio.
     p_a_greater : float
@@ -189,8 +189,8 @@ def compare_paired(
 
     θ_A, θ_B ~ U(0, 1) and ρ = 2ρ̂ − 1 with ρ̂ ~ Beta(4, 2); the 2×2 table of right and wrong
     is multinomial with the four quadrant probabilities of a bivariate normal distribution
-    [Bowyer 2025, §3.4, App. A]. Importance sampling; the proposal adapts to the data, so
-    that few draws are lost, and `ess` says how many count.
+    [Bowyer 2025, §3.4, App. A]. Importance sampling; the proposal adapts to the data,
+    and `ess` is the effective number of draws.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def compare_paired(
     Returns
     -------
     SingleTrialComparison
-        Both intervals carry the Monte-Carlo error of their worse end.
+        Both intervals have the Monte-Carlo error of the less certain endpoint.
 
     Raises
     ------

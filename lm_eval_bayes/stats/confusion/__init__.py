@@ -1,1 +1,1 @@
-"""Functions of a confusion matrix: F-scores, precision, recall, MCC and your own."""
+"""Scores of a confusion matrix: F-scores, precision, recall, MCC and user-defined ones."""

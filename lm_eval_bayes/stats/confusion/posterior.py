@@ -1,4 +1,4 @@
-"""Posteriors of scores that are no averages: F_β, precision, recall, MCC, G and the like."""
+"""Posteriors and confidence intervals of scores of a confusion matrix, such as F_β and MCC."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ConfusionPosterior(Record):
         Returns
         -------
         Interval
-            With the Monte-Carlo error of its worse end, from 20 parts of the draws.
+            With the Monte-Carlo error of the less certain endpoint, from 20 parts of the draws.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class ConfusionPosterior(Record):
         method = check_option("method", method, _METHODS)
         endpoints = sample_tails if method == "exact" else sample_shortest
         low, high = endpoints(self.draws, level)
-        # the draws stand in order: shuffled, with the seed that made them, each part is a sample
+        # the draws are sorted; after a seeded permutation each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
         parts = np.array_split(self.draws[order], _BATCHES)
         ends = np.array([endpoints(part, level) for part in parts])
@@ -133,8 +133,8 @@ def confusion_posterior(
     """Return the posterior of a score of a confusion matrix [Bowyer 2025, §3.5].
 
     The shares of the K² cells get the prior Dirichlet(1, …, 1), so given the counts they are
-    Dirichlet(1 + counts); the score is worked out for every draw of them. The CLT says
-    nothing about such a score, as it is no mean.
+    Dirichlet(1 + counts); the score is computed for every draw. The CLT does
+    not apply directly, since the score is not a mean.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def confusion_posterior(
     prior : "uniform", "jeffreys" or float
         The pseudo-count of every cell: 1 (the paper), ½, or a finite number above 0.
     zero_division : float, optional
-        What the score is worth where it is 0/0. Left out, those draws are left out too, and
+        The value of the score where it is 0/0. Left out, those draws are left out too, and
         counted: the posterior is then that of the score given that it is defined. A Dirichlet
         draw has no zero, so this bites only for tiny pseudo-counts or one's own functions.
     draws : int
@@ -240,7 +240,7 @@ def confusion_confidence(
     shares p. "bootstrap": quantiles of the score of matrices drawn from Multinomial(n, p).
     Both are to be compared with
     :func:`lm_eval_bayes.stats.confusion.posterior.confusion_posterior`;
-    where a cell is empty both say too little [Bowyer 2025, §3.5].
+    where a cell is empty both are too narrow [Bowyer 2025, §3.5].
 
     Parameters
     ----------
@@ -330,8 +330,8 @@ def confusion_confidence(
 def _gradient(score: ConfusionScore, share: FloatArray) -> FloatArray:
     """Return the derivative of the score by each cell's share; 0 for empty cells.
 
-    Their variance is 0, so whatever stands there does not count, and some scores cannot be
-    asked about a negative share.
+    Their variance is 0, so their derivative has no effect, and some scores are not defined for
+    a negative share.
     """
     gradient = np.zeros(share.size)
     filled = np.flatnonzero(share)

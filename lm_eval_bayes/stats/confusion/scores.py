@@ -1,4 +1,4 @@
-"""Scores of a confusion matrix, worked out for many matrices at once."""
+"""Scores of a confusion matrix, vectorized over matrices."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def as_matrix(counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike) -> Floa
     Parameters
     ----------
     counts : mapping, 4 numbers or array of shape (K, K)
-        A mapping has the keys tp, fp, fn and tn, four numbers stand in that order; either
+        A mapping has the keys tp, fp, fn and tn, four numbers have that order; either
         becomes [[tn, fp], [fn, tp]].
 
     Raises
@@ -205,7 +205,7 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
 
 
 def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
-    """Return the score of each matrix of shape (n, K, K), checking what a function gave.
+    """Return the score of each matrix of shape (n, K, K), checking the output of a function.
 
     Raises
     ------

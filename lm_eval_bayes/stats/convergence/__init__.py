@@ -1,1 +1,1 @@
-"""How many trials a ranking takes until it stays."""
+"""Convergence of rankings with the number of trials."""

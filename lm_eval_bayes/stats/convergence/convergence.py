@@ -1,4 +1,4 @@
-"""Convergence@n: how many trials until a ranking of models no longer changes."""
+"""Convergence@n: the number of trials from which a ranking of models no longer changes."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Convergence(Record):
     Attributes
     ----------
     metric : str
-        Whose ranking it is about.
+        The score that ranks the models.
     k : int or None
-        Trials that the metric looks at, where it has such a number.
+        The k of the metric, where it has one.
     tau : float or None
         Threshold of G-Pass.
     scheme : str
@@ -270,8 +270,8 @@ def _converged_at(prefixes: Prefixes, columns: IntArray, threshold: float | None
         same = (ranks == ranks[-1]).all(axis=2)
     else:
         keys = np.stack([step.keys for step in prefixes.walk(columns)])
-        # In the final order, neighbours that stay strictly apart or level, as they end, say
-        # that the whole ranking is the final one: L − 1 comparisons instead of L(L−1)/2.
+        # The ranking is the final one where the neighbours of the final order compare as they
+        # do at the end: L − 1 comparisons instead of L(L−1)/2.
         order = np.argsort(keys[-1], axis=1)
         keys = np.take_along_axis(keys, order[None], axis=2)
         apart = signs(keys[:, :, :-1], keys[:, :, 1:], prefixes.tolerance)
@@ -318,7 +318,7 @@ def ranks_of(prefixes: Prefixes, step: Step, threshold: float | None) -> IntArra
 def _trajectory(
     prefixes: Prefixes, columns: IntArray, threshold: float | None, replicate: int, when: int
 ) -> Trajectory:
-    """Walk one replicate again and keep all of it."""
+    """Return all scores and ranks of one replicate."""
     n_models, _, n_trials = prefixes.shape
     ranks = np.zeros((n_models, n_trials), dtype=np.int64)
     for step in prefixes.walk(columns[None], spread=threshold is not None):

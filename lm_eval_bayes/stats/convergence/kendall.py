@@ -39,7 +39,7 @@ class KendallCurve(Record):
     metric : str
         What ranks the models.
     k : int or None
-        Trials that the metric looks at, where it has such a number.
+        The k of the metric, where it has one.
     tau : float or None
         Threshold of G-Pass.
     scheme : str
@@ -232,7 +232,7 @@ def _compare(
     lower, upper = scores[..., pairs[0]], scores[..., pairs[1]]
     if tolerance > 0.0:
         return np.asarray(signs(lower, upper, tolerance), dtype=np.float64)
-    # comparing, unlike subtracting, neither overflows nor stumbles over infinities
+    # comparisons, unlike differences, do not overflow
     compared = (upper > lower).astype(np.float64) - (upper < lower)
     if scores.dtype.kind == "f":
         compared[np.isnan(lower) | np.isnan(upper)] = np.nan
@@ -241,7 +241,7 @@ def _compare(
 
 def _tau_b(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return τ_b from the comparisons of two rankings, (..., P)."""
-    # the root of a product, so that equal rankings give 1.0 and not a hair less
+    # the root of a product, so that equal rankings give exactly 1.0
     untied = np.sqrt(np.abs(a).sum(axis=-1) * np.abs(b).sum(axis=-1))
     with np.errstate(invalid="ignore"):
         return np.asarray(np.clip((a * b).sum(axis=-1) / untied, -1.0, 1.0))

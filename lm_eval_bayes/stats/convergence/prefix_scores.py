@@ -1,9 +1,9 @@
 """The score of every model after each of its first n trials, n = 1..N.
 
-All N prefixes are worked out, none is skipped: running counts are carried from one trial to
-the next, for a block of bootstrap replicates at a time. Scores travel as *keys*, whole numbers
-wherever possible (see :mod:`lm_eval_bayes.stats.convergence.prefix_tables`), which order
-models as their scores do; :meth:`Prefixes.scores` turns keys into scores.
+All N prefixes are computed, from running counts that are updated trial by trial, for a block of
+bootstrap replicates at a time. Scores are represented by *keys*, integers where possible
+(see :mod:`lm_eval_bayes.stats.convergence.prefix_tables`), in the order of the scores;
+:meth:`Prefixes.scores` converts keys to scores.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Scheme: TypeAlias = Literal["column", "row"]
 
 SCHEMES: tuple[Scheme, ...] = ("column", "row")
 
-#: Replicates worked on at a time: their running counts stay in the cache.
+#: Replicates per block, few enough that their running counts stay in the cache.
 BLOCK = 256
 
-#: Whole numbers, or floats where those would not fit.
+#: Integers, or floats where those would overflow.
 Keys: TypeAlias = npt.NDArray[Any]
 
 
@@ -58,16 +58,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Prefixes:
-    """A checked tensor of outcomes, ready to be walked trial by trial.
+    """A validated tensor of outcomes, with the scores of its prefixes.
 
     Attributes
     ----------
     values : array, shape (N, M, L)
-        What each trial adds: 0 or 1 for the pass family, units of the rubric else.
+        The contribution of each trial: 0 or 1 for the pass family, else units of the rubric.
     start : array, shape (L,)
-        What prior trials add to the sum over questions.
+        The contribution of prior trials to the sum over questions.
     rubric : Units or PassTable
-        What the keys are counted in; a table for the pass family.
+        The units of the keys; a table for the pass family.
     n_prior : int
         D, the prior trials of each question.
     metric : str
@@ -98,9 +98,9 @@ class Prefixes:
         Parameters
         ----------
         columns : array of int, shape (B, 1, N) or (B, M, N)
-            Which trial stands n-th, for all questions together or for each.
+            The number of the n-th trial, for all questions together or for each.
         spread : bool
-            Whether to work out Σ_α v_α as well; bayes and avg only.
+            Whether to compute Σ_α v_α as well; bayes and avg only.
         """
         values, rubric = self.values, self.rubric
         if isinstance(rubric, Units) and not spread and columns.shape[1] == 1:
@@ -122,7 +122,7 @@ class Prefixes:
                 yield Step(n, running.sum(axis=1) + self.start, None)
 
     def scores(self, n: int, keys: Keys) -> FloatArray:
-        """Return the scores that keys after n trials stand for."""
+        """Return the scores of the keys after n trials."""
         _, n_questions, _ = self.shape
         if isinstance(self.rubric, PassTable):
             share = keys / (self.rubric.parts[n - 1] * n_questions)
@@ -137,7 +137,7 @@ class Prefixes:
 
 
 def _gather(values: Keys, columns: IntArray) -> Iterator[Keys]:
-    """Yield what the n-th trial of every replicate adds, (B, rows, L), n = 1..N."""
+    """Yield the contribution of the n-th trial of every replicate, (B, rows, L), n = 1..N."""
     n_trials, rows, n_models = values.shape
     together = columns.shape[1] == 1
     flat = values.reshape(n_trials if together else n_trials * rows, -1)
@@ -167,14 +167,14 @@ def check_prefixes(
     R0: npt.ArrayLike | None,
     smallest: tuple[int, int],
 ) -> Prefixes:
-    """Check a tensor of outcomes and what is asked of it.
+    """Check a tensor of outcomes and the arguments of a metric.
 
     Parameters
     ----------
     R, metric, k, tau, weights, R0
         As in :func:`prefix_scores`.
     smallest : tuple of int
-        The fewest models and the fewest trials that make sense.
+        The least numbers of models and of trials.
 
     Raises
     ------
@@ -318,7 +318,7 @@ def draw_blocks(
     replicates : int
         How many replicates.
     seed : int
-        Together with a block's number it decides what is drawn.
+        The seed; block b draws from the seed sequence [seed, b].
 
     Yields
     ------

@@ -1,9 +1,9 @@
-"""What a question scores after n trials, c of them correct: whole numbers wherever they fit.
+"""Tables of a question's score after n trials, c of them correct, as integers where possible.
 
-Two models tie exactly when their sums over questions are equal, and floats hide that: 0.1 + 0.2
-is not 0.3. So the pass family's scores are tabulated as whole multiples of a unit that depends
-on n alone, and rubric weights as whole multiples of one unit. Sums of whole numbers do not
-round, so no noise breaks a tie and none makes one.
+Two models tie exactly when their sums over questions are equal, which rounding hides: 0.1 + 0.2 is
+not 0.3. The pass family's scores are therefore tabulated as integer multiples of a unit that
+depends on n alone, and rubric weights as integer multiples of one unit. Sums of integers are
+exact, so rounding neither breaks nor makes a tie.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EPSILON = 2.0**-52
 
 
 class Units(NamedTuple):
-    """Rubric weights as `values`/`per_span` of their span; `exact` where those are whole."""
+    """Rubric weights as `values`/`per_span` of their span; `exact` where those are integers."""
 
     values: npt.NDArray[Any]
     per_span: float
@@ -61,7 +61,7 @@ class PassTable(NamedTuple):
     """A question's score after n trials, c correct: offset + values[n-1, c]/parts[n-1].
 
     The values of one row have one sign, so that their sums lose no digits; `exact` says that
-    they are whole.
+    they are integers.
     """
 
     values: npt.NDArray[Any]
@@ -93,14 +93,14 @@ def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple
 
 
 def rubric_units(weights: FloatArray, n_outcomes: int) -> Units:
-    """Write rubric weights as whole multiples of a common unit, if they have one.
+    """Return rubric weights as integer multiples of a common unit, if they have one.
 
     Parameters
     ----------
     weights : array, shape (C+1,)
         The score of each category.
     n_outcomes : int
-        How many of them a sum may hold.
+        The largest number of terms of a sum.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def pass_table(metric: Metric, k: int, needed: int, n_trials: int, n_questions: 
 
 
 def _numerator(metric: Metric, k: int, needed: int, n: int, c: int, choose: list[list[int]]) -> int:
-    """Return a question's score over its denominator; for Pass@k the lacking part, below 0."""
+    """Return a question's score over its denominator; for Pass@k its difference from 1, below 0."""
     if metric == "pass@k":
         return -choose[n - c][k]
     if metric == "pass^k":
@@ -174,7 +174,7 @@ def _numerator(metric: Metric, k: int, needed: int, n: int, c: int, choose: list
 
 
 def _denominator(metric: Metric, k: int, n: int) -> int:
-    """Return what the numerators are parts of; 1 where n < k leaves the score undefined."""
+    """Return the denominator; 1 where n < k leaves the score undefined."""
     if metric in ("naive pass@k", "naive pass^k"):
         return int(n**k)
     subsets = max(1, math.comb(n, k))
@@ -184,14 +184,14 @@ def _denominator(metric: Metric, k: int, n: int) -> int:
 def tie_tolerance(exact: bool, n_terms: int) -> float:
     """Return the relative difference up to which two sums of `n_terms` count as equal.
 
-    0 for whole numbers. A sum of terms of one sign, each rounded once, is off by at most
+    0 for integers. A sum of terms of one sign, each rounded once, is off by at most
     (n_terms + 1)·2⁻⁵³ of itself, and so is the other sum.
     """
     return 0.0 if exact else (n_terms + 1) * _EPSILON
 
 
 def signs(lower: npt.NDArray[Any], upper: npt.NDArray[Any], tolerance: float) -> npt.NDArray[Any]:
-    """Return −1, 0 or 1 as `upper` is below, level with or above `lower`.
+    """Return −1, 0 or 1 as `upper` is below, equal to or above `lower`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The score is s̄ = (1/M) Σ_α s_α. Every distribution can be drawn from. Where each s_α is a rising
 function of one Beta variable (two distinct weights, and the whole pass family) its quantiles
-are computed as well; where it is a weighted Dirichlet vector only the draws stand for it.
+are computed as well; where it is a weighted Dirichlet vector it is represented by draws.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from lm_eval_bayes.stats.validation import FloatArray
 def beta_quantile(
     a: FloatArray | float, b: FloatArray | float, u: FloatArray | float
 ) -> FloatArray:
-    """Return the Beta(a, b) quantile at u, also where scipy's inverse gives up.
+    """Return the Beta(a, b) quantile at u, also where scipy's inverse fails.
 
-    With b far below 1 a quantile can lie closer to 1 than a float can say, and the inverse
-    then returns NaN; the other tail knows the answer.
+    With b far below 1 a quantile can be closer to 1 than a float can represent, and the inverse
+    then returns NaN; it is computed from the other tail.
     """
     p = np.asarray(special.betaincinv(a, b, u), dtype=np.float64)
     if np.isnan(p).any():
@@ -26,7 +26,7 @@ def beta_quantile(
 def beta_cdf(a: FloatArray, b: FloatArray, x: FloatArray, error: float) -> FloatArray:
     """Return the distribution functions of Beta(a, b).
 
-    Where b is large beside a, a gamma stands for the Beta, which takes half the time.
+    Where b is large compared with a, a gamma approximates the Beta, which takes half the time.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def beta_cdf(a: FloatArray, b: FloatArray, x: FloatArray, error: float) -> Float
     x : array, shape (G, L) or (1, L)
         Points in [0, 1].
     error : float
-        What the result may be wrong by, above 0; the bound is kept from 1e-9 to 1e-4.
+        Tolerance of the result, above 0; the bound is met from 1e-9 to 1e-4.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def beta_cdf(a: FloatArray, b: FloatArray, x: FloatArray, error: float) -> Float
     0.875
     """
     x = np.broadcast_to(x, (a.size, x.shape[1]))
-    # the expansion's first neglected term, found by trial to be no larger
+    # an empirical bound of the expansion's first neglected term
     neglected = a * (1.0 + a) ** 3 * (1.0 + a / 20.0) ** 2
     gamma = neglected <= 2.5 * error * (b + 0.5 * (a - 1.0)) ** 4
     below = np.empty(x.shape)
@@ -78,7 +78,7 @@ def draw_beta(
     """Draw p ~ Beta(a, b) and q = 1 − p, each with its own digits."""
     x, y = rng.standard_gamma(a, size=size), rng.standard_gamma(b, size=size)
     total = x + y
-    # With both parameters near 0 both gammas can underflow: then one of two atoms it is.
+    # With both parameters near 0 both gammas can underflow: then the draw is one of two atoms.
     lost = total == 0.0
     if lost.any():
         top = rng.random(size) < a / (a + b)
@@ -96,7 +96,7 @@ def draw_dirichlet_scores(
     scaled = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
     gammas = rng.standard_gamma(nu)
     totals = gammas.sum(axis=-1)
-    # With parameters near 0 every gamma of a question can underflow: one atom it is.
+    # With parameters near 0 every gamma of a question can underflow: then it is one atom.
     lost = totals == 0.0
     if lost.any():
         share = np.cumsum(nu[lost], axis=-1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_bayes.stats.validation import FloatArray, protect
 
-#: Numbers held at a time, nodes times distinct questions.
+#: Floats per block, nodes times distinct questions.
 _BLOCK = 2_000_000
 
 
@@ -18,7 +18,7 @@ class Cumulants(NamedTuple):
     """Of the score (1/M) Σ p_α at every node, each of shape (G,).
 
     `third` and `fourth` are cumulants, and `third_size` and `fourth_size` the same with the
-    size of each question's: a question's tail cannot hide there behind another's shoulder.
+    absolute values of each question's, so that opposite signs do not cancel.
     """
 
     mean: FloatArray

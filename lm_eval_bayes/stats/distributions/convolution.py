@@ -19,12 +19,12 @@ from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.outcomes import distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: Lattice steps in one standard deviation of the sum, at the least.
+#: Minimum number of lattice steps per standard deviation of the sum.
 _STEPS = 128
-#: Lattice points for one question, at the most.
+#: Maximum number of lattice points of one question.
 _MAX_CELLS = 1 << 15
 _TAIL = 1e-18
-#: What a question's distribution function may be wrong by.
+#: Tolerance of a question's distribution function.
 _ERROR = 1e-8
 
 
@@ -50,7 +50,7 @@ def mean_table(a: FloatArray, b: FloatArray, curve: Curve, mu: float, sigma: flo
     top = curve.top
     a, b, _, times = distinct_pairs(a, b)
     lowest, highest = _supports(curve, a, b)
-    # A sum of few skewed questions needs the finer lattice, and can afford it.
+    # a sum of few skewed questions needs a finer lattice
     per_sd = max(_STEPS, _STEPS * 32.0 / n_questions, 10.0 * np.sqrt(n_questions))
     widest = float((highest - lowest).max())
     n_cells = int(np.ceil(top * min(per_sd / spread, _MAX_CELLS / widest)))
@@ -76,7 +76,7 @@ def mean_table(a: FloatArray, b: FloatArray, curve: Curve, mu: float, sigma: flo
         for factor, power in zip(factors, times[some], strict=True):
             transform *= factor if power == 1 else raised(factor, int(power))
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
-    # The transform lives on a circle; cut it open where the window begins.
+    # the transform is periodic; rotate it to the beginning of the window
     total = np.roll(total, -(first % length))
     total /= total.sum()
     points = (first + np.arange(length)) * step / n_questions
@@ -94,7 +94,7 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
         The true mean and standard deviation.
     """
     cell = points[1] - points[0]
-    # sums, not dot products: for those BLAS would start its threads, which costs more
+    # sums, not dot products, for which BLAS would start threads
     mean = float((total * points).sum())
     # a mass spread evenly over its cell adds cell²/12
     deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + cell**2 / 12.0)
@@ -105,7 +105,7 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
 
 
 def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
-    """Return base**exponent, exponent >= 1, by squaring; a base of 0 is no trouble."""
+    """Return base**exponent, exponent >= 1, by squaring; the base may contain 0."""
     result: npt.NDArray[np.complex128] | None = None
     while True:
         if exponent & 1:

@@ -37,7 +37,7 @@ class IndependentBetas(Distribution):
     curve : Curve
         The score as a function of p_α.
     low, high : float
-        The scores that curve values 0 and 1 stand for.
+        The scores at curve values 0 and 1.
     mean, sd : float
         Exact mean and standard deviation of the benchmark's score.
     """

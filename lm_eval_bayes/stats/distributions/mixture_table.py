@@ -1,12 +1,11 @@
 """The distribution of a benchmark's score under a learned prior: a mixture over its nodes.
 
-Given (m, s) the questions are independent Betas, and their mean is close to normal where
-they are many or none of them is far from normal itself: then its distribution function is
-Edgeworth's expansion to the fourth cumulant. Where the questions are all alike (one question;
-a benchmark that is all right or all wrong), or all close to one end, it is Pearson's curve.
-Elsewhere (few questions, or questions that are all but certain one way and the other) it is
-convolved on a lattice. A node stands for its cell, over which the mean moves a little: that
-movement is added as a uniform one.
+Given (m, s) the questions are independent Betas. Where their mean is close to normal, its
+distribution function is Edgeworth's expansion to the fourth cumulant. Where all questions are
+equal (one question; a benchmark that is all right or all wrong), or all close to one end, it is
+Pearson's curve. Otherwise (few questions, or nearly certain questions of both kinds) it is
+convolved on a lattice. A node represents its cell, over which the mean varies a little: that
+variation is added as a uniform one.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ _PEARSON_LEFT_OUT = 5e-5
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 
-#: Edgeworth's expansion serves from so many questions on, up to these sizes of the third and
-#: fourth standardized cumulant, and where the latter times σ stays below the last number: its
-#: quantiles are wrong by up to 0.18 times that, so by less than 5e-4.
+#: Edgeworth's expansion is used from this number of questions, up to these sizes of the third and
+#: fourth standardized cumulant, and where the latter times σ is below the last number: the error
+#: of its quantiles is up to 0.18 times that, less than 5e-4.
 _MANY = 8
 _EDGEWORTH = (0.45, 0.2, 2.8e-3)
 _POINTS = 160
-#: Pearson's curves serve where the mean of 1/r, r the sum of their parameters, is no larger
-#: than the first number and, times σ, than the second: they are wrong by up to 0.8 σ / r. For
-#: questions that are all alike they are closer still, whatever r.
+#: Pearson's curves are used where the mean of 1/r, r the sum of their parameters, is at most the
+#: first number and, times σ, the second: their error is up to 0.8 σ / r. For equal questions it
+#: is smaller for any r.
 _PEARSON = (0.06, 5e-4)
-#: A lattice longer than this is not convolved: the posterior is given by its first moments.
+#: Above this length the lattice is not convolved: a Beta with the exact moments is used.
 _LONGEST = 1 << 19
 #: Posterior mass in the least likely nodes that the lattice leaves out.
 _LEFT_OUT = 5e-5
-#: Lattice steps in one standard deviation of the sum, at the least.
+#: Minimum number of lattice steps per standard deviation of the sum.
 _STEPS = 16.0
 #: Posterior mass that may lie outside the window of the lattice.
 _OUTSIDE = 1e-6
-#: A Beta leans on its end while the parameter of that end is no larger. Its lattice points may
-#: then lie further apart in proportion to their distance from that end, and more so where
-#: many questions average it out.
-_LEANING = 8.0
+#: A Beta whose parameter of one end is at most this has its mass at that end. The distance of its
+#: lattice points may then grow in proportion to their distance from that end, the more so for
+#: many questions.
+_MASS_AT_END = 8.0
 _THINNED, _THINNED_IN_MANY = 0.04, 0.08
 _COMPLEX_BLOCK = 1 << 20
 
@@ -101,7 +100,7 @@ def _edgeworth(
 ) -> CdfTable:
     """Mix Edgeworth's expansions on a grid of scores, then refine it."""
     mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
-    # a uniform movement of width h adds h²/12 to the variance
+    # a uniform variation of width h adds h²/12 to the variance
     variance = at_node.variance + (sensitivity**2).sum(axis=0) / 12.0
     spread = np.sqrt(variance)
     skew, excess = third / spread**3 / 6.0, fourth / variance**2 / 24.0
@@ -114,7 +113,7 @@ def _edgeworth(
     bend += z * ((0.5 * skew**2)[:, None] * ((square - 10.0) * square + 15.0))
     density = np.exp(-0.5 * square) / np.sqrt(2.0 * np.pi)
     below = weight @ (special.ndtr(z) - density * bend)
-    # the movement over cells widens the whole a little: take that back
+    # the variation over cells widens the distribution: rescale to the exact sd
     widened = float(weight @ (variance + (mean - mu) ** 2))
     score = mu + (score - mu) * (sigma / np.sqrt(widened))
     below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
@@ -169,7 +168,7 @@ def _convolved(
                 part *= raised(fft.rfft(masses, axis=1), int(times))
             transform += part.sum(axis=0)
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
-    # The transform lives on a circle; cut it open where the window begins.
+    # the transform is periodic; rotate it to the beginning of the window
     total = np.roll(total, -(first % length))
     score = (first + np.arange(length)) / (n_cells * M)
     return tabulate(total / total.sum(), score, mu, sigma).clipped(0.0, 1.0)
@@ -212,19 +211,19 @@ def _supports(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
 
 
 def _end(mixture: BetaMixture, d: int) -> int | None:
-    """Return the end, 0 or 1, towards which a question that was never or always solved leans."""
+    """Return the end, 0 or 1, of a question that was never or always solved, else None."""
     if mixture.x[d] == 0.0:
         return 0
     return 1 if mixture.y[d] == 0.0 else None
 
 
 def _steep(mixture: BetaMixture) -> npt.NDArray[np.bool_]:
-    """Return the nodes whose never or always solved questions all lean on their end, (G,).
+    """Return the nodes whose never or always solved questions have their mass at that end, (G,).
 
-    There a question's standard deviation is no small part of its distance from that end.
+    There a question's standard deviation is comparable with its distance from that end.
     """
-    never = mixture.s * mixture.m <= _LEANING if np.any(mixture.x == 0.0) else True
-    always = mixture.s * mixture.rest <= _LEANING if np.any(mixture.y == 0.0) else True
+    never = mixture.s * mixture.m <= _MASS_AT_END if np.any(mixture.x == 0.0) else True
+    always = mixture.s * mixture.rest <= _MASS_AT_END if np.any(mixture.y == 0.0) else True
     return np.broadcast_to(never & always, mixture.s.shape)
 
 
@@ -337,7 +336,7 @@ def pearson_table(
     below[is_moved] = _moved_below(nodes[is_moved], sensitivity[:, is_moved], score)
     below = np.maximum.accumulate(np.clip(weight @ below, 0.0, 1.0))
     below[-1] = 1.0
-    # the movement over cells widens the whole a little: take that back
+    # the variation over cells widens the distribution: rescale to the exact sd
     variance = nodes.spread**2 + np.where(is_moved, (sensitivity**2).sum(axis=0) / 12.0, 0.0)
     widened = float(weight @ (variance + (nodes.mean - mu) ** 2))
     score = _stretched(score, mu, sigma / np.sqrt(widened))
@@ -346,7 +345,7 @@ def pearson_table(
     index = np.arange(score.size)
     finer = np.interp(np.linspace(0.0, index[-1], _FINER * int(index[-1]) + 1), index, score)
     smooth = np.clip(PchipInterpolator(score, below)(finer), 0.0, 1.0)
-    # what lies below the first point lies, for all that can be told, on it
+    # the mass below the first point is put on it
     return CdfTable(np.append(0.0, smooth), np.append(finer[0], finer))
 
 
@@ -370,10 +369,10 @@ def _stretched(score: FloatArray, mu: float, factor: float) -> FloatArray:
 
 
 def _moved_below(nodes: PearsonNodes, sensitivity: FloatArray, score: FloatArray) -> FloatArray:
-    """Return the distribution functions of nodes that move further than they spread, (G, L).
+    """Return the distribution functions of nodes whose mean varies more than their sd, (G, L).
 
-    The wider movement is a uniform one, so that neighbouring cells join without a seam;
-    the other one and the spread are taken for normal.
+    The wider variation is uniform, so that neighbouring cells join continuously; the other one
+    and the sd are treated as normal.
     """
     wide = sensitivity.max(axis=0)[:, None]
     spread = np.sqrt(nodes.spread**2 + sensitivity.min(axis=0) ** 2 / 12.0)[:, None]

@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
 from lm_eval_bayes.stats.distributions.mixture_table import mixture_table
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-# Numbers drawn at a time: few enough to stay near the processor.
+#: Floats per block, few enough for the processor's cache.
 _BLOCK = 100_000
 
 
@@ -80,7 +80,7 @@ class BetaMixtureDistribution(Distribution):
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        # A sum over even nodes is exact as it is: spreading them over their cells would widen it.
+        # the sum over an even grid is accurate without spreading the nodes over their cells
         node = rng.choice(self.mixture.weight.size, size=n_draws, p=self.mixture.weight)
         s = self.mixture.s[node]
         a = self.successes + (s * self.mixture.m[node])[:, None]
@@ -141,7 +141,7 @@ class DirichletMixtureDistribution(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
-        # in an order of their own, the questions' order changes nothing
+        # sorted, so that the order of the questions does not matter
         counts = self.counts[np.lexsort(self.counts.T)]
         alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
         means = np.empty(n_draws)
@@ -203,9 +203,9 @@ class ParticleDistribution(Distribution):
 def draw_particles(weight: FloatArray, n_draws: int, rng: np.random.Generator) -> IntArray:
     """Choose a particle for each draw, in proportion to the weights, shape (n_draws,).
 
-    The particles are shuffled, laid end to end, and one is taken from each of `n_draws` equal
-    slices. So stretches of the draws share no particle, and how much their quantiles scatter
-    shows the error of the particles as well as that of the draws.
+    Systematic resampling of the particles in random order: one from each of `n_draws` equal slices
+    of the cumulative weight. Batches of the draws then share no particle, and the scatter of their
+    quantiles includes the error of the particles as well as that of the draws.
     """
     order = rng.permutation(weight.size)
     ends = np.cumsum(weight[order])

@@ -1,9 +1,10 @@
-"""Success curves: what a question with success probability p scores in k new trials.
+"""Success curves: the expected score of a question in k new trials, given its probability p.
 
 Each member of the pass family is the expected credit of the number of successes J among
 k independent trials, J ~ Binomial(k, p). As a function of p that is a polynomial rising
-from 0, and everything a posterior needs of it is its value and its inverse. Both take and
-give p together with q = 1 − p, since near p = 1 one of them alone has no digits left.
+from 0; a posterior needs its value and its inverse. Both use p together with q = 1 − p, since
+near p = 1 the value of p alone loses the digits of q. The moments of a curve under Beta posteriors
+are computed by quadrature.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.validation import FloatArray
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-#: What lies beyond the panels, unless p or q is below e^-45 there.
+#: Mass beyond the panels, unless p or q is below e^-45 there.
 _TAIL = 1e-300
 
 
@@ -151,7 +152,7 @@ class MeanExcess:
         return np.clip(2.0 * excess / self.k, 0.0, self.top)
 
     def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bisect in p; only rounding-level accuracy is asked of it."""
+        """Invert by bisection in p, to rounding."""
         low, high = np.zeros_like(s), np.ones_like(s)
         for _ in range(50):
             middle = 0.5 * (low + high)
@@ -215,7 +216,7 @@ def beta_moments(a: FloatArray, b: FloatArray, curve: Curve) -> tuple[FloatArray
     (0.5, 0.083333333333)
     """
     mean, variance = np.empty_like(a), np.empty_like(a)
-    # Rows of a like sharpness and place share one grid, and with it the curve's values.
+    # rows of similar width and location share one grid and the values of the curve
     sharpness = np.ceil(np.log2(a + b + 2.0 * curve.degree))
     order = np.lexsort((a / (a + b), sharpness))
     for level in np.unique(sharpness):

@@ -1,1 +1,1 @@
-"""Confidence intervals: what the field reports, to be compared with."""
+"""Frequentist confidence intervals, for comparison with the credible ones."""

@@ -1,4 +1,4 @@
-"""Confidence intervals for the probability behind 0/1 outcomes: Wilson and Clopper–Pearson."""
+"""Confidence intervals from binomial counts: Wilson, Clopper–Pearson and the odds ratio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FISHER = 50_000
 
 
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> ConfidenceInterval:
-    """Return Wilson's score interval for the probability behind independent 0/1 outcomes.
+    """Return Wilson's score interval for a binomial proportion.
 
     The p whose score test does not reject [Bowyer 2025, §3.1]; it never leaves [0, 1]. The
     outcomes must be independent: one trial per question, or many of one question.
@@ -50,11 +50,11 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
 def clopper_pearson_interval(
     successes: int, trials: int, level: float = 0.95
 ) -> ConfidenceInterval:
-    """Return the Clopper–Pearson interval for the probability behind independent 0/1 outcomes.
+    """Return the Clopper–Pearson interval for a binomial proportion.
 
     The p that neither one-sided binomial test at (1 − level)/2 rejects: quantiles of
-    Beta(S, n − S + 1) and Beta(S + 1, n − S) [Bowyer 2025, §3.1]. It holds the truth at least
-    as often as it claims, whatever p is, and is wide for that.
+    Beta(S, n − S + 1) and Beta(S + 1, n − S) [Bowyer 2025, §3.1]. Its coverage is at
+    least `level` for every p, and it is wide for that reason.
 
     Parameters
     ----------
@@ -154,11 +154,11 @@ def odds_ratio_interval(
     """
     level = check_level(level)
     method = check_option("method", method, ("delta", "fisher"))
-    wins = _wins_and_losses("a", successes_a, trials_a)
-    others = _wins_and_losses("b", successes_b, trials_b)
+    counts_a = _successes_and_failures("a", successes_a, trials_a)
+    counts_b = _successes_and_failures("b", successes_b, trials_b)
     note = None
     if method == "delta":
-        cells = np.array([*wins, *others], dtype=np.float64)
+        cells = np.array([*counts_a, *counts_b], dtype=np.float64)
         if (cells == 0.0).any():
             cells += 0.5
             note = "a cell is 0, so one half was added to each of the four"
@@ -167,12 +167,12 @@ def odds_ratio_interval(
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         estimate, low, high = (math.exp(log_ratio + step) for step in (0.0, -half, half))
         return _ratio(low, high, level, "delta", estimate, error, note)
-    if sum(wins) + sum(others) > _MOST_FISHER:
+    if sum(counts_a) + sum(counts_b) > _MOST_FISHER:
         rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
-        raise InvalidInputError.of("trials_a, trials_b", rule, (sum(wins), sum(others)))
+        raise InvalidInputError.of("trials_a, trials_b", rule, (sum(counts_a), sum(counts_b)))
     from scipy.stats import contingency  # takes long to import
 
-    result = contingency.odds_ratio(np.array([wins, others]), kind="conditional")
+    result = contingency.odds_ratio(np.array([counts_a, counts_b]), kind="conditional")
     ends = result.confidence_interval(confidence_level=level)
     estimate = float(result.statistic)
     if math.isnan(estimate):
@@ -205,8 +205,8 @@ def _ratio(
     )
 
 
-def _wins_and_losses(side: str, successes: object, trials: object) -> tuple[int, int]:
-    """Return successes and failures of one side."""
+def _successes_and_failures(side: str, successes: object, trials: object) -> tuple[int, int]:
+    """Return the successes and failures of one model."""
     n = check_count(f"trials_{side}", trials, 1)
     count = check_integer(f"successes_{side}", successes, 0)
     if count > n:

@@ -42,8 +42,8 @@ def bootstrap_interval(
 
     Scope "population" draws questions with replacement, or whole clusters of them where
     `clusters` is given; scope "benchmark" keeps the questions and draws the trials of each.
-    The ends are the (1 ± level)/2 quantiles of the means drawn [Bowyer 2025, §3.1]. What
-    never happened in the data never happens in a replicate: if every score is equal, the
+    The ends are the (1 ± level)/2 quantiles of the means drawn [Bowyer 2025, §3.1]. Outcomes
+    that are absent from the data are absent from the replicates: if every score is equal, the
     interval is a point. The clustered bootstrap that Bowyer's experiments compare with draws
     within clusters instead, which leaves out how clusters differ.
 
@@ -54,7 +54,7 @@ def bootstrap_interval(
     level : float
         In (0, 1).
     scope : {"population", "benchmark"}
-        What is drawn again.
+        Whether questions or trials are resampled.
     clusters : sequence, length n, optional
         The cluster of each score; scope "population" only.
     replicates : int

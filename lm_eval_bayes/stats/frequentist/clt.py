@@ -1,7 +1,7 @@
-"""Confidence intervals for a mean score: what the CLT and Student's t say.
+"""Confidence intervals for a mean score or a difference: CLT, Student's t and clustered.
 
-They are here to be compared with, and because readers ask for them: on small benchmarks most
-of them hold the true score less often than they claim [Bowyer 2025].
+They serve for comparison: on small benchmarks the coverage of most of them is below the nominal
+level [Bowyer 2025].
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def clustered_interval(
     """Return the mean ± z times its clustered standard error.
 
     SE² = Σ_c (Σ_{i in c} (s_i − s̄))² / n², the pairs within a cluster counted as they vary
-    together (Miller 2024, eq. 4; [Bowyer 2025, §3.2]). It trusts the CLT over clusters, so it
+    together (Miller 2024, eq. 4; [Bowyer 2025, §3.2]). It relies on the CLT over clusters and
     needs many of them; for few, :func:`lm_eval_bayes.stats.clustered.clustered_posterior`.
 
     Parameters
@@ -346,7 +346,7 @@ def difference_interval(
 def cluster_index(
     clusters: Sequence[Hashable] | npt.NDArray[np.generic], size: int, of_what: str
 ) -> IntArray:
-    """Number the clusters in the order in which they first come.
+    """Number the clusters in the order of their first entries.
 
     Raises
     ------
@@ -377,7 +377,7 @@ def cluster_sums(values: FloatArray, where: IntArray) -> tuple[FloatArray, Float
 
 
 def _as_outcomes(name: str, side: object) -> Outcomes:
-    """Return outcomes, refusing anything else."""
+    """Return outcomes, or raise for anything else."""
     if not isinstance(side, Outcomes):
         raise InvalidInputError.of(name, 'be outcomes in scope "benchmark"', side)
     return side

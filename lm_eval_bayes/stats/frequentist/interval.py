@@ -1,4 +1,4 @@
-"""What a confidence interval is here, and the scores that one is made from.
+"""The record of a confidence interval, and the scores that it is computed from.
 
 A *confidence* interval is a statement about repeated experiments, never about the score
 itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.validation import FloatArray, as_real, numeric
 #: The smallest and the largest score that are possible; None where nothing bounds them.
 Bounds: TypeAlias = tuple[float, float] | None
 
-NO_SPREAD = "nothing varied in the data, so this method sees no uncertainty; that is its limit"
+NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class ConfidenceInterval(Record):
     Attributes
     ----------
     low, high : float
-        The ends, clipped to the scores that are possible.
+        The endpoints, clipped to the possible scores.
     level : float
-        How often the method means to hold the true value, in (0, 1).
+        The nominal coverage, in (0, 1).
     method : str
         E.g. "clt", "t", "wilson", "clopper-pearson", "clustered", "bootstrap", "delta".
     estimand : str
@@ -47,8 +47,7 @@ class ConfidenceInterval(Record):
     standard_error : float or None
         Of the estimate, where the method has one; on the log scale for an odds ratio.
     raw_low, raw_high : float
-        The ends as the method gave them. A mean ± z·SE can leave the possible scores: then
-        these differ from `low` and `high`.
+        The endpoints before clipping. A mean ± z·SE can leave the possible scores.
     seed, replicates : int or None
         Of the resampling, where there was any.
     note : str or None
@@ -83,7 +82,7 @@ class ConfidenceInterval(Record):
 
     @property
     def clipped(self) -> bool:
-        """Whether the method left the possible scores."""
+        """Whether an endpoint was clipped to the possible scores."""
         return self.low != self.raw_low or self.high != self.raw_high
 
 

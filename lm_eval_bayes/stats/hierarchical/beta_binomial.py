@@ -143,7 +143,7 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
         first, last = _reach(marginal)
         settled = last - first > 8
         n_rows = _n_nodes(log_s[last] - log_s[first], nodes_like) if settled else 17
-        # the brackets move steadily with l; a margin covers what lies between two rows
+        # the brackets vary smoothly with l; a margin covers the values between two rows
         margin = 0.1 * (high - low)
         closer = np.linspace(log_s[first], log_s[last], n_rows)
         low = np.interp(closer, log_s, low - margin)
@@ -247,8 +247,8 @@ class _LogDensity:
         # the effective number of independent trials of a question is n (s + 1) / (n + s)
         s = np.exp(log_s)[:, None]
         n = self.n_trials
-        worth = (n * (s + 1.0) / (n + s)).sum(axis=1)
-        reach = 12.0 / np.sqrt(m * (1.0 - m) * worth + 0.05)
+        information = (n * (s + 1.0) / (n + s)).sum(axis=1)
+        reach = 12.0 / np.sqrt(m * (1.0 - m) * information + 0.05)
         low = np.minimum(self.centre - reach - 4.0, -40.0)
         high = np.maximum(self.centre + reach + 4.0, 40.0)
         return low, high

@@ -105,7 +105,7 @@ def hbayes_at_n(
     if not np.all(at_top | (weights == low)):
         return category_posterior(outcomes, spec)
     if low == high:
-        # every trial scores the same: any split will do, its span is 0
+        # every trial has the same score: any split will do
         at_top = np.arange(weights.size) > 0
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
@@ -191,7 +191,7 @@ def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Cd
 def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
     mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
-    # each row's mass lies evenly over its cell in log s
+    # each row's mass is uniform over its cell in log s
     mass = grid.weight.sum(axis=1)
     step = grid.steps[1, 0, 0]
     edges = np.append(grid.log_strength[:, 0] - 0.5 * step, grid.log_strength[-1, 0] + 0.5 * step)
@@ -324,28 +324,28 @@ def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Mom
     total = np.zeros_like(b)
     sizes, group = np.unique(trials, return_inverse=True)
     for index, n in enumerate(sizes):
-        these = np.flatnonzero(group == index)
-        averages = a[these]
-        pull, keep = strength / (n + strength), n / (n + strength)
+        members = np.flatnonzero(group == index)
+        averages = a[members]
+        prior_share, own_share = strength / (n + strength), n / (n + strength)
         share = weight / (n + strength + 1.0)
-        cross = share * pull * keep
-        within[these] = (
-            own_spread[these] * (share @ keep)
-            + share @ (pull * spread)
+        cross = share * prior_share * own_share
+        within[members] = (
+            own_spread[members] * (share @ own_share)
+            + share @ (prior_share * spread)
             + cross.sum() * averages**2
             - 2.0 * (cross @ b) * averages
             + cross @ b**2
         )
-        pulled = pull * b
-        pull_mean, pulled_mean = weight @ pull, weight @ pulled
-        mean[these] = averages * (weight @ keep) + pulled_mean
-        pull, pulled = pull - pull_mean, pulled - pulled_mean
-        between[these] = (
-            averages**2 * (weight @ pull**2)
-            - 2.0 * averages * (weight @ (pull * pulled))
-            + weight @ pulled**2
+        prior_part = prior_share * b
+        prior_share_mean, prior_part_mean = weight @ prior_share, weight @ prior_part
+        mean[members] = averages * (weight @ own_share) + prior_part_mean
+        prior_share, prior_part = prior_share - prior_share_mean, prior_part - prior_part_mean
+        between[members] = (
+            averages**2 * (weight @ prior_share**2)
+            - 2.0 * averages * (weight @ (prior_share * prior_part))
+            + weight @ prior_part**2
         )
-        total += pulled * these.size - pull * averages.sum()
+        total += prior_part * members.size - prior_share * averages.sum()
     m = trials.size
     variance = within.sum() / m**2 + float(weight @ np.square(total)) / m**2
     return _Moments(
@@ -371,8 +371,8 @@ def _learned_from_particles(particles: Particles) -> LearnedPrior:
 
 def _note(outcomes: Outcomes, scope: Scope, ess: float) -> str | None:
     """Return the warnings about a posterior."""
-    few = f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
-    notes = (note_on_trials(outcomes, scope), few if ess < FEW else None)
+    low_ess = f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
+    notes = (note_on_trials(outcomes, scope), low_ess if ess < FEW else None)
     return " ".join(filter(None, notes)) or None
 
 

@@ -1,4 +1,4 @@
-"""The pass family's estimators: what a random k-subset of the trials at hand scores.
+"""The pass family's estimators: the expected score of a random k-subset of the given trials.
 
 All are about the finite bank of N trials, so k <= N. For the latent quantities, at any k,
 see :mod:`lm_eval_bayes.stats.pass_family.posteriors`; they have other names.
@@ -25,7 +25,7 @@ from lm_eval_bayes.stats.validation import (
     successes_needed,
 )
 
-#: Above so many trials a subset, a table of all distributions would take too much memory.
+#: The largest k for which distributions are cached.
 _REMEMBERED = 256
 
 
@@ -170,7 +170,7 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
 def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return the chance that more than half of k trials are correct.
 
-    It looks at correctness only. For a vote over the answers themselves see `maj_at_k`.
+    It depends on correctness only. For a vote over the answers see `maj_at_k`.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return 1 − (1 − p̂)^k with p̂ = c/N, which is biased downwards.
 
-    [Chen 2021, App. A] shows the bias; it is here for comparison with numbers reported so.
+    [Chen 2021, App. A] shows the bias; it is included for comparison with published numbers.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
 
 
 def require_binary(outcomes: Outcomes) -> None:
-    """Refuse outcomes that are not wrong/correct.
+    """Raise for outcomes that are not wrong/correct.
 
     Raises
     ------

@@ -1,9 +1,8 @@
-"""The pass family's posteriors: what k new trials of each question would score.
+"""The pass family's posteriors: the expected score of k new trials of each question.
 
 With a Beta posterior for each question's success probability p, the latent quantity is a
-polynomial of p, at any k >= 1, also beyond the trials at hand. It is not what the
-estimators of :mod:`lm_eval_bayes.stats.pass_family.estimators` estimate from a finite bank,
-hence other names.
+polynomial of p, at any k >= 1, also above N. It differs from the estimand of the finite-bank
+estimators in :mod:`lm_eval_bayes.stats.pass_family.estimators`, which have other names.
 """
 
 from __future__ import annotations

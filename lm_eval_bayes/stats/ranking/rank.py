@@ -54,7 +54,7 @@ class Ranking:
         Posterior mean and sd of each model's score.
     z : array, shape (L, L)
         |μ − μ'| / sqrt(σ² + σ'²) of every two models [Hariri 2026, §2.5]; where `paired`, the
-        z of `compare`, 0 where it favours the model that stands lower by its own μ.
+        z of `compare`, 0 where it favours the model with the lower μ.
     p_best : array, shape (L,)
         Posterior probability of being the best.
     expected_rank : array, shape (L,)
@@ -160,17 +160,17 @@ def rank(
     Models are sorted by μ. Two of them tie where z = |μ − μ'| / sqrt(σ² + σ'²) is below
     Φ⁻¹(confidence). The paper's rule ("adjacent") compares neighbours, which chains: ten
     models, each barely below the last, can all share a first rank though the tenth is
-    certainly worse than the first. So two stricter rules stand beside it, and no rule
-    hides the posterior itself: the probability of every rank and of every A > B comes along,
-    from joint draws.
+    certainly worse than the first. Two stricter rules are available, and the result has the
+    posterior itself with every rule: the probability of every rank and of every A > B, from
+    joint draws.
 
     In scope "benchmark" the models' scores are independent given their trials. In scope
     "population" they are not where all models answered the same questions: a sample of hard
     questions lowers them all. There z and the draws are those of `compare`: a Bayesian
     bootstrap over the questions whose weights all models share. Questions are paired by
-    their ids, by position where no model has ids; μ and σ stay each model's own. Where the
-    posteriors do not have the same questions the models are taken as independent, which
-    keeps more ties than it must: `paired` is then False and the `note` says why.
+    their ids, by position where no model has ids; μ and σ stay each model's own. Posteriors
+    of different questions are treated as independent, which gives more ties than necessary:
+    `paired` is then False and the `note` says why.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def rank(
         One per model, at least one: the same quantity, scope and range of scores, and in scope
         "benchmark" the same number of questions.
     ties : {"adjacent", "leader", "pairwise", "none"}
-        Whom a model is compared with to share a rank: its upper neighbour, the best of the
-        group, all of the group, or nobody (only equal means tie).
+        The models that a model must tie with to share a rank: its upper neighbour, the best of
+        the group, all of the group, or none (only equal means tie).
     confidence : float
         In [0.5, 1), one-sided: 0.95 asks for z >= 1.645. Also the level of the rank
         intervals.
@@ -294,7 +294,7 @@ def check_confidence(confidence: object) -> float:
 
 
 def check_leaderboard(posteriors: object) -> list[str]:
-    """Return the models' names, once all posteriors can stand on one leaderboard.
+    """Return the models' names, once all posteriors are comparable.
 
     Raises
     ------

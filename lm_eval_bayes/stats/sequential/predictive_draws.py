@@ -87,24 +87,26 @@ class PredictiveTrials:
         """
         counts = self.known_counts + self._drawn(extra, rng)
         n_categories = self.known_counts.shape[1]
-        doubt = np.zeros(counts.shape[:2])
+        mean_sd = np.zeros(counts.shape[:2])
         if self.strength is not None:
             s = self.strength[:, None]
             trials = counts.sum(axis=2)
             share = (s + 1.0) / (trials + s)
             # the number of independent trials with the same information about m
-            worth = (share * trials).sum(axis=1)
+            information = (share * trials).sum(axis=1)
             learned = (share[:, :, None] * counts).sum(axis=1) + 1.0
-            learned /= (worth + n_categories)[:, None]
+            learned /= (information + n_categories)[:, None]
             mean = learned @ self.unit
             spread = np.maximum(learned @ self.unit**2 - mean**2, 0.0)
-            doubt = s / (trials + s) * np.sqrt(spread / (worth + n_categories + 1.0))[:, None]
+            mean_sd = (
+                s / (trials + s) * np.sqrt(spread / (information + n_categories + 1.0))[:, None]
+            )
             counts = counts + s[:, :, None] * learned[:, None, :]
         total = counts.sum(axis=2)
         score = counts @ self.unit / total
         spread = counts @ self.unit**2 / total - score**2
         within = np.maximum(spread, 0.0) / (total + 1.0)
-        variance = within.sum(axis=1) / score.shape[1] ** 2 + doubt.mean(axis=1) ** 2
+        variance = within.sum(axis=1) / score.shape[1] ** 2 + mean_sd.mean(axis=1) ** 2
         return self.low + self.span * score.mean(axis=1), np.asarray(self.span * np.sqrt(variance))
 
     def question_averages(

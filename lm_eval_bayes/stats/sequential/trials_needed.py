@@ -287,7 +287,7 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     """Return the mean number of trials per question behind the posteriors."""
     n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
     if posteriors[0].scope == "population" and (not n_trials or min(n_trials) <= 0.0):
-        rule = "be given where the posterior does not tell it, or tells of none"
+        rule = "be given where the posterior has no number of trials above 0"
         raise InvalidInputError.of("trials", rule, n_trials or None)
     return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 

@@ -1,1 +1,1 @@
-"""Biased coins that stand for models, and what they teach about priors."""
+"""Simulated models with known true scores, and a simulation study of priors."""

@@ -1,4 +1,4 @@
-"""Biased-coin mimics: models whose true scores are known, to try a method on [Hariri 2026].
+"""Biased-coin mimics: simulated models with known true scores [Hariri 2026].
 
 A mimic answers question α correctly with probability p_α, every trial independently.
 """
@@ -25,16 +25,16 @@ _BLOCK = 4_000_000
 
 
 def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntArray:
-    """Toss every question's coin `n_trials` times.
+    """Simulate `n_trials` outcomes of every question.
 
     Parameters
     ----------
     p : array, shape (..., M)
         Probability of a correct trial, (L, M) for L models or (M,) for one; in [0, 1].
     n_trials : int
-        N, 1 to 10⁷ (fewer for many coins).
+        N, 1 to 10⁷ (fewer for many questions).
     seed : int
-        Seed of the tosses.
+        Seed of the outcomes.
 
     Returns
     -------
@@ -52,16 +52,16 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     >>> R.shape, R.mean(axis=2).round(1).tolist()
     ((2, 2, 2000), [[0.1, 0.9], [0.5, 0.5]])
     """
-    coins = _check_p("p", p)
-    n_trials = check_size("n_trials", n_trials, 1, coins.size)
+    probabilities = _check_p("p", p)
+    n_trials = check_size("n_trials", n_trials, 1, probabilities.size)
     rng = np.random.default_rng(check_seed(seed))
-    flat = coins.ravel()
+    flat = probabilities.ravel()
     outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
     step = max(1, _BLOCK // n_trials)
     for start in range(0, flat.size, step):
         block = flat[start : start + step, None]
         outcomes[start : start + step] = rng.random((len(block), n_trials)) < block
-    return outcomes.reshape(*coins.shape, n_trials)
+    return outcomes.reshape(*probabilities.shape, n_trials)
 
 
 def beta_mimics(
@@ -111,7 +111,7 @@ def beta_mimics(
 def mimics_with_means(
     means: npt.ArrayLike, n_questions: int, *, strength: float = 2.0
 ) -> FloatArray:
-    """Spread every model's questions so that their mean is exactly as asked.
+    """Return mimics whose mean over the questions is exactly as given.
 
     The M values are the midpoint quantiles of Beta(s·m, s(1−m)), the same in every call, with
     m chosen such that their mean over the questions is the wanted one. So the true score of
@@ -162,7 +162,7 @@ def mimics_with_means(
 
 
 def update_mimics(p: npt.ArrayLike, shift_sd: float, *, seed: int = 0) -> FloatArray:
-    """Give every mimic a new version, somewhat better or worse on all of its questions.
+    """Return a new version of every mimic, better or worse on all of its questions.
 
     The log-odds of all of a model's questions move by one N(0, shift_sd²) number.
 
@@ -201,7 +201,7 @@ def update_mimics(p: npt.ArrayLike, shift_sd: float, *, seed: int = 0) -> FloatA
 
 
 def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) -> FloatArray:
-    """Return the z of two mimics that N trials may be expected to show.
+    """Return the expected z of two mimics after N trials.
 
     z = |E μ − E μ'| / sqrt(E σ² + E σ'²) under Bayes@N with the uniform prior
     [Hariri 2026, §2.5, Fig. 3], the expectations over the trials' outcomes in closed form:
@@ -226,7 +226,7 @@ def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) 
 
     Examples
     --------
-    Two models .0133 apart, thirty questions, far from told apart at N = 80 [Hariri 2026, §3.1]:
+    Two models .0133 apart on thirty questions, not distinguishable at N = 80 [Hariri 2026, §3.1]:
 
     >>> a, b = mimics_with_means([0.6080, 0.6213], 30)
     >>> expected_z(a, b, [80, 240]).round(2).tolist()

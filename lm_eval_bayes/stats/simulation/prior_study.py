@@ -1,4 +1,4 @@
-"""What prior trials of an older version do to a ranking, as in [Hariri 2026, Fig. 2]."""
+"""The effect of prior trials of an older version on a ranking, as in [Hariri 2026, Fig. 2]."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.validation import (
 
 #: Replicates worked on at a time, and the questions of all models in them.
 _BLOCK, _HELD = 500, 10_000_000
-#: Every two models are compared.
+#: All pairs of models are compared.
 _MOST_MODELS = 1000
 
 #: The log-odds sd of an update at which the old and the new ranking agree with τ ≈ .88.
@@ -88,9 +88,9 @@ def prior_study(
     against the true ranking of the new versions. For L models other than eight the parameters
     run evenly over the same range.
 
-    The paper states the Beta(i + 3, 12 − i) and what came out; how it moved the models and its
-    M are reconstructed here. At the default both of its numbers come out together: a mean τ of
-    .88 between the old and the new ranking, and about 86% of rankings changed.
+    The paper states the Beta(i + 3, 12 − i) and the results; the size of the updates and M are
+    reconstructed here. The defaults reproduce both of its numbers: a mean τ of .88 between the
+    old and the new ranking, and about 86% of rankings changed.
 
     Parameters
     ----------
