@@ -1,1 +1,1 @@
-"""The harness's `hf` backend, one trial at a time: drawn, measured, finished row by row."""
+"""Trials from the harness's `hf` backend, by a token loop with a seed for each trial."""

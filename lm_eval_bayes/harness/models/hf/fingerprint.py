@@ -1,4 +1,4 @@
-"""What a transformers model's distribution depends on, told without loading its weights."""
+"""The fingerprint of a transformers model: what its distribution depends on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
 from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
 from lm_eval_bayes.runs.model_arguments import as_json, identity
 
-#: Arguments of the backend that are told in another way, or that say nothing of what it samples.
-_TOLD = frozenset(
+#: Arguments of the backend that other entries cover, or that do not change the distribution.
+_COVERED = frozenset(
     (
         "pretrained",
         "backend",
@@ -39,23 +39,23 @@ _TOLD = frozenset(
 
 
 def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -> dict[str, Any]:
-    """Tell all that changes what a model says under transformers, and nothing that only speeds it.
+    """Return what a model's distribution under transformers depends on.
 
-    Of arguments that are not told otherwise `model_arguments.identity` counts.
+    Of arguments that no other entry covers, `model_arguments.identity` is included.
 
     Parameters
     ----------
     lm : HFLM
-        For its configuration, tokenizer and length; its weights are not touched.
+        The backend; its weights are not loaded.
     given : mapping
-        The arguments it was made with.
+        Its arguments.
     ends : mapping
         The tokens that end a sequence.
     """
     pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
     revision, subfolder = given.get("revision"), given.get("subfolder") or None
     template = getattr(lm.tokenizer, "chat_template", None)
-    told = {
+    return {
         "backend": "hf",
         "kind": lm.backend,
         "pretrained": pretrained if isinstance(pretrained, str) else _object_name(pretrained),
@@ -80,11 +80,10 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
             {
                 name: value
                 for name, value in sorted(given.items())
-                if not _left_out(name, value) and name not in _TOLD
+                if not _left_out(name, value) and name not in _COVERED
             }
         ),
     }
-    return told
 
 
 def _left_out(name: str, value: Any) -> bool:
@@ -128,7 +127,7 @@ def _tokenizer(lm: Any, given: Mapping[str, Any]) -> str | None:
 
 
 def hash_of_parameters(model: Any) -> str:
-    """Hash a loaded model's parameters: their names, types, shapes and values."""
+    """Return a hash of a model's parameters: their names, types, shapes and values."""
     import torch
 
     hashed = hashlib.blake2b(digest_size=16)
@@ -145,10 +144,10 @@ def _object_name(model: Any) -> str:
     return f"{type(model).__name__}({name})"
 
 
-def _dtype(asked: Any, config: Any) -> str:
-    if asked in (None, "auto"):
-        asked = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or asked
-    return _name(asked) or "default"
+def _dtype(dtype: Any, config: Any) -> str:
+    if dtype in (None, "auto"):
+        dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or dtype
+    return _name(dtype) or "default"
 
 
 def _name(dtype: Any) -> str | None:
@@ -156,10 +155,10 @@ def _name(dtype: Any) -> str | None:
 
 
 def _quantization(config: Any) -> Any:
-    said = getattr(config, "quantization_config", None)
-    if said is None:
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is None:
         return None
-    return as_json(said if isinstance(said, Mapping) else said.to_dict())
+    return as_json(quantization if isinstance(quantization, Mapping) else quantization.to_dict())
 
 
 def _text(template: Any) -> str:
@@ -168,10 +167,10 @@ def _text(template: Any) -> str:
 
 def hf_versions() -> dict[str, str]:
     """Return the versions of the software that generates."""
-    found = {}
+    versions = {}
     for name in ("torch", "transformers", "tokenizers", "accelerate", "lm_eval"):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import draw
 from lm_eval_bayes.harness.models.hf.rows import Row, bits_per_token
-from lm_eval_bayes.harness.models.hf.settings import Recipe, without_sampling_defaults
+from lm_eval_bayes.harness.models.hf.settings import TokenSampling, without_sampling_defaults
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Tokens of a prompt that are measured at once; a vocabulary's worth of numbers for each.
-_MEASURED_AT_ONCE = 1024
+#: Tokens of a prompt that are measured together; each needs logits of the vocabulary.
+_PROMPT_CHUNK = 1024
 
 
 class NotLoopableError(Exception):
-    """A model that only transformers' own `generate` can drive."""
+    """The token loop does not support a model; transformers' own `generate` may."""
 
 
 class TokenLoop:
-    """Drives the forward passes of a causal model.
+    """Generates a batch of rows with a causal model, each row until its own end.
 
     Parameters
     ----------
     model : PreTrainedModel
-        With a cache of keys and values.
+        A model with a cache of keys and values.
     device : torch.device
-        Where its inputs go.
+        The device of its inputs.
     pad : int
-        The token that fills shorter prompts up, on the left.
+        The token that pads shorter prompts on the left.
     mixed_precision : torch.dtype or None
-        As the harness's argument `mixed_precision_dtype`.
+        The harness's argument `mixed_precision_dtype`.
     """
 
     def __init__(self, model: Any, device: Any, pad: int, mixed_precision: Any = None) -> None:
@@ -44,47 +44,47 @@ class TokenLoop:
         self._mixed = mixed_precision
         wrapped = getattr(model, "get_base_model", None)
         forward = (wrapped() if callable(wrapped) else model).forward
-        self._takes = set(inspect.signature(forward).parameters)
-        missing = {"input_ids", "attention_mask", "past_key_values"} - self._takes
+        self._parameters = set(inspect.signature(forward).parameters)
+        missing = {"input_ids", "attention_mask", "past_key_values"} - self._parameters
         if missing:
             raise NotLoopableError(f"it takes no {' and no '.join(sorted(missing))}")
         if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
             raise NotLoopableError("it is an encoder with a decoder")
-        keep = [n for n in ("logits_to_keep", "num_logits_to_keep") if n in self._takes]
+        keep = [n for n in ("logits_to_keep", "num_logits_to_keep") if n in self._parameters]
         self._last_only: dict[str, Any] = dict.fromkeys(keep[:1], 1)
 
-    def run(self, rows: Sequence[Row], recipe: Recipe) -> Iterator[Row]:
+    def run(self, rows: Sequence[Row], sampling: TokenSampling) -> Iterator[Row]:
         """Draw tokens for all rows and yield each row when it has ended.
 
         Raises
         ------
         NotLoopableError
-            If the model keeps its past in a way that is not known here; nothing was drawn.
+            If the model's cache is of an unsupported kind; nothing was drawn.
         """
         started = time.perf_counter()
-        for each in rows:
-            each.started = started
+        for new_row in rows:
+            new_row.started = started
         batch = self._prefilled(rows)
-        seats: list[Row | None] = list(rows)
+        slots: list[Row | None] = list(rows)
         while True:
-            keys = [0 if row is None else row.next_key() for row in seats]
-            tokens, logprobs = _drawn(batch.logits, recipe, keys)
-            running = sum(row is not None for row in seats)
+            keys = [0 if row is None else row.next_key() for row in slots]
+            tokens, logprobs = _drawn(batch.logits, sampling, keys)
+            running = sum(row is not None for row in slots)
             ended = []
-            for seat, row in enumerate(seats):
-                if row is not None and row.take(tokens[seat], logprobs[seat]):
+            for slot, row in enumerate(slots):
+                if row is not None and row.take(tokens[slot], logprobs[slot]):
                     row.concurrency = running
                     ended.append(row)
-                    seats[seat] = None
+                    slots[slot] = None
             yield from ended
-            left = [seat for seat, row in enumerate(seats) if row is not None]
+            left = [slot for slot, row in enumerate(slots) if row is not None]
             if not left:
                 return
-            # Copying what is left costs about as much as one step of it.
-            if len(left) <= 0.75 * len(seats):
-                batch.keep(left)
-                seats = [seats[seat] for seat in left]
-                tokens = [tokens[seat] for seat in left]
+            # Copying the remaining rows costs about as much as one step.
+            if len(left) <= 0.75 * len(slots):
+                batch.select(left)
+                slots = [slots[slot] for slot in left]
+                tokens = [tokens[slot] for slot in left]
             self._step(batch, tokens)
 
     def prompt_bits(self, prompt: Sequence[int]) -> float | None:
@@ -96,19 +96,19 @@ class TokenLoop:
         ids = torch.tensor([list(prompt)], device=self._device)
         cache: Any = None
         total = 0.0
-        for first in range(0, len(prompt) - 1, _MEASURED_AT_ONCE):
-            last = min(first + _MEASURED_AT_ONCE, len(prompt) - 1)
+        for first in range(0, len(prompt) - 1, _PROMPT_CHUNK):
+            last = min(first + _PROMPT_CHUNK, len(prompt) - 1)
             with torch.no_grad():
                 mask = torch.ones((1, last), dtype=torch.long, device=self._device)
                 positions = torch.arange(first, last, device=self._device)[None]
                 logits, cache = self._forward(ids[:, first:last], mask, positions, cache, {})
-                said = logits[0].float().log_softmax(-1)
-                wanted = ids[0, first + 1 : last + 1].to(said.device)
-                total += float(said.gather(-1, wanted[:, None]).double().sum())
+                logprobs = logits[0].float().log_softmax(-1)
+                targets = ids[0, first + 1 : last + 1].to(logprobs.device)
+                total += float(logprobs.gather(-1, targets[:, None]).double().sum())
         return -total / ((len(prompt) - 1) * math.log(2)) + 0.0
 
     def _prefilled(self, rows: Sequence[Row]) -> _Batch:
-        """Read the prompts; one that several rows share is read once."""
+        """Compute the prompts; one that several rows share is computed once."""
         import torch
 
         prompts = list(dict.fromkeys(tuple(row.prompt) for row in rows))
@@ -121,12 +121,12 @@ class TokenLoop:
         with torch.no_grad():
             logits, cache = self._forward(ids, mask, positions, None, self._last_only)
             if not _selectable(cache):
-                raise NotLoopableError(f"it keeps its past in a {type(cache).__name__}")
+                raise NotLoopableError(f"its cache is a {type(cache).__name__}")
             batch = _Batch(logits[:, -1].float(), cache, mask, positions[:, -1:])
-            place = {prompt: i for i, prompt in enumerate(prompts)}
-            seats = [place[tuple(row.prompt)] for row in rows]
-            if seats != list(range(len(prompts))):
-                batch.keep(seats)
+            index = {prompt: i for i, prompt in enumerate(prompts)}
+            slots = [index[tuple(row.prompt)] for row in rows]
+            if slots != list(range(len(prompts))):
+                batch.select(slots)
         return batch
 
     def _step(self, batch: _Batch, tokens: Sequence[int]) -> None:
@@ -147,7 +147,7 @@ class TokenLoop:
         import torch
 
         arguments: dict[str, Any] = {"attention_mask": mask, "use_cache": True, **more}
-        if "position_ids" in self._takes:
+        if "position_ids" in self._parameters:
             arguments["position_ids"] = positions
         if cache is not None:
             arguments["past_key_values"] = cache
@@ -159,16 +159,16 @@ class TokenLoop:
 
 
 class _Batch:
-    """What is carried from step to step: the last logits, the past, and where each row is."""
+    """The state between steps: the last logits, the cache, the mask and the positions."""
 
     def __init__(self, logits: Tensor, cache: Any, mask: Tensor, positions: Tensor) -> None:
         self.logits, self.cache, self.mask, self.positions = logits, cache, mask, positions
 
-    def keep(self, seats: Sequence[int]) -> None:
-        """Keep the rows at some seats, in their order; a seat may be there several times."""
+    def select(self, slots: Sequence[int]) -> None:
+        """Keep the rows at some slots, in this order; a slot may occur several times."""
         import torch
 
-        at = torch.tensor(list(seats), device=self.mask.device)
+        at = torch.tensor(list(slots), device=self.mask.device)
         self.mask, self.positions = self.mask[at], self.positions[at]
         self.logits = self.logits[at.to(self.logits.device)]
         if isinstance(self.cache, tuple):
@@ -180,16 +180,18 @@ class _Batch:
             self.cache.reorder_cache(at)
 
 
-def _drawn(logits: Tensor, recipe: Recipe, keys: list[int]) -> tuple[list[int], list[float]]:
+def _drawn(
+    logits: Tensor, sampling: TokenSampling, keys: list[int]
+) -> tuple[list[int], list[float]]:
     import torch
 
     with torch.no_grad():
-        tokens, logprobs = draw(logits, recipe, torch.tensor(keys, dtype=torch.int64))
+        tokens, logprobs = draw(logits, sampling, torch.tensor(keys, dtype=torch.int64))
     return tokens.tolist(), logprobs.tolist()
 
 
 def _selectable(cache: Any) -> bool:
-    """Whether rows of a batch can be picked from a cache, which grows as it is used."""
+    """Return whether rows can be selected from a cache."""
     from transformers import DynamicCache
 
     if isinstance(cache, tuple):
@@ -197,38 +199,38 @@ def _selectable(cache: Any) -> bool:
     return isinstance(cache, DynamicCache)
 
 
-def generate_one(
+def generate_fallback(
     lm: Any, row: Row, kwargs: Mapping[str, Any], length: int, stops: list[str]
 ) -> list[float]:
-    """Generate a trial with a seeded global generator, which is put back afterwards.
+    """Generate a trial with transformers' `generate`; torch's generator is restored.
 
     Parameters
     ----------
     lm : HFLM
         The backend.
     row : Row
-        The trial, without tokens; it has them and has ended afterwards.
+        The trial; it has its tokens and has ended afterwards.
     kwargs : mapping
-        The settings that `generate` gets.
+        The settings for `generate`.
     length : int
-        How many new tokens.
+        The maximal number of new tokens.
     stops : list of str
         The stop strings.
 
     Returns
     -------
     list of float
-        The log-probabilities of the prompt's tokens after the first; empty where the model is
-        no plain causal one, which leaves `row.logprobs` None too.
+        The log-probabilities of the prompt's tokens after the first; empty if the model is not
+        causal, where `row.logprobs` is None too.
 
     Raises
     ------
     TaskConfigError
-        If transformers does not take a setting.
+        If transformers refuses a setting.
     """
     import torch
 
-    said = {k: v for k, v in kwargs.items() if k not in ("until", "max_gen_toks", "seed")}
+    settings = {k: v for k, v in kwargs.items() if k not in ("until", "max_gen_toks", "seed")}
     causal = lm.backend == "causal"
     ids = torch.tensor([row.prompt], device=lm.device)
     row.started = time.perf_counter()
@@ -240,18 +242,18 @@ def generate_one(
     ):
         torch.manual_seed(row.request.seed)
         try:
-            made = lm._model_generate(
+            output = lm._model_generate(
                 context=ids,
                 attention_mask=torch.ones_like(ids),
                 stop=list(stops),
-                max_length=said.pop("max_length", length + (ids.shape[1] if causal else 1)),
-                **said,
+                max_length=settings.pop("max_length", length + (ids.shape[1] if causal else 1)),
+                **settings,
             )
         except (TypeError, ValueError) as error:
             raise TaskConfigError(
-                f"transformers refuses the generation settings {said}: {error}"
+                f"transformers refuses the generation settings {settings}: {error}"
             ) from error
-    tokens = made[0].tolist()
+    tokens = output[0].tolist()
     if causal:
         tokens = tokens[ids.shape[1] :]
     elif tokens[:1] == [getattr(lm.config, "decoder_start_token_id", None)]:
@@ -262,7 +264,7 @@ def generate_one(
 
 
 def _score(lm: Any, row: Row) -> list[float]:
-    """Fill in the row's log-probabilities by one forward pass; return the prompt's."""
+    """Set the row's log-probabilities by one forward pass; return the prompt's."""
     import torch
 
     ids = torch.tensor([row.prompt + row.tokens], device=lm.device)
@@ -270,13 +272,13 @@ def _score(lm: Any, row: Row) -> list[float]:
     logprobs: list[float] = []
     for first in range(0, len(logits), 1024):
         part = logits[first : first + 1024].float().log_softmax(-1)
-        wanted = ids[0, first + 1 : first + 1 + len(part)].to(part.device)
-        logprobs += part.gather(-1, wanted[:, None])[:, 0].tolist()
+        targets = ids[0, first + 1 : first + 1 + len(part)].to(part.device)
+        logprobs += part.gather(-1, targets[:, None])[:, 0].tolist()
     prompt = len(row.prompt) - 1
     row.logprobs = logprobs[prompt:]
     return logprobs[:prompt]
 
 
 def prompt_bits(logprobs: list[float]) -> float | None:
-    """Return the prompt's mean bits, where there are any."""
+    """Return the prompt's bits per token, if it has any."""
     return bits_per_token(logprobs) if logprobs else None

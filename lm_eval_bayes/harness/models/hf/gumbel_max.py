@@ -1,14 +1,14 @@
-"""One token a row, drawn exactly from the warped distribution, whatever else is in the batch.
+"""Gumbel-max sampling: one token per row, independent of the other rows of the batch.
 
-A row draws by a race: every token gets the logarithm of its probability plus Gumbel noise, and
-the largest wins, which is an exact draw from the softmax. The noise of a token is a hash of the
-row's key for this step, a number from the row's own generator, and of the token's id. So it
-depends neither on the row's neighbours nor on the device; and small errors of the logits,
-as another batch size makes them, seldom change a winner.
+The token with the largest sum of log-probability and Gumbel noise is an exact draw from the
+softmax. A token's noise is a hash of its id and of the row's key for this step, a number from
+the row's own generator. So it depends neither on the other rows nor on the device, and small
+errors of the logits, as of another batch size, rarely change the token. A counter-based library
+generator would give other noise, so that stored seeds would mean other texts.
 
-Only the likeliest tokens race one by one. All others enter as one runner that has their total
-probability; if it wins, one of them is drawn by its share. That is the same distribution and
-spares the noise of a whole vocabulary.
+Only the likeliest tokens get noise of their own. The others share one candidate with their total
+probability; if it is drawn, one of them is drawn by its probability. This is the same
+distribution without noise for the complete vocabulary.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes.harness.models.hf.settings import Recipe
+from lm_eval_bayes.harness.models.hf.settings import TokenSampling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: How many tokens race one by one.
+#: Number of tokens with noise of their own.
 CANDIDATES = 512
 
 # SplitMix64 (Steele, Lea and Flood 2014), as signed numbers of 64 bits.
@@ -31,20 +31,20 @@ _MIX_2 = 0x94D049BB133111EB - 2**64
 
 
 def draw(
-    logits: Tensor, recipe: Recipe, keys: Tensor, candidates: int = CANDIDATES
+    logits: Tensor, sampling: TokenSampling, keys: Tensor, candidates: int = CANDIDATES
 ) -> tuple[Tensor, Tensor]:
     """Draw a token for every row.
 
     Parameters
     ----------
     logits : Tensor, (B, V), float32
-        The model's own.
-    recipe : Recipe
+        The model's logits.
+    sampling : TokenSampling
         Temperature and filters.
     keys : Tensor, (B,), int64
-        A random number for every row; not used by a greedy recipe.
+        A random number for every row; not used by a greedy sampling.
     candidates : int
-        How many tokens race one by one; the distribution does not depend on it.
+        Number of tokens with noise of their own; the distribution does not depend on it.
 
     Returns
     -------
@@ -56,117 +56,122 @@ def draw(
         logits = logits.cpu()
     keys = keys.to(logits.device)
     log_probs = logits.log_softmax(-1)
-    if recipe.greedy:
+    if sampling.greedy:
         tokens = logits.argmax(-1)
     else:
-        scores = log_probs if recipe.temperature == 1 else logits / recipe.temperature
-        tokens = choose(scores, recipe, keys, candidates)
+        scores = log_probs if sampling.temperature == 1 else logits / sampling.temperature
+        tokens = choose(scores, sampling, keys, candidates)
     return tokens, log_probs.gather(-1, tokens[:, None])[:, 0]
 
 
-def choose(scores: Tensor, recipe: Recipe, keys: Tensor, candidates: int = CANDIDATES) -> Tensor:
-    """Draw from the softmax of tempered scores after top_k, top_p and min_p."""
+def choose(
+    scores: Tensor, sampling: TokenSampling, keys: Tensor, candidates: int = CANDIDATES
+) -> Tensor:
+    """Draw from the softmax of scores after temperature, top_k, top_p and min_p."""
     import torch
 
     vocabulary = scores.shape[-1]
-    count = max(candidates, int(recipe.top_k) + 1)
-    if recipe.keeps_all or count >= vocabulary:
-        return race(warped(scores, recipe), keys, candidates)
+    count = max(candidates, int(sampling.top_k) + 1)
+    if sampling.unfiltered or count >= vocabulary:
+        return gumbel_max(warped(scores, sampling), keys, candidates)
     values, ids = scores.topk(count)
-    kept, whole = _kept(values, ids, scores, recipe)
-    tokens = _winner(values.masked_fill(~kept, -math.inf), ids, keys)[0]
-    if not bool(whole.all()):
-        # more tokens survive than race one by one: filter the whole vocabulary
-        rows = torch.nonzero(~whole)[:, 0]
-        tokens[rows] = race(warped(scores[rows], recipe), keys[rows], candidates)
+    passing, complete = _passing(values, ids, scores, sampling)
+    tokens = _argmax_with_noise(values.masked_fill(~passing, -math.inf), ids, keys)[0]
+    if not bool(complete.all()):
+        # More tokens pass the filters than there are candidates: filter the vocabulary.
+        rows = torch.nonzero(~complete)[:, 0]
+        tokens[rows] = gumbel_max(warped(scores[rows], sampling), keys[rows], candidates)
     return tokens
 
 
-def warped(scores: Tensor, recipe: Recipe) -> Tensor:
-    """Filter tempered scores with transformers' own top_k, top_p and min_p."""
+def warped(scores: Tensor, sampling: TokenSampling) -> Tensor:
+    """Filter scores with transformers' own top_k, top_p and min_p."""
     from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    if recipe.top_k:
-        scores = TopKLogitsWarper(int(recipe.top_k))(None, scores)
-    if recipe.top_p < 1:
-        scores = TopPLogitsWarper(float(recipe.top_p))(None, scores)
-    if recipe.min_p > 0:
-        scores = MinPLogitsWarper(float(recipe.min_p))(None, scores)
+    if sampling.top_k:
+        scores = TopKLogitsWarper(int(sampling.top_k))(None, scores)
+    if sampling.top_p < 1:
+        scores = TopPLogitsWarper(float(sampling.top_p))(None, scores)
+    if sampling.min_p > 0:
+        scores = MinPLogitsWarper(float(sampling.min_p))(None, scores)
     return scores
 
 
-def _kept(values: Tensor, ids: Tensor, scores: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor]:
-    """Tell which candidates survive the filters, and of which rows these are all that survive.
+def _passing(
+    values: Tensor, ids: Tensor, scores: Tensor, sampling: TokenSampling
+) -> tuple[Tensor, Tensor]:
+    """Return which candidates pass the filters, and for which rows no further token passes.
 
-    `values` are the largest scores, in falling request. A token survives top_p if the tokens
-    above it have less than top_p between them, and min_p if it has min_p of the likeliest.
+    `values` are the largest scores, in descending order. A token passes top_p if the tokens
+    above it have a total probability below top_p, and min_p if it has at least min_p times the
+    largest probability.
     """
     import torch
 
-    falling = values.double()
-    kept = torch.ones_like(values, dtype=torch.bool)
-    whole = torch.zeros_like(kept[:, :1])
-    if recipe.top_k:
-        least = values[:, int(recipe.top_k) - 1, None]
-        kept = values >= least
-        # tokens of equal score may lie beyond the candidates
-        whole = values[:, -1:] < least
-        falling = falling.masked_fill(~kept, -math.inf)
-    if recipe.top_p < 1:
-        if recipe.top_k:
-            total = falling.logsumexp(-1, keepdim=True)
+    descending = values.double()
+    passing = torch.ones_like(values, dtype=torch.bool)
+    complete = torch.zeros_like(passing[:, :1])
+    if sampling.top_k:
+        least = values[:, int(sampling.top_k) - 1, None]
+        passing = values >= least
+        # Tokens of equal score may be beyond the candidates.
+        complete = values[:, -1:] < least
+        descending = descending.masked_fill(~passing, -math.inf)
+    if sampling.top_p < 1:
+        if sampling.top_k:
+            total = descending.logsumexp(-1, keepdim=True)
         else:
             first = ids[:, :1]
             total = (scores.gather(-1, first) - scores.log_softmax(-1).gather(-1, first)).double()
-        shares = (falling - total).exp()
+        shares = (descending - total).exp()
         above = shares.cumsum(-1) - shares
-        kept = kept & (above < recipe.top_p)
-        if not recipe.top_k:
-            whole = whole | (above[:, -1:] + shares[:, -1:] >= recipe.top_p)
-    if recipe.min_p > 0:
-        least = values[:, :1] + math.log(recipe.min_p)
-        kept = kept & (values >= least)
-        if not recipe.top_k:
-            whole = whole | (values[:, -1:] < least)
-    return kept, whole[:, 0]
+        passing = passing & (above < sampling.top_p)
+        if not sampling.top_k:
+            complete = complete | (above[:, -1:] + shares[:, -1:] >= sampling.top_p)
+    if sampling.min_p > 0:
+        least = values[:, :1] + math.log(sampling.min_p)
+        passing = passing & (values >= least)
+        if not sampling.top_k:
+            complete = complete | (values[:, -1:] < least)
+    return passing, complete[:, 0]
 
 
-def race(scores: Tensor, keys: Tensor, candidates: int = CANDIDATES) -> Tensor:
-    """Draw from the softmax of scores, of which some may be minus infinity."""
+def gumbel_max(scores: Tensor, keys: Tensor, candidates: int = CANDIDATES) -> Tensor:
+    """Draw from the softmax of scores, some of which may be minus infinity."""
     import torch
 
     vocabulary = scores.shape[-1]
     values, ids = scores.topk(min(candidates, vocabulary))
     if values.shape[-1] == vocabulary:
-        return _winner(values, ids, keys)[0]
+        return _argmax_with_noise(values, ids, keys)[0]
     tail = scores.scatter(-1, ids, -math.inf)
     highest = values[:, -1:]
     highest = highest.masked_fill(highest.isinf(), 0.0)
     shares = (tail - highest).exp()
-    others = (shares.double().sum(-1, keepdim=True)).log() + highest
-    tokens, won = _winner(values, ids, keys, others, vocabulary)
-    if bool(won.any()):
-        rows = torch.nonzero(won)[:, 0]
+    shared = (shares.double().sum(-1, keepdim=True)).log() + highest
+    tokens, is_shared = _argmax_with_noise(values, ids, keys, shared, vocabulary)
+    if bool(is_shared.any()):
+        rows = torch.nonzero(is_shared)[:, 0]
         sums = shares[rows].double().cumsum(-1)
-        one_more = torch.full((len(rows), 1), vocabulary + 1, device=ids.device)
-        point = uniforms(keys[rows], one_more) * sums[:, -1:]
+        further_id = torch.full((len(rows), 1), vocabulary + 1, device=ids.device)
+        point = uniforms(keys[rows], further_id) * sums[:, -1:]
         tokens[rows] = torch.searchsorted(sums, point, right=True)[:, 0].clamp_(max=vocabulary - 1)
     return tokens
 
 
-def _winner(
-    values: Tensor, ids: Tensor, keys: Tensor, others: Tensor | None = None, others_id: int = 0
+def _argmax_with_noise(
+    values: Tensor, ids: Tensor, keys: Tensor, shared: Tensor | None = None, shared_id: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Return the winner of each row's race, and whether the runner for all others won it."""
+    """Return each row's token of the largest sum, and whether it is the shared candidate."""
     import torch
 
     values = values.double()
-    if others is not None:
-        values = torch.cat([values, others], -1)
-        ids = torch.cat([ids, torch.full_like(ids[:, :1], others_id)], -1)
+    if shared is not None:
+        values = torch.cat([values, shared], -1)
+        ids = torch.cat([ids, torch.full_like(ids[:, :1], shared_id)], -1)
     noise = -torch.log(-torch.log(uniforms(keys, ids)))
     tokens = ids.gather(-1, (values + noise).argmax(-1, keepdim=True))[:, 0]
-    return tokens, (tokens == others_id if others is not None else torch.zeros_like(tokens) > 0)
+    return tokens, (tokens == shared_id if shared is not None else torch.zeros_like(tokens) > 0)
 
 
 def uniforms(keys: Tensor, ids: Tensor) -> Tensor:
@@ -189,12 +194,12 @@ def uniforms(keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def _shifted(z: Tensor, bits: int) -> Tensor:
-    # int64 shifts bring the sign along, which this takes away
+    # int64 shifts extend the sign, which this removes
     return (z >> bits) & (2 ** (64 - bits) - 1)
 
 
 class Keys:
-    """The random numbers of one row: one for each of its tokens, from a generator of its own."""
+    """The keys of one row: a random number for each token, from the row's own generator."""
 
     _BLOCK = 256
 

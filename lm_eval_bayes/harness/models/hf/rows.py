@@ -16,9 +16,9 @@ from lm_eval_bayes.store.trial import Trial
 
 
 class StopFinder:
-    """Finds the token with which one of some strings first stands in the text.
+    """Finds the token that first completes a stop string.
 
-    Text is decoded with special tokens in it, as the harness does when it looks for stops.
+    Text is decoded with special tokens, as the harness does for stop strings.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class StopFinder:
     decode : callable
         Token ids to text, special tokens included.
     every : int
-        After how many new tokens it is worth looking; tokens beyond the stop are given up.
+        Number of new tokens between two searches; tokens after the stop are dropped.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class StopFinder:
         self.every = every
         self._decode = decode
         longest = max((len(s.encode("utf-8", "surrogatepass")) for s in self.stops), default=0)
-        # A token may be as little as one byte; the margin keeps away what the cut may garble.
+        # A token may be one byte; the margin excludes characters that the cut may damage.
         self._look_back = longest + 8
 
     def find(self, tokens: Sequence[int], checked: int = 0) -> tuple[int, str] | None:
@@ -48,13 +48,13 @@ class StopFinder:
         tokens : sequence of int
             A completion's tokens.
         checked : int
-            How many of them, from the start, are known to hold no stop.
+            The number of first tokens that contain no stop string.
 
         Returns
         -------
         (int, str) or None
-            The number of tokens up to and with the one that completes a stop string, and that
-            string; the one that begins first, where one token completes several.
+            The number of tokens up to and including the one that completes a stop string, and
+            that string; if one token completes several, the one that begins first.
         """
         if not self.stops or len(tokens) <= checked:
             return None
@@ -69,8 +69,8 @@ class StopFinder:
             else:
                 without = middle
         text = self._decode(tokens[:having])
-        found = self._among(text) or self.stops
-        return having, min(found, key=lambda s: (text.find(s), -len(s)))
+        matches = self._among(text) or self.stops
+        return having, min(matches, key=lambda s: (text.find(s), -len(s)))
 
     def _among(self, text: str) -> list[str]:
         return [s for s in self.stops if s in text]
@@ -81,16 +81,16 @@ class Row:
 
     Parameters
     ----------
-    order : TrialRequest
-        What is asked.
+    request : TrialRequest
+        The trial.
     prompt : list of int
         The prompt's tokens, as the model gets them.
     cut : bool
-        Whether the prompt had to be cut for that.
+        Whether the prompt was truncated.
     limit : int
-        How many tokens it may have.
+        The maximal number of tokens.
     ends : mapping
-        Tokens that end a sequence, each with the stop_reason that it is.
+        Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
     """
@@ -109,7 +109,7 @@ class Row:
         self.start_over()
 
     def start_over(self) -> None:
-        """Forget all tokens; the same seed will draw the same ones."""
+        """Remove all tokens; the same seed draws the same ones again."""
         self.tokens: list[int] = []
         self.logprobs: list[float] | None = []
         self.finish_reason: str | None = None
@@ -124,7 +124,7 @@ class Row:
         return next(self._keys)
 
     def take(self, token: int, logprob: float) -> bool:
-        """Append a token; tell whether the trial has ended."""
+        """Append a token; return whether the trial has ended."""
         if math.isnan(logprob):
             raise ModelConfigError(
                 "the model's logits are not numbers (NaN); with dtype=float16 an overflow does "
@@ -136,20 +136,20 @@ class Row:
         return self.settle()
 
     def settle(self, over: bool = False) -> bool:
-        """Look for a stop string where it is time to, and tell whether the trial has ended.
+        """Search for a stop string when it is due; return whether the trial has ended.
 
-        With `over` there will be no more tokens.
+        With `over` there are no more tokens.
         """
         size = len(self.tokens)
         full = over or size >= self._limit
         at_end_token = size > 0 and self.tokens[-1] in self._ends
         if at_end_token or full or size - self._checked >= self._finder.every:
-            # the end token's own text is no stop string of the task
-            found = self._finder.find(self.tokens[: size - at_end_token], self._checked)
+            # The end token's text is not a stop string of the task.
+            match = self._finder.find(self.tokens[: size - at_end_token], self._checked)
             self._checked = size
-            if found is not None:
-                self._end("stop", found[1])
-                self._keep(found[0])
+            if match is not None:
+                self._end("stop", match[1])
+                self._truncate(match[0])
                 return True
         if at_end_token:
             self._end("stop", self._ends[self.tokens[-1]])
@@ -161,7 +161,7 @@ class Row:
         self.finish_reason, self.stop_reason = finish_reason, stop_reason
         self.ended = time.perf_counter()
 
-    def _keep(self, count: int) -> None:
+    def _truncate(self, count: int) -> None:
         del self.tokens[count:]
         if self.logprobs is not None:
             del self.logprobs[count:]
@@ -175,7 +175,7 @@ def trial_of(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> T
     row : Row
         A trial that has ended.
     lm : HFLM
-        For its tokenizer and its think token.
+        The backend, for its tokenizer and think token.
     requested : float
         When it was requested, by `time.perf_counter`.
     prompt_bpt : float or None
@@ -220,14 +220,14 @@ def bits_per_token(logprobs: list[float]) -> float:
 
 
 def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[str, int | None]:
-    """Find where, in characters, the text after the last think token begins.
+    """Return the text and the position, in characters, after the last think token.
 
     Returns
     -------
     (str, int or None)
-        The raw text, and the place; None without a think token. The harness decodes what
-        follows the token alone, and takes off leading white space; in the rare case that this
-        is not how the whole text ends, the raw text becomes the two parts decoded apart.
+        The raw text and the position; None without a think token. The harness decodes the
+        tokens after it alone and strips leading white space; in the rare case that the text
+        does not end so, the raw text is the two parts decoded separately.
     """
     if think not in tokens:
         return text, None
@@ -247,10 +247,10 @@ class _Waiting(NamedTuple):
 
 
 class Queue:
-    """Trials in rounds, one trial number after the other, with one set of settings a batch.
+    """Trials by trial number, with one set of settings per batch.
 
-    In a round the longest prompts go first: a batch then has little to fill up, and what does
-    not fit into memory shows at once.
+    Of one trial number the longest prompts come first: a batch then has little padding, and a
+    lack of memory is noticed at once.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class Queue:
         return sum(map(len, self._heaps.values()))
 
     def add(self, row: Row, kind: str, settings: Settings, kwargs: Mapping[str, Any]) -> None:
-        """Append a trial; those of one `kind` may share a batch."""
+        """Append a trial; trials of one `kind` may share a batch."""
         if row.request.trial != self._last_trial:
             self._rounds, self._last_trial = self._rounds + 1, row.request.trial
         self._kinds.setdefault(kind, (settings, kwargs))
@@ -274,29 +274,29 @@ class Queue:
         self._added += 1
 
     def first_of(self, prompts: Set[str]) -> dict[int, float | None]:
-        """Return the place of each prompt's first trial, without bits yet; none for a cut one."""
-        waiting = sorted(one for heap in self._heaps.values() for one in heap)
+        """Return the index of each prompt's first trial, with None for its bits; no cut prompts."""
+        waiting = sorted(entry for heap in self._heaps.values() for entry in heap)
         first: dict[str, int] = {}
-        for row in (one.row for one in waiting if not one.row.cut):
+        for row in (entry.row for entry in waiting if not entry.row.cut):
             if row.request.prompt in prompts:
                 first.setdefault(row.request.prompt, row.request.index)
         return dict.fromkeys(first.values())
 
     def next_settings(self) -> tuple[Settings, Mapping[str, Any]]:
-        """Turn to the settings whose trials are due, and return them."""
+        """Select the settings whose trials are due, and return them."""
         due = [kind for kind, heap in self._heaps.items() if heap]
         self._kind = min(due, key=lambda kind: self._heaps[kind][0].round)
         return self._kinds[self._kind]
 
     def take(self, count: int) -> list[Row]:
-        """Take at most `count` trials of the settings that `next_settings` turned to."""
+        """Take at most `count` trials of the settings that `next_settings` selected."""
         heap = self._heaps[self._kind]
         taken = [heapq.heappop(heap) for _ in range(min(count, len(heap)))]
         self._taken = {id(waiting.row): (self._kind, waiting) for waiting in taken}
         return [waiting.row for waiting in taken]
 
-    def give_back(self, rows: Sequence[Row]) -> None:
-        """Put trials that were just taken, and have not ended, back to where they were."""
+    def put_back(self, rows: Sequence[Row]) -> None:
+        """Return trials that were taken and have not ended to their positions."""
         for row in rows:
             kind, waiting = self._taken[id(row)]
             row.start_over()

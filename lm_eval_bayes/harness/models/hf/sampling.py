@@ -1,4 +1,4 @@
-"""Trials from transformers: a generator for each, everything measured, each out as it ends."""
+"""Trials from transformers: each with its own generator and signals, yielded as it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versi
 from lm_eval_bayes.harness.models.hf.generation import (
     NotLoopableError,
     TokenLoop,
-    generate_one,
+    generate_fallback,
     prompt_bits,
 )
 from lm_eval_bayes.harness.models.hf.lazy import LazyWeights
@@ -30,13 +30,13 @@ from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-#: What is used of the harness's class and of its helpers.
+#: The methods of the harness's class, and its helpers, that are used here.
 _METHODS = ("tok_batch_encode", "tok_decode", "_model_generate", "_model_call", "_create_model")
 _HELPERS = ("handle_stop_sequences", "postprocess_generated_text")
 
 
 class HarnessText:
-    """The part of the sampling mixin that knows tokenizer, stop strings and think token."""
+    """The part of the sampling mixin for tokenizer, stop strings and think token."""
 
     @property
     def _think(self) -> str | int | None:
@@ -44,7 +44,7 @@ class HarnessText:
         return None if lm.think_end_token == "" else lm.think_end_token
 
     def _until(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the stop strings with the text of the end token, as the harness makes them."""
+        """Return the stop strings with the text of the end token, as the harness does."""
         from lm_eval.models.utils import handle_stop_sequences
 
         lm: Any = self
@@ -55,7 +55,7 @@ class HarnessText:
         )
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
-        """Return what the harness's own backend would have made of a raw text."""
+        """Return the response that the harness's own backend would return for a raw text."""
         from lm_eval.models.utils import postprocess_generated_text
 
         think = self._think
@@ -69,16 +69,16 @@ class HarnessText:
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the strings that end a trial: of a thinking model, only the sequence's end.
 
-        A task's stop strings stand in the middle of a think block as well, so the harness
-        applies them afterwards, to what follows the block.
+        A task's stop strings occur inside a think block as well, so the harness applies them
+        afterwards, to the text after the block.
         """
         return self._until({}) if self._think is not None else self._until(kwargs)
 
     def stop_finder(self, kwargs: Mapping[str, Any]) -> StopFinder:
-        """Return what looks for the stop strings of an request."""
+        """Return the finder of a request's stop strings."""
         lm: Any = self
         stops = self.stops_sent(kwargs)
-        # Without a task's own stops only the end's text is looked for, which hardly ever comes.
+        # Without stops of the task only the end's text is searched for, which is rare.
         often = len(stops) > len(self._until({}))
         return StopFinder(
             stops,
@@ -87,7 +87,7 @@ class HarnessText:
         )
 
     def prompt_tokens(self, prompt: str) -> tuple[list[int], bool]:
-        """Return a prompt's tokens, made without its neighbours, and whether it is cut."""
+        """Return a prompt's tokens, encoded on its own, and whether it is truncated."""
         lm: Any = self
         ids, _ = lm.tok_batch_encode([prompt], truncation=lm.truncation)
         tokens = ids[0].tolist()
@@ -103,30 +103,30 @@ class HarnessText:
 
 
 def check_harness(lm: Any) -> None:
-    """Refuse a release of the harness that lacks what is used of it."""
+    """Check that the harness has the methods and helpers that are used here."""
     import lm_eval.models.utils as helpers
 
     missing = [name for name in _METHODS if not hasattr(type(lm), name)]
     missing += [name for name in _HELPERS if not hasattr(helpers, name)]
     if missing:
         raise ModelConfigError(
-            "this release of lm_eval builds its hf backend in a way that this package does not "
-            f"know (without {', '.join(missing)}); lm_eval 0.4.12 and 0.4.13 are known"
+            "this release of lm_eval builds its hf backend in a way unknown to this package "
+            f"(without {', '.join(missing)}); lm_eval 0.4.12 and 0.4.13 are supported"
         )
 
 
 class HFSampling(HarnessText, LazyWeights):
-    """A mixin before the harness's `HFLM`: trials through a token loop of our own.
+    """A sampling mixin before the harness's `HFLM`, with a token loop of its own.
 
     Every trial draws from its own generator, so its text depends on its prompt and seed, and
-    on what else is in the batch only through the rounding of the forward pass. The
+    on the other rows of the batch only through the rounding of the forward pass. The
     distribution is the softmax of the logits after temperature, top_k, top_p and min_p; the
-    recorded bits are those of the model itself, before any of these.
+    recorded bits are those of the model before any of these.
 
-    Weights are read at the first use, so a run whose trials are all stored reads none.
+    Weights are loaded at the first use, so a run whose trials are all stored loads none.
 
-    What the loop cannot do (encoder-decoder models, models with a past of their own kind,
-    further generation settings such as `repetition_penalty`) goes one trial at a time through
+    Trials that the loop does not support (encoder-decoder models, caches of other kinds,
+    further generation settings such as `repetition_penalty`) go one at a time through
     transformers' own `generate`, seeded by `torch.manual_seed`.
     """
 
@@ -145,7 +145,7 @@ class HFSampling(HarnessText, LazyWeights):
             self.given.get("subfolder"),
         )
         self._ends = end_tokens(self._generation_config, lm.tokenizer)
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._loop: TokenLoop | None = None
         self._why_no_loop = ""
         self._batch = 0
@@ -155,11 +155,11 @@ class HFSampling(HarnessText, LazyWeights):
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
-        """Return what is not measured: bits of a model that is no plain causal one."""
+        """Signals that are not recorded: the bits of an encoder-decoder model."""
         lm: Any = self
         return ("completion_bpt", "prompt_bpt") if lm.backend == "seq2seq" else ()
 
-    # -- what recording asks ---------------------------------------------------------------
+    # -- the interface of sampling mixins --------------------------------------------------
 
     def sample(
         self, requests: Sequence[TrialRequest], measure: frozenset[str]
@@ -169,18 +169,18 @@ class HFSampling(HarnessText, LazyWeights):
         Parameters
         ----------
         requests : sequence of TrialRequest
-            What is wanted. Batches are filled in this request, except that those of one trial
-            number go longest prompt first, and that one batch has one set of settings.
+            Batches are filled in this order, except that those of one trial number are sorted
+            by the length of the prompt, and that one batch has one set of settings.
         measure : frozenset of str
-            Prompts whose own bits are wanted; the first trial of each brings them, unless the
-            prompt had to be cut.
+            Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
+            truncated prompt.
 
         Raises
         ------
         ModelConfigError
             If a generation setting is out of range, or leaves no room for the prompt.
         """
-        asked = time.perf_counter()
+        started = time.perf_counter()
         queue = self._queued(requests)
         if not queue:
             return
@@ -192,22 +192,22 @@ class HFSampling(HarnessText, LazyWeights):
             loop = None if settings.others else self._token_loop()
             if loop is None:
                 (row,) = queue.take(1)
-                found = self._one_by_one(row, settings, kwargs)
-                brings = found if row.request.index in bits else None
-                yield row.request, trial_of(row, self, asked, brings)
+                prompt_bpt = self._generate_fallback(row, settings, kwargs)
+                measured = prompt_bpt if row.request.index in bits else None
+                yield row.request, trial_of(row, self, started, measured)
                 continue
             rows = queue.take(self._batch_size(len(queue)))
             try:
-                yield from self._in_batch(loop, rows, settings, bits, asked)
+                yield from self._in_batch(loop, rows, settings, bits, started)
             except NotLoopableError as error:
                 self._loop, self._why_no_loop = None, str(error)
-                queue.give_back(rows)
+                queue.put_back(rows)
             except _out_of_memory() as error:
                 self._shrink(len(rows), error)
-                queue.give_back([row for row in rows if row.finish_reason is None])
+                queue.put_back([row for row in rows if row.finish_reason is None])
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what changes the distribution; no weights are loaded for it."""
+        """Return what the distribution depends on, without loading weights."""
         return hf_fingerprint(self, self.given, self._ends)
 
     def versions(self) -> dict[str, str]:
@@ -266,27 +266,29 @@ class HFSampling(HarnessText, LazyWeights):
         rows: Sequence[Row],
         settings: Settings,
         bits: dict[int, float | None],
-        asked: float,
+        started: float,
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         for row in rows:
             if row.request.index in bits and bits[row.request.index] is None:
                 bits[row.request.index] = loop.prompt_bits(row.prompt)
-        for row in loop.run(rows, settings.recipe):
-            yield row.request, trial_of(row, self, asked, bits.get(row.request.index))
+        for row in loop.run(rows, settings.sampling):
+            yield row.request, trial_of(row, self, started, bits.get(row.request.index))
 
-    def _one_by_one(self, row: Row, settings: Settings, kwargs: Mapping[str, Any]) -> float | None:
+    def _generate_fallback(
+        self, row: Row, settings: Settings, kwargs: Mapping[str, Any]
+    ) -> float | None:
         """Generate one trial; return its prompt's bits."""
         lm: Any = self
-        why = self._why_no_loop or f"of {', '.join(sorted(settings.others))}"
-        lost = ", ".join(self.cannot_record) or "nothing"
-        self._tell(
-            "one by one",
+        reason = self._why_no_loop or f"of {', '.join(sorted(settings.others))}"
+        not_recorded = ", ".join(self.cannot_record) or "nothing"
+        self._warn_once(
+            "fallback",
             "trials are drawn one at a time by transformers' own generate, because %s; this is "
             "slow, and not recorded: %s",
-            *(why, lost),
+            *(reason, not_recorded),
         )
         stops = self.stops_sent(kwargs)
-        return prompt_bits(generate_one(lm, row, kwargs, settings.max_new_tokens, stops))
+        return prompt_bits(generate_fallback(lm, row, kwargs, settings.max_new_tokens, stops))
 
     def _batch_size(self, waiting: int) -> int:
         lm: Any = self
@@ -296,7 +298,7 @@ class HFSampling(HarnessText, LazyWeights):
             elif waiting == 1:
                 return 1
             else:
-                log.info("batch_size=auto: trying how much fits")
+                log.info("batch_size=auto: detecting the batch size")
                 self._gathers = False
                 try:
                     self._batch = max(1, int(lm._detect_batch_size()))
@@ -306,43 +308,43 @@ class HFSampling(HarnessText, LazyWeights):
         return self._batch
 
     def all_gather(self, tensor: Any) -> Any:
-        """Gather over the ranks, but for the batch size: another rank may have nothing to do."""
+        """Gather over the ranks, except for the batch size: another rank may be idle."""
         return super().all_gather(tensor) if self._gathers else tensor  # type: ignore[misc]
 
     def _shrink(self, rows: int, error: BaseException) -> None:
-        """Halve the batch that did not fit into memory; a single row that does not is an error."""
+        """Halve a batch that did not fit into memory; for a single row that is an error."""
         if rows < 2:
             raise ModelConfigError(
-                "the model's memory does not hold one trial; fewer max_gen_toks, a shorter prompt "
+                "the memory is too small for one trial; fewer max_gen_toks, a shorter prompt "
                 "or a smaller dtype would help"
             ) from error
         self._batch = rows // 2
         log.warning(
-            "a batch of %d trials did not fit into memory; %d go on in batches of %d, with the "
+            "a batch of %d trials did not fit into memory; %d continue in batches of %d, with the "
             "same seeds",
             *(rows, rows, self._batch),
         )
 
-    # -- words -----------------------------------------------------------------------------
+    # -- warnings --------------------------------------------------------------------------
 
-    def _tell(self, what: str, message: str, *parts: Any) -> None:
+    def _warn_once(self, topic: str, message: str, *parts: Any) -> None:
         """Warn once."""
-        if what not in self._told:
-            self._told.add(what)
+        if topic not in self._warned:
+            self._warned.add(topic)
             log.warning(message, *parts)
 
     def _warn_of_generation_config(self, kwargs: Mapping[str, Any]) -> None:
         wanted = not_applied(self._generation_config, kwargs)
         if wanted:
-            self._tell(
+            self._warn_once(
                 "generation config",
-                "the model's generation_config.json says %s, which is not applied: the trials are "
-                "drawn as the task says; add it to --gen_kwargs if it is wanted",
+                "the model's generation_config.json has %s, which is not applied: the task's "
+                "settings are used; add it to --gen_kwargs to apply it",
                 ", ".join(f"{name}={value}" for name, value in wanted.items()),
             )
 
     def _warn_of_cut(self, room: int) -> None:
-        self._tell(
+        self._warn_once(
             "cut",
             "a prompt was cut to its last %d tokens to leave room for max_gen_toks; its answers "
             "may mean nothing (signal prompt_truncated)",

@@ -13,8 +13,8 @@ from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 
-#: Settings of transformers' `generate` that do nothing at this value.
-DOING_NOTHING: Mapping[str, tuple[Any, ...]] = {
+#: Settings of transformers' `generate` with the values at which they have no effect.
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),
     "encoder_repetition_penalty": (1,),
     "no_repeat_ngram_size": (0,),
@@ -42,7 +42,7 @@ DOING_NOTHING: Mapping[str, tuple[Any, ...]] = {
     "sequence_bias": (),
 }
 
-_READ = frozenset(
+_KNOWN = frozenset(
     (
         "temperature",
         "top_p",
@@ -60,10 +60,10 @@ _READ = frozenset(
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a token is drawn from logits: temperature, then top_k, top_p and min_p.
+class TokenSampling:
+    """How tokens are drawn from logits: temperature, then top_k, top_p and min_p.
 
-    ``temperature`` 0 takes the likeliest token; ``top_k`` 0 keeps all.
+    ``temperature`` 0 is greedy; ``top_k`` 0 is off.
     """
 
     temperature: float = 1.0
@@ -85,36 +85,36 @@ class Recipe:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is left to chance."""
+        """Whether the likeliest token is always taken."""
         return self.temperature == 0
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether no token is filtered out."""
+    def unfiltered(self) -> bool:
+        """Whether all filters are off."""
         return self.top_k == 0 and self.top_p == 1 and self.min_p == 0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that an order's `kwargs` say to the token loop.
+    """The settings of a request for the token loop.
 
     Attributes
     ----------
-    recipe : Recipe
+    sampling : TokenSampling
         How tokens are drawn.
     max_new_tokens : int
-        Where a completion is cut.
+        The maximal length of a completion.
     others : dict
-        What only transformers' own `generate` understands; empty for the token loop.
+        Settings for transformers' own `generate` only; empty for the token loop.
     """
 
-    recipe: Recipe
+    sampling: TokenSampling
     max_new_tokens: int
     others: Mapping[str, Any]
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any], default_length: int) -> Settings:
-        """Read an order's settings.
+        """Return the settings of a request's `kwargs`.
 
         Raises
         ------
@@ -123,16 +123,16 @@ class Settings:
 
         Examples
         --------
-        >>> Settings.of({"temperature": 0.6, "top_k": 20, "max_gen_toks": 9}, 256).recipe
-        Recipe(temperature=0.6, top_k=20, top_p=1.0, min_p=0.0)
+        >>> Settings.of({"temperature": 0.6, "top_k": 20, "max_gen_toks": 9}, 256).sampling
+        TokenSampling(temperature=0.6, top_k=20, top_p=1.0, min_p=0.0)
         """
-        sampled = kwargs.get("do_sample") is not False
+        samples = kwargs.get("do_sample") is not False
         temperature = kwargs.get("temperature")
         if temperature is None:
             temperature = 1.0 if kwargs.get("do_sample") else 0.0
         top_k = kwargs.get("top_k")
-        recipe = Recipe(
-            temperature if sampled else 0.0,
+        sampling = TokenSampling(
+            temperature if samples else 0.0,
             0 if top_k is None or top_k == -1 else top_k,
             1.0 if kwargs.get("top_p") is None else kwargs["top_p"],
             0.0 if kwargs.get("min_p") is None else kwargs["min_p"],
@@ -140,45 +140,45 @@ class Settings:
         length = kwargs.get("max_gen_toks", default_length)
         if isinstance(length, bool) or not isinstance(length, int) or length < 1:
             raise ModelConfigError(f"`max_gen_toks` must be a whole number >= 1; got {length!r}")
-        others = {k: v for k, v in kwargs.items() if k not in _READ and not does_nothing(k, v)}
+        others = {k: v for k, v in kwargs.items() if k not in _KNOWN and not is_neutral(k, v)}
         if others.get("num_return_sequences") is not None:
             raise ModelConfigError(
                 "`num_return_sequences` must be left out, since each trial is a request of its "
                 f"own; got {others['num_return_sequences']!r}"
             )
-        return cls(recipe, length, others)
+        return cls(sampling, length, others)
 
 
-def does_nothing(name: str, value: Any) -> bool:
-    """Whether a setting of transformers' `generate` leaves everything as it is.
+def is_neutral(name: str, value: Any) -> bool:
+    """Return whether a setting of transformers' `generate` has no effect.
 
     Examples
     --------
-    >>> does_nothing("repetition_penalty", 1.0), does_nothing("repetition_penalty", 1.1)
+    >>> is_neutral("repetition_penalty", 1.0), is_neutral("repetition_penalty", 1.1)
     (True, False)
     """
-    if name not in DOING_NOTHING:
+    if name not in NEUTRAL:
         return False
-    return value is None or value in DOING_NOTHING[name]
+    return value is None or value in NEUTRAL[name]
 
 
-#: What a run always says itself, and the value at which it does nothing.
-_ALWAYS_SAID = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
+#: Settings that every request has, with the values at which they have no effect.
+_EXPLICIT = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 
 
 def generation_config_of(
     pretrained: Any, config: Any, revision: str | None, subfolder: str | None
 ) -> Any:
-    """Return the generation config that a model would have, without its weights.
+    """Return the generation config of a model, without its weights.
 
     Parameters
     ----------
     pretrained : str or PreTrainedModel
-        As given to the backend.
+        The model argument of the backend.
     config : PretrainedConfig
-        The model's configuration, which stands in where there is no generation_config.json.
+        The model's configuration, used without a generation_config.json.
     revision, subfolder : str or None
-        Where on the hub.
+        The revision and folder on the hub.
     """
     from transformers import GenerationConfig
 
@@ -188,19 +188,19 @@ def generation_config_of(
         return GenerationConfig.from_pretrained(
             pretrained, revision=revision or "main", subfolder=subfolder or ""
         )
-    except (OSError, TypeError, ValueError):  # there is none, or not one that can be read
+    except (OSError, TypeError, ValueError):  # missing or invalid
         log.debug("%s has no generation_config.json", pretrained, exc_info=True)
         return GenerationConfig.from_model_config(config)
 
 
 def end_tokens(generation_config: Any, tokenizer: Any) -> dict[int, int | None]:
-    """Return the tokens that end a sequence, each with the stop_reason that it is.
+    """Return the tokens that end a sequence, each with its stop_reason.
 
-    The tokenizer's own end of the sequence has none; further ones, such as the end of a turn,
-    are told by their id.
+    The stop_reason of the tokenizer's own end of the sequence is None, that of further ones,
+    such as the end of a turn, is their id.
     """
-    said = getattr(generation_config, "eos_token_id", None)
-    ids = said if isinstance(said, (list, tuple)) else [said]
+    eos = getattr(generation_config, "eos_token_id", None)
+    ids = eos if isinstance(eos, (list, tuple)) else [eos]
     own = tokenizer.eos_token_id
     ends: dict[int, int | None] = {int(i): int(i) for i in ids if i is not None}
     if own is not None:
@@ -209,20 +209,20 @@ def end_tokens(generation_config: Any, tokenizer: Any) -> dict[int, int | None]:
 
 
 def not_applied(generation_config: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a generation config would change, and a run's settings do not say."""
+    """Return the settings of a generation config that the run does not apply."""
     try:
-        said: Mapping[str, Any] = generation_config.to_diff_dict()
+        defaults: Mapping[str, Any] = generation_config.to_diff_dict()
     except Exception:  # not a config of transformers
         return {}
     wanted = {}
-    for name, value in said.items():
-        if name in _ALWAYS_SAID:
-            now = kwargs.get(name, _ALWAYS_SAID[name])
-            # another temperature or top_p is what a task's own settings are for
-            matters = name in ("top_k", "min_p") and value not in (None, now, _ALWAYS_SAID[name])
+    for name, value in defaults.items():
+        if name in _EXPLICIT:
+            now = kwargs.get(name, _EXPLICIT[name])
+            # A task sets temperature and top_p itself.
+            matters = name in ("top_k", "min_p") and value not in (None, now, _EXPLICIT[name])
         else:
-            matters = name in DOING_NOTHING and name != "use_cache"
-            matters = matters and not does_nothing(name, value)
+            matters = name in NEUTRAL and name != "use_cache"
+            matters = matters and not is_neutral(name, value)
             matters = matters and kwargs.get(name) != value
         if matters:
             wanted[name] = value
@@ -231,23 +231,23 @@ def not_applied(generation_config: Any, kwargs: Mapping[str, Any]) -> dict[str, 
 
 @contextmanager
 def without_sampling_defaults(model: Any) -> Iterator[None]:
-    """Let `model.generate` know end tokens and the like, but no sampling of its own.
+    """Remove the sampling defaults of `model.generate` inside the block.
 
-    Settings that a request passes to `generate` count as ever. What a sequence has to begin or
-    end with stays, since it is part of how some translation models work.
+    Settings that a request passes to `generate` apply. Forced first and last tokens stay, since
+    some translation models need them.
     """
-    theirs = getattr(model, "generation_config", None)
-    if theirs is None:
+    original = getattr(model, "generation_config", None)
+    if original is None:
         yield
         return
-    ours = copy.deepcopy(theirs)
-    for name, neutral in _ALWAYS_SAID.items():
-        setattr(ours, name, neutral)
-    for name, neutrals in DOING_NOTHING.items():
-        if hasattr(ours, name) and name != "use_cache":
-            setattr(ours, name, neutrals[0] if neutrals else None)
-    model.generation_config = ours
+    neutral_config = copy.deepcopy(original)
+    for name, neutral in _EXPLICIT.items():
+        setattr(neutral_config, name, neutral)
+    for name, neutrals in NEUTRAL.items():
+        if hasattr(neutral_config, name) and name != "use_cache":
+            setattr(neutral_config, name, neutrals[0] if neutrals else None)
+    model.generation_config = neutral_config
     try:
         yield
     finally:
-        model.generation_config = theirs
+        model.generation_config = original

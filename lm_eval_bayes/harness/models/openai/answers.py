@@ -12,11 +12,11 @@ from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
-_MOST_NAMED = 5
-_MOST_QUOTED = 300
+_MAX_NAMED = 5
+_MAX_QUOTED = 300
 
-#: Answers after which no other request can fare better.
-_HOPELESS = {
+#: Statuses with which every request of this run would fail.
+_FATAL = {
     401: "does not accept the key (the harness sends the environment's OPENAI_API_KEY, or what "
     "the model argument header= holds)",
     403: "does not allow this key to use the model",
@@ -26,16 +26,16 @@ _HOPELESS = {
 
 
 class ServerError(LmEvalBayesError, RuntimeError):
-    """A server cannot be used as it was asked."""
+    """A server cannot be used as configured."""
 
 
 class TrialsFailedError(ServerError):
-    """Some trials were not answered; all others came.
+    """The server did not answer the requests for some trials; all others were yielded.
 
     Attributes
     ----------
     failed : tuple of (TrialRequest, str)
-        The trials that were asked for in vain, and why.
+        The trials that failed, and the reasons.
     """
 
     def __init__(self, message: str, failed: tuple[tuple[TrialRequest, str], ...] = ()) -> None:
@@ -44,39 +44,39 @@ class TrialsFailedError(ServerError):
 
     @classmethod
     def of(
-        cls, failed: Sequence[tuple[TrialRequest, str]], answered: int, asked: int, where: str
+        cls, failed: Sequence[tuple[TrialRequest, str]], answered: int, requested: int, where: str
     ) -> TrialsFailedError:
-        """Build the sentence that names the trials which failed."""
+        """Return the error that names the failed trials."""
         named = [
-            f"trial {request.trial} of {_shown(request.prompt)}: {why}"
-            for request, why in failed[:_MOST_NAMED]
+            f"trial {request.trial} of {_shown(request.prompt)}: {reason}"
+            for request, reason in failed[:_MAX_NAMED]
         ]
-        if len(failed) > _MOST_NAMED:
-            named.append(f"and {len(failed) - _MOST_NAMED} more")
-        left = asked - answered - len(failed)
-        skipped = f"; {left} were not asked for any more" if left else ""
+        if len(failed) > _MAX_NAMED:
+            named.append(f"and {len(failed) - _MAX_NAMED} more")
+        left = requested - answered - len(failed)
+        skipped = f"; {left} were not requested any more" if left else ""
         return cls(
-            f"{where} did not answer {len(failed)} of {asked} requests ({'; '.join(named)}); "
-            f"{answered} answers came and were handed on{skipped}",
+            f"{where} did not answer {len(failed)} of {requested} requests ({'; '.join(named)}); "
+            f"{answered} answers came and were yielded{skipped}",
             tuple(failed),
         )
 
 
 class ExchangeFailed(Exception):
-    """One request to the server that brought nothing.
+    """A request that failed.
 
     Attributes
     ----------
     retry : bool
         Whether the same request may succeed later.
-    hopeless : bool
-        Whether no request can succeed.
+    fatal : bool
+        Whether no request of this run can succeed.
     wait_s : float or None
-        How long the server asks to wait.
+        The server's Retry-After.
     busy : bool
-        Whether it only asks for patience.
+        Whether the server is only busy.
     complaint : str
-        What the server said of a request that it refused; empty otherwise.
+        The server's reason for refusing the request; empty otherwise.
     """
 
     def __init__(
@@ -84,21 +84,21 @@ class ExchangeFailed(Exception):
         sentence: str,
         *,
         retry: bool,
-        hopeless: bool = False,
+        fatal: bool = False,
         wait_s: float | None = None,
         busy: bool = False,
         complaint: str = "",
     ) -> None:
         super().__init__(sentence)
         self.retry = retry
-        self.hopeless = hopeless
+        self.fatal = fatal
         self.wait_s = wait_s
         self.busy = busy or wait_s is not None
         self.complaint = complaint
 
 
 def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
-    """Read an answer whose HTTP status says that it is none.
+    """Return the failure of an answer with an HTTP error status.
 
     Examples
     --------
@@ -109,20 +109,20 @@ def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
     'HTTP 502 with a web page instead of an answer: Bad Gateway'
     """
     if status in (401, 403):
-        # What the server says may quote the key.
-        return ExchangeFailed(f"HTTP {status}: it {_HOPELESS[status]}", retry=False, hopeless=True)
-    said, words, is_page = _what_it_said(raw)
+        # The server's reason may quote the key.
+        return ExchangeFailed(f"HTTP {status}: it {_FATAL[status]}", retry=False, fatal=True)
+    reason, words, is_page = _reason(raw)
     sentence = (
         f"HTTP {status} with a web page instead of an answer" if is_page else f"HTTP {status}"
     )
-    if status in _HOPELESS:
-        sentence += f", it {_HOPELESS[status]}"
-    sentence += f": {said}" if said else ""
-    broke = status == 429 and "insufficient_quota" in words
+    if status in _FATAL:
+        sentence += f", it {_FATAL[status]}"
+    sentence += f": {reason}" if reason else ""
+    no_quota = status == 429 and "insufficient_quota" in words
     return ExchangeFailed(
         sentence,
-        retry=is_retried(status) and not broke,
-        hopeless=status in _HOPELESS or broke,
+        retry=is_retried(status) and not no_quota,
+        fatal=status in _FATAL or no_quota,
         wait_s=wait_s,
         busy=status == 429,
         complaint=words if status in (400, 422) else "",
@@ -130,7 +130,7 @@ def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
 
 
 def unreadable(raw: bytes) -> ExchangeFailed:
-    """Say what came with HTTP 200 that is no JSON."""
+    """Return the failure of an answer with HTTP 200 that is not JSON."""
     if _is_page(raw):
         return ExchangeFailed(
             f"a web page came instead of an answer: {_title(raw)} (does base_url lead to the "
@@ -138,24 +138,26 @@ def unreadable(raw: bytes) -> ExchangeFailed:
             retry=True,
         )
     shown = raw[:60].decode("utf-8", "replace")
-    what = "the answer's JSON breaks off" if raw.lstrip()[:1] in (b"{", b"[") else "no JSON came"
-    return ExchangeFailed(f"{what} after {len(raw)} bytes: {' '.join(shown.split())}…", retry=True)
-
-
-def error_object(error: Any) -> ExchangeFailed:
-    """Say what a server put into an error object that it sent with HTTP 200."""
-    code = error.get("code") if isinstance(error, Mapping) else None
-    final = isinstance(code, int) and 400 <= code < 500 and not is_retried(code)
-    said = _message(error) or json.dumps(error)
+    problem = "the answer's JSON breaks off" if raw.lstrip()[:1] in (b"{", b"[") else "no JSON came"
     return ExchangeFailed(
-        f"HTTP 200 with an error inside: {_quoted(said)}",
-        retry=not final,
-        complaint=said if final else "",
+        f"{problem} after {len(raw)} bytes: {' '.join(shown.split())}…", retry=True
     )
 
 
-def _what_it_said(raw: bytes) -> tuple[str, str, bool]:
-    """Return the server's words, short; the same with the names of parameters; a page or not."""
+def error_object(error: Any) -> ExchangeFailed:
+    """Return the failure of an answer with HTTP 200 that contains an error object."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    final = isinstance(code, int) and 400 <= code < 500 and not is_retried(code)
+    reason = _message(error) or json.dumps(error)
+    return ExchangeFailed(
+        f"HTTP 200 with an error inside: {_quoted(reason)}",
+        retry=not final,
+        complaint=reason if final else "",
+    )
+
+
+def _reason(raw: bytes) -> tuple[str, str, bool]:
+    """Return the server's reason, short; all of it; and whether it is a web page."""
     if _is_page(raw):
         return _title(raw), "", True
     try:
@@ -166,17 +168,17 @@ def _what_it_said(raw: bytes) -> tuple[str, str, bool]:
     if not isinstance(body, Mapping):
         return _quoted(str(body)), str(body), False
     error = body.get("error", body)
-    words = [_message(error)]
+    messages = [_message(error)]
     if isinstance(error, Mapping):
-        words += [str(error[k]) for k in ("param", "code", "type") if error.get(k) is not None]
+        messages += [str(error[k]) for k in ("param", "code", "type") if error.get(k) is not None]
     detail = body.get("detail")
-    if isinstance(detail, list):  # FastAPI's list of what it did not like
+    if isinstance(detail, list):  # FastAPI's list of validation errors
         for part in detail:
             if isinstance(part, Mapping):  # not its `input`, which is the request itself
-                words.append(f"{part.get('msg', '')}: {part.get('loc', '')}")
-    words = [w for w in words if w]
-    said = words[0] if words else json.dumps(body)
-    return _quoted(said), " ".join(words), False
+                messages.append(f"{part.get('msg', '')}: {part.get('loc', '')}")
+    messages = [message for message in messages if message]
+    reason = messages[0] if messages else json.dumps(body)
+    return _quoted(reason), " ".join(messages), False
 
 
 def _message(error: Any) -> str:
@@ -201,7 +203,7 @@ def _title(raw: bytes) -> str:
 
 def _quoted(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= _MOST_QUOTED else flat[: _MOST_QUOTED - 1] + "…"
+    return flat if len(flat) <= _MAX_QUOTED else flat[: _MAX_QUOTED - 1] + "…"
 
 
 def _shown(prompt: str) -> str:
@@ -293,19 +295,19 @@ def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None =
 
 
 def read_prompt_bits(body: Any, chat: bool) -> float | None:
-    """Read the bits per token of a prompt that was echoed; None where they were not sent.
+    """Return the bits per token of an echoed prompt; None if the server did not send them.
 
-    The first token has no probability: nothing comes before it.
+    The first token has no probability.
     """
     choice = _only_choice(body)
     prompt_tokens = _count((body.get("usage") or {}).get("prompt_tokens"))
     if chat:
         entries = body.get("prompt_logprobs") or []
-        # For each token one entry, by the token's number; none for the first token.
+        # One entry for each token, by the token's id; none for the first token.
         values = [part.get("logprob") for entry in entries if entry for part in entry.values()]
     else:
         _, values = _sampled_tokens(choice.get("logprobs"))
-        # The one token that had to be generated follows the prompt.
+        # The one generated token follows the prompt.
         end = len(values) - 1 if prompt_tokens is None else prompt_tokens
         values = values[:end]
         values = values[1:] if values[:1] == [None] else values
@@ -331,13 +333,13 @@ def bits_per_token(logprobs: Sequence[object]) -> float | None:
 def _only_choice(body: Any) -> Mapping[str, Any]:
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], Mapping):
-        found = len(choices) if isinstance(choices, list) else "no list of"
-        raise ExchangeFailed(f"the answer holds {found} choices instead of one", retry=True)
+        count = len(choices) if isinstance(choices, list) else "no list of"
+        raise ExchangeFailed(f"the answer has {count} choices instead of one", retry=True)
     return choices[0]
 
 
 def _joined(content: Any) -> str | None:
-    """Return a message's text, which may come in parts."""
+    """Return a message's text, which may be a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -348,7 +350,7 @@ def _joined(content: Any) -> str | None:
 
 
 def _sampled_tokens(logprobs: Any) -> tuple[list[str], list[Any]]:
-    """Return tokens and log-probabilities in either of the two shapes that servers use."""
+    """Return tokens and log-probabilities, in either of the two formats of servers."""
     if not isinstance(logprobs, Mapping):
         return [], []
     content = logprobs.get("content")
@@ -368,13 +370,13 @@ def _count(value: object) -> int | None:
 
 
 def _times(metrics: Any) -> tuple[float | None, float | None]:
-    """Read the times that vLLM sends when it is started to (per-request metrics)."""
+    """Return queue and generation times, which vLLM sends with its per-request metrics."""
     if not isinstance(metrics, Mapping):
         return None, None
     queue = metrics.get("queue_time_ms")
     parts = [metrics.get(key) for key in ("time_to_first_token_ms", "generation_time_ms")]
-    spent = [part for part in parts if isinstance(part, (int, float))]
+    generation = [part for part in parts if isinstance(part, (int, float))]
     return (
         queue / 1000 if isinstance(queue, (int, float)) else None,
-        sum(spent) / 1000 if len(spent) == 2 else None,
+        sum(generation) / 1000 if len(generation) == 2 else None,
     )

@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: First sign after a minute of silence, then every quarter; four without a reply end it.
-_SIGNS_OF_LIFE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+#: TCP keep-alive: probes after a minute of silence, then every 15 s; four lost ones end it.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server is and how to speak to it.
+    """The address of a server and the settings of its requests.
 
     Attributes
     ----------
     url : str
-        The address that takes the requests.
+        The address for the requests.
     headers : mapping
-        With the key; never logged.
+        The headers, with the key; never logged.
     verify : bool
-        Whether to check the server's certificate.
+        Whether to verify the server's certificate.
     ca_cert_path : str or None
-        A file of further certificates to trust.
+        A file of further trusted certificates.
     timeout_s : float
         Seconds for one request, from sending it to the last byte of the answer.
     attempts : int
-        How often one request is sent at most.
+        The maximal number of times that one request is sent.
     seed : int
         Seeds the jitter of the pauses between attempts.
     """
@@ -67,11 +67,11 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What of the headers and the address must not be logged."""
+        """The parts of the headers and the address that must not be logged."""
         return secret_texts(self.headers, self.url)
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return what aiohttp takes as `ssl`."""
+        """Return aiohttp's argument `ssl`."""
         if not self.verify:
             return False
         if self.ca_cert_path:
@@ -79,25 +79,25 @@ class Endpoint:
         return True
 
 
-def watched_sockets(connector: Any) -> dict[str, Any]:
-    """Return what makes a connection notice, between two bytes, that the other side is gone.
+def keep_alive_sockets(connector: Any) -> dict[str, Any]:
+    """Return the arguments of a connector that switch TCP keep-alive on.
 
-    An answer may take an hour in which nothing is sent; without a sign of life a router would
-    forget the connection, and a server that lost its power would be waited for to the end.
+    An answer may take an hour without a byte. Without keep-alive a router may drop the
+    connection, and the loss of the server is noticed only by the time-out.
     """
     if "socket_factory" not in inspect.signature(connector).parameters:
         return {}  # before aiohttp 3.12
 
-    def watched(address: Any) -> socket.socket:
+    def keep_alive(address: Any) -> socket.socket:
         family, kind, protocol = address[:3]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _SIGNS_OF_LIFE.items():
+        connection = socket.socket(family, kind, protocol)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEP_ALIVE.items():
             if hasattr(socket, option):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        return made
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return connection
 
-    return {"socket_factory": watched}
+    return {"socket_factory": keep_alive}
 
 
 _Value = TypeVar("_Value")
@@ -107,36 +107,36 @@ _CONNECT_S = 30.0
 
 @dataclass(frozen=True)
 class Exchange(Generic[_Value]):
-    """A request that was answered, and how long that took.
+    """An answered request and its times.
 
     Attributes
     ----------
     value : object
-        What was read from the answer.
+        The parsed answer.
     waited_s : float
-        Seconds from the first wish to send it to the attempt that was answered.
+        Seconds from the first attempt to the one that was answered.
     took_s : float
-        Seconds from that attempt's start to its end.
-    under_way : int
-        Requests under way when it ended, itself included.
+        Seconds of that attempt.
+    running : int
+        Number of running requests at its end, this one included.
     """
 
     value: _Value
     waited_s: float
     took_s: float
-    under_way: int
+    running: int
 
 
 class Connection:
-    """A session of aiohttp that tries again where that may help."""
+    """A session of aiohttp that retries failed requests."""
 
-    def __init__(self, endpoint: Endpoint, at_once: int) -> None:
+    def __init__(self, endpoint: Endpoint, concurrency: int) -> None:
         self._endpoint = endpoint
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._backoff = Backoff(endpoint.seed)
-        self._under_way = 0
+        self._running = 0
         self._answered = 0
-        self._open_again = 0.0
+        self._retry_after = 0.0
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Connection:
@@ -144,9 +144,9 @@ class Connection:
 
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._at_once,
+                limit=self._concurrency,
                 ssl=self._endpoint.tls(),
-                **watched_sockets(aiohttp.TCPConnector),
+                **keep_alive_sockets(aiohttp.TCPConnector),
             ),
             timeout=aiohttp.ClientTimeout(total=self._endpoint.timeout_s, sock_connect=_CONNECT_S),
             headers=dict(self._endpoint.headers),
@@ -166,46 +166,46 @@ class Connection:
         self,
         payload: Callable[[], dict[str, Any]],
         read: Callable[[Any], _Value],
-        relent: Callable[[ExchangeFailed], bool],
+        adapt: Callable[[ExchangeFailed], bool],
         attempts: int | None = None,
     ) -> Exchange[_Value]:
-        """Send a request until it is answered or there is no hope.
+        """Send a request until it is answered or refused.
 
-        A server that asks for patience (HTTP 429, or a time to wait) has it for as long as it
-        answers others meanwhile: then the attempt does not count.
+        An attempt that a busy server (HTTP 429 or a Retry-After) refuses does not count if the
+        server has answered other requests since the attempt before.
 
         Parameters
         ----------
         payload : callable
-            Builds the request, afresh for every attempt.
+            Returns the request, for every attempt anew.
         read : callable
-            Reads the answer's JSON; raises ExchangeFailed if it is none.
-        relent : callable
-            Told of every failure; returns whether `payload` has become one that the server
-            may take, in which case the attempt does not count.
+            Parses the answer's JSON; raises ExchangeFailed if it is not valid.
+        adapt : callable
+            Called with every failure; returns whether `payload` was adapted to what the server
+            accepts, in which case the attempt does not count.
         attempts : int, optional
             Fewer attempts than the endpoint's.
 
         Raises
         ------
         ExchangeFailed
-            With what the last attempt said.
+            The failure of the last attempt.
         """
-        began, failures, tries, answered = time.monotonic(), 0, 0, self._answered
+        started, failures, tries, answered = time.monotonic(), 0, 0, self._answered
         while True:
-            await self._until_open()
+            await self._wait_until_open()
             sent = time.monotonic()
-            self._under_way += 1
+            self._running += 1
             try:
                 value = read(await self._post(payload()))
                 took = time.monotonic() - sent
                 self._answered += 1
-                return Exchange(value, sent - began, took, self._under_way)
+                return Exchange(value, sent - started, took, self._running)
             except ExchangeFailed as problem:
                 failure = problem
             finally:
-                self._under_way -= 1
-            if relent(failure):
+                self._running -= 1
+            if adapt(failure):
                 continue
             tries += 1
             failures += not (failure.busy and self._answered > answered)
@@ -218,14 +218,14 @@ class Connection:
             log.info("%s; trying again in %.1f s", failure, pause)
             await asyncio.sleep(pause)
 
-    async def _until_open(self) -> None:
-        while (left := self._open_again - time.monotonic()) > 0:
+    async def _wait_until_open(self) -> None:
+        while (left := self._retry_after - time.monotonic()) > 0:
             await asyncio.sleep(left)
 
     def _pause_after(self, failure: ExchangeFailed, tries: int) -> float:
         if failure.wait_s is not None:
             # The server means all requests of this connection.
-            self._open_again = max(self._open_again, time.monotonic() + capped(failure.wait_s))
+            self._retry_after = max(self._retry_after, time.monotonic() + capped(failure.wait_s))
         return self._backoff.pause_s(tries, failure.wait_s)
 
     async def _post(self, payload: dict[str, Any]) -> Any:
@@ -242,11 +242,11 @@ class Connection:
             seconds = f"{self._endpoint.timeout_s:.0f} s"
             raise ExchangeFailed(f"no answer within {seconds} (timeout=)", retry=True) from error
         except aiohttp.ClientPayloadError as error:
-            raise ExchangeFailed("the answer broke off before its end", retry=True) from error
+            raise ExchangeFailed("the answer is incomplete", retry=True) from error
         except (aiohttp.InvalidURL, aiohttp.ClientSSLError) as error:
-            raise self._failed(error, hopeless=True) from error
+            raise self._failed(error, fatal=True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._failed(error, hopeless=False) from error
+            raise self._failed(error, fatal=False) from error
         if status != 200:
             failure = refusal(status, raw, wait_s)
             failure.args = (without_secrets(str(failure), self._endpoint.secrets),)
@@ -261,20 +261,20 @@ class Connection:
             raise failure
         return body
 
-    def _failed(self, error: Exception, hopeless: bool) -> ExchangeFailed:
-        said = without_secrets(str(error) or type(error).__name__, self._endpoint.secrets)
-        return ExchangeFailed(f"no connection: {said}", retry=not hopeless, hopeless=hopeless)
+    def _failed(self, error: Exception, fatal: bool) -> ExchangeFailed:
+        reason = without_secrets(str(error) or type(error).__name__, self._endpoint.secrets)
+        return ExchangeFailed(f"no connection: {reason}", retry=not fatal, fatal=fatal)
 
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
-#: Opens what the jobs share (a connection) and gives what does one job.
+#: Opens what the jobs share (a connection) and returns the function that does one job.
 Opened: TypeAlias = Callable[
     [], contextlib.AbstractAsyncContextManager[Callable[[_Job], Awaitable[_Result]]]
 ]
 
-_PATIENCE_S = 10.0
+_JOIN_TIMEOUT_S = 10.0
 
 
 class _Ended(NamedTuple):
@@ -282,32 +282,32 @@ class _Ended(NamedTuple):
 
 
 def concurrently(
-    jobs: Iterable[_Job], opened: Opened[_Job, _Result], at_once: int
+    jobs: Iterable[_Job], opened: Opened[_Job, _Result], concurrency: int
 ) -> Iterator[_Result]:
-    """Do jobs, `at_once` of them at a time, and yield each result as it comes.
+    """Do jobs concurrently and yield each result as it comes.
 
-    A job that ends makes room for the next one at once, without a barrier; jobs are begun
-    in their request. The loop runs in a thread, so it goes on while the caller works on a
-    result, and a caller that has a loop of its own (a notebook) is not disturbed.
+    The end of a job starts the next one, in order and without batches. The event loop runs in
+    a thread, so it continues while the caller handles a result, and the caller may have a loop
+    of its own (a notebook).
 
     Parameters
     ----------
     jobs : iterable
-        Read from the loop's thread, one when there is room for it.
+        Read lazily, in the loop's thread.
     opened : callable
         Returns an asynchronous context manager around the function that does one job.
-    at_once : int
-        Jobs under way at a time, at least 1.
+    concurrency : int
+        Number of concurrent jobs, at least 1.
 
     Yields
     ------
     object
-        What the function returned, in the order of ending. An exception that it raised
+        The function's results, in the order of their ends. An exception of the function
         cancels the other jobs and is raised here. Closing this generator cancels them too.
     """
     results: SimpleQueue[_Result | _Ended] = SimpleQueue()
     loop = asyncio.new_event_loop()
-    main = loop.create_task(_work_off(jobs, opened, at_once, results.put))
+    main = loop.create_task(_do_all(jobs, opened, concurrency, results.put))
 
     def run() -> None:
         error: BaseException | None = None
@@ -339,15 +339,15 @@ def concurrently(
             yield result
     finally:
         if not ended:
-            with contextlib.suppress(RuntimeError):  # the loop may just have closed by itself
+            with contextlib.suppress(RuntimeError):  # the loop may just have closed
                 loop.call_soon_threadsafe(main.cancel)
-        thread.join(_PATIENCE_S)
+        thread.join(_JOIN_TIMEOUT_S)
 
 
-async def _work_off(
+async def _do_all(
     jobs: Iterable[_Job],
     opened: Opened[_Job, _Result],
-    at_once: int,
+    concurrency: int,
     report: Callable[[_Result], None],
 ) -> None:
     source = iter(jobs)
@@ -357,7 +357,7 @@ async def _work_off(
             report(await do(job))
 
     async with opened() as do:
-        workers = [asyncio.ensure_future(work(do)) for _ in range(at_once)]
+        workers = [asyncio.ensure_future(work(do)) for _ in range(concurrency)]
         try:
             await asyncio.gather(*workers)
         finally:

@@ -25,21 +25,21 @@ BACKENDS = {
 
 _NEEDED = ("_create_payload", "create_message", "tok_encode", "header", "base_url", "model")
 
-# What would make of one request several answers, another seed, or a stream of pieces.
-_SET_HERE = ("seed", "n", "best_of", "stream", "stream_options", "echo", "logprobs")
+# Settings with several answers for a request, another seed, or a stream.
+_FIXED = ("seed", "n", "best_of", "stream", "stream_options", "echo", "logprobs")
 
-#: Filters of tokens, each with the value that lets all pass and goes over the wire for "off".
-#: Servers disagree on top_k: all that know it take -1 for "off", some of them not 0.
+#: Token filters, each with the value that is sent for "off". Servers disagree on top_k: all that
+#: know it take -1 for "off", some of them not 0.
 _OFF = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 def backend_of(model: object) -> str:
-    """Return the name under which the harness knows a backend.
+    """Return the harness's name of a backend.
 
     Raises
     ------
     ModelConfigError
-        If the object is none of the harness's OpenAI-compatible backends.
+        If it is not one of the harness's OpenAI-compatible backends.
     """
     for cls in type(model).__mro__:
         if cls.__module__.startswith("lm_eval.") and cls.__name__ in BACKENDS:
@@ -51,7 +51,7 @@ def backend_of(model: object) -> str:
 
 
 def check_harness(model: object) -> None:
-    """Refuse a release of the harness that builds requests in a way we do not know."""
+    """Check that the harness's backend has the methods that are used here."""
     missing = [name for name in _NEEDED if not hasattr(model, name)]
     if missing:
         raise ModelConfigError(
@@ -63,11 +63,11 @@ def check_harness(model: object) -> None:
 class Payloads:
     """Builds the requests of one backend.
 
-    The harness's ``_create_payload`` makes the body, so model, prompt, length, stops and seed
-    stand where it puts them. Added are all filters of tokens, so that no default of the server
-    (such as a model's generation_config.json) changes the distribution, and the wish for
-    log-probabilities. What a server refuses by name is left out of all further requests, if
-    leaving it out is all the same to the task.
+    The body with model, prompt, length, stops and seed comes from the harness's
+    ``_create_payload``. All token filters are added, so that no default of the server (such as
+    a model's generation_config.json) changes the distribution; and log-probabilities are
+    requested. A setting that the server refuses by name is left out of further requests if it
+    is off for the task.
 
     Parameters
     ----------
@@ -85,19 +85,19 @@ class Payloads:
         self._logprobs: list[Any] = [True] if self.chat else [1, 0]
 
     def body(self, messages: Any, kwargs: Mapping[str, Any], seed: int) -> dict[str, Any]:
-        """Build what the harness would send.
+        """Return the body that the harness would send.
 
         Parameters
         ----------
         messages : object
-            What its `create_message` makes of a prompt.
+            The prompt, from its `create_message`.
         kwargs : mapping
             Generation settings.
         seed : int
             The trial's seed.
         """
-        settings = copy.deepcopy(dict(kwargs))  # the harness takes it apart
-        # A chat's template knows its end, and the string would take one of its four stops.
+        settings = copy.deepcopy(dict(kwargs))  # the harness changes them
+        # A chat template has an end, and the string would be one of at most four stops.
         eos = None if self.chat else self._eos()
         payload = self._model._create_payload(
             messages, generate=True, gen_kwargs=settings, seed=seed, eos=eos
@@ -107,14 +107,14 @@ class Payloads:
         return dict(payload)
 
     def of(self, request: TrialRequest, message: Any) -> dict[str, Any]:
-        """Build the request of a trial.
+        """Return the body of a trial's request.
 
         Parameters
         ----------
         order : TrialRequest
             The trial.
         message : object
-            Its prompt as the harness batches it: the context, or its tokens.
+            Its prompt as the harness sends it: the context, or its tokens.
         """
         kwargs = dict(request.kwargs)
         filters = {name: _value(kwargs.pop(name, None), off) for name, off in _OFF.items()}
@@ -128,33 +128,33 @@ class Payloads:
         return payload
 
     def of_prompt(self, request: TrialRequest, message: Any) -> dict[str, Any]:
-        """Build the request that measures a prompt: the harness's own for log-likelihoods."""
+        """Return the body that measures a prompt: the harness's own for log-likelihoods."""
         if not self.chat:
             messages = self._model.create_message([message])
             return dict(self._model._create_payload(messages, generate=False, seed=request.seed))
         kwargs = {"max_gen_toks": 1, "temperature": 0.0}
         messages = self._model.create_message([message], generate=True)
-        # vLLM's own field; no other server is asked.
+        # A field of vLLM only.
         return {**self.body(messages, kwargs, request.seed), "prompt_logprobs": 0}
 
     def may_leave_out(self, name: str, value: object) -> bool:
-        """Return whether a filter of tokens lets all tokens pass."""
+        """Return whether a token filter is off."""
         return name in _OFF and value == _OFF[name]
 
-    def relent(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
-        """Leave out what a server refused by name; return whether anything changed since.
+    def adapt(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
+        """Leave out a setting that the server refused by name; return whether the body changes.
 
         Parameters
         ----------
         sent : mapping
             The request that failed.
         failure : ExchangeFailed
-            What became of it.
+            Its failure.
         """
-        words = failure.complaint
-        if not words:
+        complaint = failure.complaint
+        if not complaint:
             return False
-        if "logprobs" in sent and re.search(r"log_?probs?\b", words, re.IGNORECASE):
+        if "logprobs" in sent and re.search(r"log_?probs?\b", complaint, re.IGNORECASE):
             if self._logprobs and sent["logprobs"] == self._logprobs[0]:
                 del self._logprobs[0]
                 if not self._logprobs:
@@ -165,13 +165,13 @@ class Payloads:
                     )
             return True
         for name in _OFF:
-            named = re.search(rf"\b{name}\b", words)
+            named = re.search(rf"\b{name}\b", complaint)
             if named and name in sent and self.may_leave_out(name, sent[name]):
                 if name not in self.left_out:
                     self.left_out.add(name)
                     log.warning(
                         "the server does not know `%s`, which is off for this task, so it is left "
-                        "out; a default of the server's own, if it has one, then applies (%s)",
+                        "out; the server's default, if it has one, then applies (%s)",
                         name,
                         failure,
                     )
@@ -180,7 +180,7 @@ class Payloads:
 
     @property
     def measures(self) -> bool:
-        """Whether log-probabilities are still asked for."""
+        """Whether log-probabilities are requested."""
         return bool(self._logprobs)
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
@@ -189,8 +189,8 @@ class Payloads:
         stops = self.body(message, kwargs, 0).get("stop", [])
         return [stops] if isinstance(stops, str) else list(stops)
 
-    def stops_kept(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the stop strings that the server does not get: they are applied afterwards."""
+    def stops_not_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings that are not sent, and applied afterwards."""
         until = kwargs.get("until") or []
         until = [until] if isinstance(until, str) else list(until)
         sent = self.stops_sent(kwargs)
@@ -204,15 +204,15 @@ class Payloads:
         return eos if isinstance(eos, str) and eos else None
 
     def check(self, request: TrialRequest) -> None:
-        """Refuse settings that cannot be passed on as they are.
+        """Check that all settings can be sent unchanged.
 
         Raises
         ------
         TaskConfigError
-            Naming the setting, the rule and what came.
+            If a setting cannot be sent.
         """
         kwargs = request.kwargs
-        for name in _SET_HERE:
+        for name in _FIXED:
             if name in kwargs and not (name == "n" and kwargs[name] == 1):
                 raise TaskConfigError(
                     f"`{name}` must be left out of the generation settings: every request asks "
@@ -237,34 +237,34 @@ class Payloads:
         if sent != temperature:
             raise TaskConfigError(
                 f"`temperature` must be {sent} with {self.backend} and this model, since the "
-                f"harness sends that whatever is asked; got {temperature!r} (if the model takes "
+                f"harness always sends that; got {temperature!r} (if the model takes "
                 "others, local-chat-completions with the same base_url sends them)"
             )
 
 
 def _value(given: Any, off: float) -> Any:
-    """Return a filter's value; what means "off" in some convention becomes what we send."""
+    """Return a filter's value, with every convention for "off" replaced by the one value."""
     if given is None or (off == -1 and given in (0, -1)):
         return off
     return given
 
 
-#: What every request is allowed, and further seconds for each token that it may bring: a
-#: crowded server gives a single request no more than a few tokens a second.
+#: The time-out of a request, and further seconds for each token of the completion: a busy
+#: server generates a few tokens per second for one request.
 _BASE_TIMEOUT_S = 300.0
 _TIMEOUT_S_A_TOKEN = 0.2
 
-#: A server that gives one request more tokens a second than this is hard to find.
+#: Few servers generate more tokens per second for one request.
 _FAST_TOKENS_A_SECOND = 50.0
 
 
 def check_batch_size(batch_size: int) -> None:
-    """Refuse batches.
+    """Check that a request asks for one trial.
 
     Raises
     ------
     ModelConfigError
-        If one request would bring several trials.
+        If the batch size is not 1.
     """
     if batch_size > 1:
         raise ModelConfigError(
@@ -274,13 +274,13 @@ def check_batch_size(batch_size: int) -> None:
         )
 
 
-def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], said: set[str]) -> None:
-    """Refuse what the backend cannot pass on as it is, once for all requests.
+def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], warned: set[str]) -> None:
+    """Check the settings and the kind of prompts of all requests.
 
     Raises
     ------
     TaskConfigError
-        Naming the setting, or what the prompts should have been.
+        If the backend cannot send a setting or a prompt.
     """
     seen: set[str] = set()
     for request in requests:
@@ -303,18 +303,18 @@ def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], said: s
             continue
         seen.add(settings)
         payloads.check(request)
-        kept = payloads.stops_kept(request.kwargs)
-        if kept and "stops" not in said:
-            said.add("stops")
+        not_sent = payloads.stops_not_sent(request.kwargs)
+        if not_sent and "stops" not in warned:
+            warned.add("stops")
             log.warning(
-                "the harness sends a chat no more than four stop strings (and some models none), "
-                "so %s cut the answers here; the model writes on until another end",
-                ", ".join(map(repr, kept)),
+                "the harness sends at most four stop strings with a chat (to some models none), "
+                "so %s cut the answers afterwards; the model generates until another end",
+                ", ".join(map(repr, not_sent)),
             )
 
 
 def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) -> dict[str, Any]:
-    """Return by prompt what is sent of it: its tokens where the harness sends tokens.
+    """Return what is sent for each prompt: its tokens if the harness sends tokens.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) ->
     requests : sequence of TrialRequest
         The trials.
     chat : bool
-        Whether messages are sent, which the server tokenizes.
+        Whether chat messages are sent.
 
     Raises
     ------
@@ -342,40 +342,40 @@ def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) ->
 def check_room(
     requests: Sequence[TrialRequest], messages: Mapping[str, Any], room: int | None
 ) -> None:
-    """Refuse prompts that, with their completions, have more tokens than the model reads.
+    """Check that prompts and completions fit the model's context.
 
     Parameters
     ----------
     requests : sequence of TrialRequest
         The trials.
     messages : mapping
-        By prompt what is sent; text, which only the server can count, is taken for nothing.
+        What is sent, by prompt; text, which only the server can count, counts as 0 tokens.
     room : int or None
-        Tokens of prompt and completion together; None where nobody knows.
+        Context length in tokens; None if it is unknown.
 
     Raises
     ------
     TaskConfigError
-        Naming both lengths.
+        If they do not fit.
     """
     if room is None:
         return
-    prompt, wanted = 0, 0
+    prompt, completion = 0, 0
     for request in requests:
         tokens, length = token_count(messages[request.prompt]) or 0, max_gen_toks(request)
-        if tokens + length > prompt + wanted:
-            prompt, wanted = tokens, length
-    if prompt + wanted > room:
-        read = f"the longest prompt has {prompt} tokens and " if prompt else ""
+        if tokens + length > prompt + completion:
+            prompt, completion = tokens, length
+    if prompt + completion > room:
+        lengths = f"the longest prompt has {prompt} tokens and " if prompt else ""
         raise TaskConfigError(
-            f"{read}max_gen_toks is {wanted}, but the model's context (max_length) leaves {room} "
-            "in all, so the prompt would be cut or refused; pass the model's true context in "
+            f"{lengths}max_gen_toks is {completion}, but the model's context (max_length) is "
+            f"{room} tokens, so the prompt would be cut or refused; pass the true context in "
             "--model_args max_length=..., or fewer max_gen_toks"
         )
 
 
 def token_count(message: Any) -> int | None:
-    """Return the length of a prompt that is sent as tokens; None of one that is not.
+    """Return the length of a prompt that is sent as tokens, else None.
 
     Examples
     --------
@@ -386,19 +386,19 @@ def token_count(message: Any) -> int | None:
 
 
 def max_gen_toks(request: TrialRequest) -> int:
-    """Return how many tokens a trial may have."""
+    """Return the maximal number of tokens of a trial."""
     return int(request.kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS))
 
 
 def timeout_s(max_gen_toks: int, given: object) -> float:
-    """Return the seconds that one request may take.
+    """Return the time-out of a request in seconds.
 
     Parameters
     ----------
     max_gen_toks : int
-        Tokens of the longest completion.
+        The maximal number of tokens of a completion.
     given : object
-        The user's `timeout`; None without.
+        The user's `timeout`, or None.
 
     Examples
     --------
@@ -406,21 +406,21 @@ def timeout_s(max_gen_toks: int, given: object) -> float:
     (351.2, 6853.6)
     """
     if given is None:
-        allowed = _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
+        seconds = _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
         log.info(
             "each request is allowed %.0f s for up to %d tokens, where the harness allows 300 s; "
             "timeout=... sets another time",
-            allowed,
+            seconds,
             max_gen_toks,
         )
-        return allowed
+        return seconds
     seconds = float(str(given))
     if not seconds > 0:
         raise TaskConfigError(f"`timeout` must be a number of seconds above 0; got {given!r}")
     if seconds * _FAST_TOKENS_A_SECOND < max_gen_toks:
         log.warning(
-            "timeout=%g allows a request %g s, which asks the server for more than %.0f tokens a "
-            "second where a completion has all %d; longer ones will be cut off and asked again",
+            "timeout=%g allows a request %g s, so the server must generate more than %.0f tokens "
+            "per second for a completion of %d; slower ones will time out and be requested again",
             seconds,
             seconds,
             max_gen_toks / seconds,

@@ -2,12 +2,11 @@
 
 A mixin before the harness's `local-completions`, `local-chat-completions`, `openai-completions`
 or `openai-chat-completions`. Those build the requests; here they are sent, `num_concurrent` of
-them at a time, each with the seed of its trial, and every answer is handed on as it ends.
+them concurrently, each with the seed of its trial, and every answer is yielded as it ends.
 
-What the weights are behind an address cannot be known from here. The fingerprint holds what the
-server says of itself; another model under the same name and address goes unnoticed where it says
-nothing. Log-probabilities are the server's: vLLM's are the untempered model's unless it was
-started with another ``--logprobs-mode``.
+The fingerprint holds what the server reports of its model; another model under the same name and
+address is not noticed if the server reports nothing. Log-probabilities are the server's: vLLM's
+are the untempered model's unless it was started with another ``--logprobs-mode``.
 """
 
 from __future__ import annotations
@@ -46,35 +45,35 @@ from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-#: What becomes of an request: a trial, or why there is none.
+#: The result of a request: a trial, or a failure.
 Outcome: TypeAlias = tuple[TrialRequest, Trial | ExchangeFailed]
 
-#: So many failures in a row, with no answer between them, and nothing more is asked.
-_FEWEST_IN_A_ROW = 8
+#: At least so many failures in a row, with no answer between them, end the sampling.
+_MIN_CONSECUTIVE_FAILURES = 8
 
-#: A trial does not wait longer for what is only a signal.
+#: Attempts of a request that only measures a prompt.
 _ATTEMPTS_TO_MEASURE = 2
 
 
-class Asking:
-    """Asks for trials over one connection, for as long as the server answers.
+class TrialClient:
+    """Requests trials over one connection, as long as the server answers.
 
     Parameters
     ----------
     payloads : Payloads
-        Builds the requests.
+        Builds the bodies of the requests.
     endpoint : Endpoint
-        Where they go.
+        Their address.
     messages : mapping
-        By prompt: what is sent of it, the context or its tokens.
+        What is sent, by prompt: the context or its tokens.
     measure : frozenset of str
         Prompts whose bits per token are wanted.
-    at_once : int
-        Requests under way at a time.
+    concurrency : int
+        Number of concurrent requests.
     think_end_token : str or None
-        Ends the think block.
-    said : set of str
-        What the user was told already; shared by all that is asked of one server.
+        The token that ends a think block.
+    warned : set of str
+        The warnings that were logged already; shared by all calls for one server.
     """
 
     def __init__(
@@ -83,22 +82,22 @@ class Asking:
         endpoint: Endpoint,
         messages: Mapping[str, Any],
         measure: frozenset[str],
-        at_once: int,
+        concurrency: int,
         think_end_token: str | None,
-        said: set[str],
+        warned: set[str],
     ) -> None:
         self._payloads = payloads
         self._endpoint = endpoint
         self._messages = messages
         self._to_measure = set(measure)
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._think_end_token = think_end_token
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         self._given_up = False
-        self._said = said
+        self._warned = warned
 
-    def until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
-        """Yield the requests while there is a point in asking."""
+    def requests_until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
+        """Yield the requests until the server is given up."""
         for request in requests:
             if self._given_up:
                 return
@@ -106,15 +105,15 @@ class Asking:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
-        """Open the connection and give the function that asks for one trial."""
-        async with Connection(self._endpoint, self._at_once) as connection:
+        """Open the connection and return the function that requests one trial."""
+        async with Connection(self._endpoint, self._concurrency) as connection:
 
-            async def ask(request: TrialRequest) -> Outcome:
-                return await self._ask(connection, request)
+            async def send(request: TrialRequest) -> Outcome:
+                return await self._send(connection, request)
 
-            yield ask
+            yield send
 
-    async def _ask(self, connection: Connection, request: TrialRequest) -> Outcome:
+    async def _send(self, connection: Connection, request: TrialRequest) -> Outcome:
         measured = await self._measured(connection, request)
         sent: dict[str, Any] = {}
 
@@ -127,25 +126,26 @@ class Asking:
             exchange = await connection.ask(
                 payload,
                 lambda body: read_trial(request, body, self._payloads.chat, sent.get("model")),
-                lambda failure: self._payloads.relent(sent, failure),
+                lambda failure: self._payloads.adapt(sent, failure),
             )
         except ExchangeFailed as failure:
             if measured is not None:
                 self._to_measure.add(request.prompt)
             self._note(failure)
             return request, failure
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         return request, self._completed(request, exchange, measured)
 
     def _note(self, failure: ExchangeFailed) -> None:
-        self._in_a_row += 1
-        if failure.hopeless or self._in_a_row >= max(_FEWEST_IN_A_ROW, self._at_once):
+        self._consecutive_failures += 1
+        limit = max(_MIN_CONSECUTIVE_FAILURES, self._concurrency)
+        if failure.fatal or self._consecutive_failures >= limit:
             self._given_up = True
 
     async def _measured(
         self, connection: Connection, request: TrialRequest
     ) -> dict[str, float] | None:
-        """Return the bits of the order's prompt, if this is the first to ask for them."""
+        """Return the bits of the request's prompt, if it is the first with this prompt."""
         wanted = request.prompt in self._to_measure and not self._given_up
         if not wanted or not self._payloads.measures:
             return None
@@ -158,14 +158,14 @@ class Asking:
                 attempts=_ATTEMPTS_TO_MEASURE,
             )
         except ExchangeFailed as failure:
-            self._say("prompt", "prompt_bpt is not recorded: %s", failure)
+            self._warn("prompt", "prompt_bpt is not recorded: %s", failure)
             bits = None
         else:
             bits = exchange.value
             if bits is None:
-                self._say("prompt", "prompt_bpt is not recorded: %s", "the server did not tell it")
+                self._warn("prompt", "prompt_bpt is not recorded: %s", "the server did not send it")
         if bits is None:
-            # A server that cannot tell it for one prompt will not for the next.
+            # A server that does not send it for one prompt will not for the next.
             self._to_measure.clear()
             return None
         return {"prompt_bpt": bits}
@@ -176,12 +176,12 @@ class Asking:
         answer = exchange.value
         signals = dict(answer.signals or {})
         if self._payloads.measures and "completion_bpt" not in signals and answer.text:
-            self._say("bits", "completion_bpt is not recorded: the server sent %s", "none")
+            self._warn("bits", "completion_bpt is not recorded: the server sent %s", "none")
         if "content_missing" in signals:
-            self._say(
+            self._warn(
                 "content",
                 "the server sent an answer without content (%s); it is recorded as an empty one. "
-                "A reasoning model that used up max_gen_toks does that",
+                "A reasoning model at its max_gen_toks does that",
                 answer.finish_reason,
             )
         if self._think_end_token:
@@ -192,47 +192,47 @@ class Asking:
         if tokens is not None and answer.prompt_tokens is not None:
             signals["prompt_truncated"] = answer.prompt_tokens < tokens
             if signals["prompt_truncated"]:
-                self._say(
+                self._warn(
                     "truncated",
-                    "the server read fewer tokens of a prompt than were sent (%s): it cuts prompts",
+                    "the server truncates prompts: it read fewer tokens than were sent (%s)",
                     f"{answer.prompt_tokens} of {tokens}",
                 )
-        wanted, used = max_gen_toks(request), answer.completion_tokens
-        if answer.finish_reason == "length" and used is not None and used < wanted:
-            self._say(
+        limit, used = max_gen_toks(request), answer.completion_tokens
+        if answer.finish_reason == "length" and used is not None and used < limit:
+            self._warn(
                 "length",
-                "the server ended an answer for its length after %s: its own limit is shorter",
-                f"{used} tokens of max_gen_toks={wanted}",
+                "the server ended an answer for its length after %s: its own limit is lower",
+                f"{used} tokens of max_gen_toks={limit}",
             )
         return replace(
             answer,
             signals={**signals, **(measured or {})},
             queued_s=exchange.waited_s + (answer.queued_s or 0.0),
             generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,
-            concurrency=exchange.under_way,
+            concurrency=exchange.running,
         )
 
-    def _say(self, topic: str, message: str, what: object) -> None:
-        if topic not in self._said:
-            self._said.add(topic)
+    def _warn(self, topic: str, message: str, what: object) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
             log.warning(message, what)
 
 
-#: Attempts a request where the user names no number: the harness's 3 end within seconds, while
-#: a server that starts again is away for a minute or two.
+#: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
+#: needs a minute or two.
 ATTEMPTS = 8
 
 
 class OpenAISampling:
-    """Samples trials from a server; placed before a harness's API backend in a class's bases.
+    """A sampling mixin before one of the harness's OpenAI-compatible backends.
 
     Parameters
     ----------
     endpoint : str, optional
-        A name of the server for the fingerprint, in place of its host, port and path: for one
-        that comes back at another address.
+        A name of the server for the fingerprint, in place of its host, port and path, for a
+        server whose address changes.
     **kwargs
-        The harness's own; ``timeout`` and ``max_retries`` have larger defaults here.
+        The harness's arguments; ``timeout`` and ``max_retries`` have larger defaults here.
     """
 
     seeded = True
@@ -243,44 +243,44 @@ class OpenAISampling:
             name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
         }
         self._endpoint = endpoint
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         super().__init__(*args, **kwargs)
 
-    # -- what the recording around it asks for -----------------------------------------
+    # -- the interface of sampling mixins ----------------------------------------------
 
     @property
     def backend_name(self) -> str:
-        """The name under which the harness knows the backend."""
+        """The harness's name of the backend."""
         return backend_of(self)
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
-        """Signals that this server cannot give."""
+        """Signals that this server cannot provide."""
         return () if self._can_measure_prompts() else ("prompt_bpt",)
 
     def sample(
         self, requests: Sequence[TrialRequest], measure: frozenset[str] = frozenset()
     ) -> Iterator[tuple[TrialRequest, Trial]]:
-        """Ask for trials and yield each as it comes.
+        """Request trials and yield each as it ends.
 
         Parameters
         ----------
         requests : sequence of TrialRequest
-            Begun in this order; as one ends, the next begins.
+            Sent in this order; as one ends, the next is sent.
         measure : frozenset of str
-            Prompts whose ``prompt_bpt`` is wanted, with one trial of each.
+            Prompts whose ``prompt_bpt`` is measured, with one trial of each.
 
         Yields
         ------
         tuple of (TrialRequest, Trial)
-            In the order of ending. Closing the generator cancels what is under way.
+            In the order of their ends. Closing the generator cancels the running requests.
 
         Raises
         ------
         TaskConfigError, ModelConfigError
-            At once, if the settings cannot be passed on as they are.
+            Before sampling, if the settings cannot be sent unchanged.
         TrialsFailedError
-            After all that came was yielded, if trials failed in spite of all attempts.
+            After all answers were yielded, if trials failed in spite of all attempts.
         """
         requests = list(requests)
         if not requests:
@@ -288,7 +288,7 @@ class OpenAISampling:
         payloads = self._payloads
         openai_server.server_address(self._harness.base_url)
         check_batch_size(getattr(self._harness, "_batch_size", 1))
-        check_settings(payloads, requests, self._said)
+        check_settings(payloads, requests, self._warned)
         messages = prompts_to_send(self, requests, payloads.chat)
         check_room(requests, messages, self._room())
         longest = max(map(max_gen_toks, requests))
@@ -301,22 +301,21 @@ class OpenAISampling:
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
             seed=requests[0].seed,
         )
-        at_once = min(self._concurrency(), len(requests))
+        concurrency = min(self._concurrency(), len(requests))
         if measure and not self._can_measure_prompts():
             measure = frozenset()
-        asking = Asking(
-            payloads, endpoint, messages, measure, at_once, self._think_end_token, self._said
+        client = TrialClient(
+            payloads, endpoint, messages, measure, concurrency, self._think_end_token, self._warned
         )
-        return self._answers(asking, requests, at_once)
+        return self._answers(client, requests, concurrency)
 
     def finished_text(
         self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any] | None = None
     ) -> str:
-        """Return what the harness's backend would have returned for a text.
+        """Return the response that the harness's own backend would return for a raw text.
 
-        Completions come back as they are. Of a chat's, the think block goes; and stop strings
-        that the harness does not send (more than four) cut the text here, which gives what the
-        server would have given had it known them.
+        Completions are unchanged. Of a chat's, the think block is removed, and stop strings
+        that the harness does not send (more than four) cut the text.
         """
         payloads = self._payloads
         if not payloads.chat:
@@ -328,7 +327,7 @@ class OpenAISampling:
         text = raw
         if self._think_end_token:
             text = text.split(self._think_end_token)[-1].lstrip()
-        for stop in payloads.stops_kept(kwargs):
+        for stop in payloads.stops_not_sent(kwargs):
             text = text.split(stop)[0]
         return text
 
@@ -337,34 +336,34 @@ class OpenAISampling:
         return self._payloads.stops_sent(kwargs)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what is known to change the distribution.
+        """Return what the distribution is known to depend on.
 
         Raises
         ------
         ServerError
-            If the server cannot be reached, so that it cannot be told which model it serves;
+            If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
         served = self._server.served(self._harness.model)
         return {**self._fingerprint(), "served": None if served is None else served.to_dict()}
 
-    def fingerprint_among(self, known: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the one of a store's fingerprints that can be this server's, if it is down."""
-        return openai_server.fingerprint_among(self._fingerprint(), known)
+    def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the stored fingerprint of this server, for when it is down."""
+        return openai_server.fingerprint_among(self._fingerprint(), stored)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of what sends and, where it tells, of what generates."""
-        found = {name: importlib.metadata.version(name) for name in ("lm_eval", "aiohttp")}
+        """Return the versions of the client's software and, if it sends it, of the server."""
+        versions = {name: importlib.metadata.version(name) for name in ("lm_eval", "aiohttp")}
         version = self._server.version()
         if version is not None:
-            found["server"] = version
-        return found
+            versions["server"] = version
+        return versions
 
-    # -- how ---------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------
 
     @property
     def _harness(self) -> Any:
-        return self  # as the harness's class that stands behind this one
+        return self  # typed as the harness's class behind this one
 
     @cached_property
     def _payloads(self) -> Payloads:
@@ -381,12 +380,12 @@ class OpenAISampling:
 
     @property
     def _think_end_token(self) -> str | None:
-        # Before 0.4.13 the harness takes the argument and forgets it.
+        # Before 0.4.13 the harness accepts the argument and ignores it.
         token = getattr(self, "think_end_token", None) or self._given.get("think_end_token")
         return token if isinstance(token, str) and token else None
 
     def _fingerprint(self) -> dict[str, Any]:
-        return openai_server.described(self, self.backend_name, self._given, self._endpoint)
+        return openai_server.describe_server(self, self.backend_name, self._given, self._endpoint)
 
     def _can_measure_prompts(self) -> bool:
         if "chat" not in self.backend_name:
@@ -395,14 +394,14 @@ class OpenAISampling:
         return served is not None and served.owned_by == "vllm"
 
     def _room(self) -> int | None:
-        """Return how many tokens prompt and completion may have together, if that is known."""
+        """Return the context length in tokens, if it is known."""
         harness = self._harness
         if "max_length" in self._given:
             return int(harness.max_length)
         served = self._served()
         if served is not None and served.max_model_len is not None:
             return served.max_model_len
-        # The harness cuts what it has tokenized, for a model of 2048 tokens unless told better.
+        # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
         tokenized = getattr(harness, "tokenized_requests", False) and not self._payloads.chat
         return int(harness.max_length) if tokenized else None
 
@@ -414,20 +413,22 @@ class OpenAISampling:
 
     def _concurrency(self) -> int:
         wanted = int(getattr(self._harness, "_concurrent", 1))
-        if wanted <= 1 and "concurrency" not in self._said:
-            self._said.add("concurrency")
+        if wanted <= 1 and "concurrency" not in self._warned:
+            self._warned.add("concurrency")
             log.warning(
-                "num_concurrent is 1, so the server works on one trial at a time; most servers "
-                "give many times as many tokens a second with num_concurrent=64"
+                "num_concurrent is 1, so the server generates one trial at a time; most servers "
+                "generate many times as many tokens per second with num_concurrent=64"
             )
         return max(wanted, 1)
 
     def _answers(
-        self, asking: Asking, requests: Sequence[TrialRequest], at_once: int
+        self, client: TrialClient, requests: Sequence[TrialRequest], concurrency: int
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         failed: list[tuple[TrialRequest, str]] = []
         answered = 0
-        outcomes = concurrently(asking.until_given_up(requests), asking.opened, at_once)
+        outcomes = concurrently(
+            client.requests_until_given_up(requests), client.opened, concurrency
+        )
         try:
             for request, outcome in outcomes:
                 if isinstance(outcome, ExchangeFailed):
@@ -438,5 +439,5 @@ class OpenAISampling:
         finally:
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
-            where = self._endpoint or openai_server.server_address(self._harness.base_url)
-            raise TrialsFailedError.of(failed, answered, len(requests), where)
+            server = self._endpoint or openai_server.server_address(self._harness.base_url)
+            raise TrialsFailedError.of(failed, answered, len(requests), server)

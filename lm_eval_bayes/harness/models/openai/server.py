@@ -1,4 +1,4 @@
-"""What a server says of itself, and where it is: without credentials."""
+"""The identity of a server: its address, its models and its version, without credentials."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One entry of a server's list of models, less what changes from start to start.
+    """An entry of a server's list of models, without what changes at every start.
 
     Attributes
     ----------
     id : str
-        The name under which it is asked for.
+        The model's name in requests.
     root, parent : str or None
-        Where its weights come from, and for an adapter its base; vLLM says this.
+        The origin of its weights, and the base of an adapter; sent by vLLM.
     max_model_len : int or None
-        Prompt and completion together, in tokens.
+        The context length in tokens.
     owned_by : str or None
         "vllm", "openai", …
     """
@@ -46,7 +46,7 @@ class ServedModel:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> ServedModel:
-        """Read an entry."""
+        """Return the model of an entry."""
         length = entry.get("max_model_len")
         words = {
             key: entry[key]
@@ -60,7 +60,7 @@ class ServedModel:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known."""
+        """Return the known fields."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
@@ -79,16 +79,16 @@ def server_address(base_url: object) -> str:
 
 
 class Server:
-    """Asks a server for its models and its version, each once.
+    """The models and the version of a server, each requested once.
 
     Parameters
     ----------
     base_url : str
-        Where the completions are.
+        The address of the completions.
     headers : mapping
-        With the key.
+        The headers, with the key.
     verify : bool or str
-        As the library `requests` takes it.
+        See the library `requests`.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str], verify: bool | str) -> None:
@@ -105,7 +105,7 @@ class Server:
         self._version: str | None = None
 
     def models(self) -> list[ServedModel]:
-        """Return the server's list of models; empty where it keeps none.
+        """Return the server's list of models; empty if it has none.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Server:
         return self._models
 
     def served(self, name: str | None) -> ServedModel | None:
-        """Return the model that answers to a name, or the only one there is."""
+        """Return the model of a name, else the only model; None if there are several."""
         models = self.models()
         for model in models:
             if model.id == name:
@@ -131,14 +131,14 @@ class Server:
         return models[0] if len(models) == 1 else None
 
     def version(self) -> str | None:
-        """Return the server's version, where it tells one (vLLM does)."""
+        """Return the server's version, if it has one (vLLM does)."""
         if self._version is None:
             try:
                 body = self._get(f"{self._root}/version")
             except ServerError:
                 return None
-            found = body.get("version") if isinstance(body, Mapping) else None
-            self._version = found if isinstance(found, str) else ""
+            version = body.get("version") if isinstance(body, Mapping) else None
+            self._version = version if isinstance(version, str) else ""
         return self._version or None
 
     def _get(self, url: str) -> Any:
@@ -158,8 +158,8 @@ class Server:
                 problem = f"HTTP {answer.status_code}"
             if attempt < _ATTEMPTS:
                 time.sleep(backoff.pause_s(attempt))
-        where = without_secrets(self.address, secret_texts(self._headers))
-        raise ServerError(f"the server at {where} does not answer ({problem}); is it up?")
+        address = without_secrets(self.address, secret_texts(self._headers))
+        raise ServerError(f"the server at {address} does not answer ({problem}); is it up?")
 
 
 def _json(answer: Any) -> Any:
@@ -169,10 +169,10 @@ def _json(answer: Any) -> Any:
         return None
 
 
-def described(
+def describe_server(
     model: Any, backend: str, given: Mapping[str, Any], endpoint: str | None
 ) -> dict[str, Any]:
-    """Return what is known here that changes the distribution; nothing that is secret.
+    """Return the known properties that the distribution depends on, without secrets.
 
     Parameters
     ----------
@@ -181,12 +181,12 @@ def described(
     backend : str
         Its name.
     given : mapping
-        The arguments that it was made with.
+        Its arguments.
     endpoint : str or None
-        A name for the server in place of its address.
+        A name of the server in place of its address.
     """
     tokenized = bool(getattr(model, "tokenized_requests", False))
-    found: dict[str, Any] = {
+    fingerprint: dict[str, Any] = {
         "backend": backend,
         "pretrained": model.model,
         "endpoint": endpoint or server_address(model.base_url),
@@ -194,19 +194,19 @@ def described(
         "tokenized_requests": tokenized,
     }
     if tokenized:  # otherwise the server's own tokenizer reads the text
-        found["tokenizer"] = str(given.get("tokenizer") or model.model)
-        found["tokenizer_backend"] = model.tokenizer_backend
-        found["tokenizer_revision"] = str(given.get("revision") or "main")
-        found["add_bos_token"] = bool(model.add_bos_token)
-    return found
+        fingerprint["tokenizer"] = str(given.get("tokenizer") or model.model)
+        fingerprint["tokenizer_backend"] = model.tokenizer_backend
+        fingerprint["tokenizer_revision"] = str(given.get("revision") or "main")
+        fingerprint["add_bos_token"] = bool(model.add_bos_token)
+    return fingerprint
 
 
 def fingerprint_among(
-    mine: Mapping[str, Any], known: Iterable[Mapping[str, Any]]
+    fingerprint: Mapping[str, Any], stored: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the one known fingerprint that differs from `mine` in nothing but `served`.
+    """Return the only stored fingerprint that equals another one up to `served`.
 
-    For a server that cannot be asked: what a store holds of it can be read all the same.
+    With it the stored trials of a server that is down can be read.
 
     Examples
     --------
@@ -214,10 +214,10 @@ def fingerprint_among(
     >>> fingerprint_among({"pretrained": "m", "served": None}, [stored, {"pretrained": "k"}])
     {'pretrained': 'm', 'served': {'id': 'm'}}
     """
-    without = {key: value for key, value in mine.items() if key != "served"}
-    same = [
+    without = {key: value for key, value in fingerprint.items() if key != "served"}
+    equal = [
         dict(other)
-        for other in known
+        for other in stored
         if {key: value for key, value in other.items() if key != "served"} == without
     ]
-    return same[0] if len(same) == 1 else None
+    return equal[0] if len(equal) == 1 else None

@@ -11,16 +11,16 @@ from _support.tiny_hf import reference_probabilities
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf import gumbel_max as hf_draw
 from lm_eval_bayes.harness.models.hf.gumbel_max import Keys, draw, uniforms, warped
-from lm_eval_bayes.harness.models.hf.settings import Recipe, Settings
+from lm_eval_bayes.harness.models.hf.settings import Settings, TokenSampling
 
 RECIPES = [
-    Recipe(),
-    Recipe(temperature=0.6, top_p=0.95),
-    Recipe(temperature=1.3, top_k=7),
-    Recipe(top_p=0.7),
-    Recipe(top_p=0.999),
-    Recipe(min_p=0.2),
-    Recipe(temperature=0.8, top_k=40, top_p=0.9, min_p=0.05),
+    TokenSampling(),
+    TokenSampling(temperature=0.6, top_p=0.95),
+    TokenSampling(temperature=1.3, top_k=7),
+    TokenSampling(top_p=0.7),
+    TokenSampling(top_p=0.999),
+    TokenSampling(min_p=0.2),
+    TokenSampling(temperature=0.8, top_k=40, top_p=0.9, min_p=0.05),
 ]
 
 
@@ -73,7 +73,7 @@ def test_the_candidates_survive_as_in_transformers_own_filters(recipe, spread):
     scores = logits / recipe.temperature
     theirs = warped(scores, recipe)
     values, ids = scores.topk(128)
-    kept, whole = hf_draw._kept(values, ids, scores, recipe)
+    kept, whole = hf_draw._passing(values, ids, scores, recipe)
     ours = torch.full_like(scores, float("-inf")).scatter(
         -1, ids, values.masked_fill(~kept, float("-inf"))
     )
@@ -86,7 +86,7 @@ def test_the_candidates_survive_as_in_transformers_own_filters(recipe, spread):
 def test_ties_at_the_edge_of_the_candidates_are_kept_as_transformers_keeps_them():
     scores = torch.zeros(1, 400)
     scores[0, :3] = 5.0
-    tokens = draw(scores.expand(3000, -1), Recipe(top_k=10), keys_of(3000), candidates=32)[0]
+    tokens = draw(scores.expand(3000, -1), TokenSampling(top_k=10), keys_of(3000), candidates=32)[0]
     # all 397 tokens of equal score share what the three leave
     assert (tokens > 40).any()
 
@@ -107,7 +107,7 @@ def test_most_draws_outlive_small_errors_of_the_logits():
     # as another batch size makes them in bfloat16; the best any coupling can do is 1 - TV
     logits, keys = logits_of(4000, 1000, spread=4.0), keys_of(4000)
     noisy = logits + 0.02 * logits_of(4000, 1000, spread=1.0, seed=9)
-    recipe = Recipe(temperature=0.8, top_p=0.95)
+    recipe = TokenSampling(temperature=0.8, top_p=0.95)
     changed = (draw(logits, recipe, keys)[0] != draw(noisy, recipe, keys)[0]).float().mean()
     shift = (logits / 0.8).softmax(-1) - (noisy / 0.8).softmax(-1)
     assert changed < 3 * 0.5 * shift.abs().sum(-1).mean() + 0.005
@@ -115,14 +115,14 @@ def test_most_draws_outlive_small_errors_of_the_logits():
 
 def test_log_probabilities_are_the_models_own():
     logits = logits_of(32, 500).double()
-    tokens, logprobs = draw(logits.float(), Recipe(temperature=0.3, top_k=3), keys_of(32))
+    tokens, logprobs = draw(logits.float(), TokenSampling(temperature=0.3, top_k=3), keys_of(32))
     wanted = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
     assert logprobs.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
 
 
 def test_temperature_zero_takes_the_likeliest():
     logits = logits_of(32, 500)
-    tokens, _ = draw(logits, Recipe(temperature=0.0), keys_of(32))
+    tokens, _ = draw(logits, TokenSampling(temperature=0.0), keys_of(32))
     assert torch.equal(tokens, logits.argmax(-1))
 
 

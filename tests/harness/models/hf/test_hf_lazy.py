@@ -17,7 +17,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf import sampling as hf_text
-from lm_eval_bayes.harness.models.hf.lazy import _at_once
+from lm_eval_bayes.harness.models.hf.lazy import _is_eager
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -75,15 +75,15 @@ def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
     ids=str,
 )
 def test_what_is_more_than_reading_files_is_done_at_once(given):
-    assert _at_once({"pretrained": "model", **given})
-    assert not _at_once({"pretrained": "model", "parallelize": False, "peft": None})
+    assert _is_eager({"pretrained": "model", **given})
+    assert not _is_eager({"pretrained": "model", "parallelize": False, "peft": None})
 
 
 def test_several_processes_read_at_once(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert _at_once({"pretrained": "model"})
+    assert _is_eager({"pretrained": "model"})
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert not _at_once({"pretrained": "model"})
+    assert not _is_eager({"pretrained": "model"})
 
 
 def test_a_model_given_as_an_object(folder):

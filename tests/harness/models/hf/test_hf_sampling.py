@@ -169,7 +169,7 @@ def test_bits_equal_an_independent_forward_pass(lm, monkeypatch):
 
 @pytest.mark.parametrize("at_once", [1024, 3, 1])
 def test_prompt_bits_come_once_with_a_prompts_first_trial(lm, monkeypatch, at_once):
-    monkeypatch.setattr(hf_loop, "_MEASURED_AT_ONCE", at_once)
+    monkeypatch.setattr(hf_loop, "_PROMPT_CHUNK", at_once)
     got = run(lm, orders_for(PROMPTS, 3, SAMPLED), PROMPTS[1:])
     with_bits = {place for place, trial in got.items() if "prompt_bpt" in trial.signals}
     # the second prompt has one token, which nothing predicts
@@ -493,11 +493,11 @@ def test_memory_that_runs_out_halves_the_batch_and_changes_no_trial(words, monke
         got = run(lm, orders_for(PROMPTS, 4, SAMPLED), PROMPTS)
     assert {k: v.text for k, v in got.items()} == {k: v.text for k, v in wanted.items()}
     assert sum("prompt_bpt" in v.signals for v in got.values()) == 3
-    assert "16 go on in batches of 8" in caplog.text
+    assert "16 continue in batches of 8" in caplog.text
     monkeypatch.setattr(
         TokenLoop, "_prefilled", lambda *_: (_ for _ in ()).throw(torch.cuda.OutOfMemoryError())
     )
-    with pytest.raises(ModelConfigError, match="memory does not hold one trial"):
+    with pytest.raises(ModelConfigError, match="memory is too small for one trial"):
         run(lm, orders_for(PROMPTS[:1], 1, SAMPLED))
 
 
@@ -547,7 +547,7 @@ def test_other_causal_models(tmp_path, monkeypatch, name):
     torch.manual_seed(0)
     other_model(name).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
-    monkeypatch.setattr(hf_loop, "_MEASURED_AT_ONCE", 3)
+    monkeypatch.setattr(hf_loop, "_PROMPT_CHUNK", 3)
     lm = made(tmp_path, dtype="float32")
     tokens = recorded_tokens(monkeypatch)
     got = run(lm, orders_for(PROMPTS, 4, SAMPLED), PROMPTS)

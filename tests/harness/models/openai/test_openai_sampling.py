@@ -317,7 +317,7 @@ def test_a_filter_that_is_wanted_may_not_be_left_out():
         (Act(503, b"<html><title>Bad gateway</title></html>"), "HTTP 503 with a web page.*Bad gat"),
         (Act(429, {"error": "slow down"}, {"Retry-After": "0"}), "HTTP 429: slow down"),
         (Act(drop=True), "no connection"),
-        (Act(cut=20), "broke off before its end"),
+        (Act(cut=20), "the answer is incomplete"),
         (Act(200, b'{"choices": [{"te'), "JSON breaks off after 17 bytes"),
         (Act(200, b"<!doctype html><title>Log in</title>"), "web page came.*Log in.*base_url"),
         (Act(200, {"error": {"message": "upstream", "code": 502}}), "an error inside: upstream"),
@@ -416,7 +416,7 @@ def test_where_there_is_no_hope_nothing_more_is_asked(act, why):
         with pytest.raises(TrialsFailedError, match=why) as caught:
             list(sampling)
     assert len(server.requests) <= 4
-    assert "were not asked for any more" in str(caught.value)
+    assert "were not requested any more" in str(caught.value)
     assert "sk-secret" not in str(caught.value)
 
 
@@ -427,7 +427,7 @@ def test_a_server_that_dies_is_given_up():
     with serving(script) as server:
         sampling = completions(server, concurrent=4, max_retries=2).sample(orders(100, 2))
         got = []
-        with pytest.raises(TrialsFailedError, match=r"of 200 requests.*not asked for any more"):
+        with pytest.raises(TrialsFailedError, match=r"of 200 requests.*not requested any more"):
             got.extend(iter(sampling.__next__, None))
     assert len(got) == 20
     assert len(server.requests) < 60
@@ -446,7 +446,7 @@ def test_no_server(caplog):
 # -- leaving early -----------------------------------------------------------------------------
 
 
-def test_closing_early_cancels_what_is_under_way():
+def test_closing_early_cancels_what_is_running():
     def script(number, body):
         return Act(delay_s=0.0 if number < 2 else 30.0)
 
@@ -551,7 +551,7 @@ def test_a_fifth_stop_cuts_on_reading(caplog):
     raw = "0 six 0 five 0"
     assert model.finished_text(raw, {**KWARGS, "until": until}, {}) == "0 "
     assert model.finished_text(raw, KWARGS, {}) == raw
-    assert caplog.text.count("'five', 'six' cut the answers here") == 1
+    assert caplog.text.count("'five', 'six' cut the answers afterwards") == 1
 
 
 def test_completions_get_all_stops_and_nothing_is_cut():
@@ -614,7 +614,7 @@ def tokenized(server, **arguments):
 def test_room_for_prompt_and_completion():
     with serving() as server:
         model = tokenized(server)
-        with pytest.raises(TaskConfigError, match=r"5 tokens and max_gen_toks is 4096.* 2047 in"):
+        with pytest.raises(TaskConfigError, match=r"5 tokens and max_gen_toks is 4096.* 2047"):
             model.sample(orders(2, 1, max_gen_toks=4096))
         assert server.requests == []
         ((_, sampled),) = model.sample(orders(1, 1, max_gen_toks=2042))
@@ -631,11 +631,11 @@ def test_room_for_prompt_and_completion():
 def test_the_servers_own_room():
     with serving(pages=vllm_pages(length=4096)) as server:
         list(tokenized(server).sample(orders(1, 1, max_gen_toks=4091)))
-        with pytest.raises(TaskConfigError, match="leaves 4096 in all"):
+        with pytest.raises(TaskConfigError, match="is 4096 tokens"):
             tokenized(server).sample(orders(1, 1, max_gen_toks=4092))
         with pytest.raises(TaskConfigError, match="max_gen_toks is 5000"):
             completions(server).sample(orders(1, 1, max_gen_toks=5000))
-        with pytest.raises(TaskConfigError, match="leaves 99 in all"):
+        with pytest.raises(TaskConfigError, match="is 99 tokens"):
             tokenized(server, max_length=100).sample(orders(1, 1, max_gen_toks=95))
 
 
@@ -646,7 +646,7 @@ def test_a_server_that_cuts_prompts(caplog):
     with serving(one_of_each(edit)) as server:
         ((_, sampled),) = tokenized(server).sample(orders(1, 1))
     assert sampled.signals["prompt_truncated"] is True
-    assert "(2 of 5): it cuts prompts" in caplog.text
+    assert "than were sent (2 of 5)" in caplog.text
 
 
 def test_a_server_with_a_limit_of_its_own(caplog):
@@ -655,7 +655,7 @@ def test_a_server_with_a_limit_of_its_own(caplog):
 
     with serving(one_of_each(edit)) as server:
         list(completions(server).sample(orders(1, 1)))
-    assert "tokens of max_gen_toks=64: its own limit is shorter" in caplog.text
+    assert "tokens of max_gen_toks=64: its own limit is lower" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -724,20 +724,20 @@ def test_one_at_a_time_is_advised_against_once(caplog):
 
 
 def test_time_for_long_answers(caplog, monkeypatch):
-    lines = []
+    endpoints = []
     original = client.Connection.__init__
 
-    def spy(self, line, at_once):
-        lines.append(line)
-        original(self, line, at_once)
+    def spy(self, endpoint, concurrency):
+        endpoints.append(endpoint)
+        original(self, endpoint, concurrency)
 
     monkeypatch.setattr(client.Connection, "__init__", spy)
     with caplog.at_level(logging.INFO), serving() as server:
         list(completions(server).sample(orders(1, 1, max_gen_toks=32768)))
         assert "allowed 6854 s" in caplog.text
         list(completions(server, timeout=300).sample(orders(1, 1, max_gen_toks=32768)))
-    assert [line.timeout_s for line in lines] == [pytest.approx(6853.6), 300]
-    assert "more than 109 tokens a second" in caplog.text
+    assert [endpoint.timeout_s for endpoint in endpoints] == [pytest.approx(6853.6), 300]
+    assert "more than 109 tokens per second" in caplog.text
 
 
 # -- the identity of a server --------------------------------------------------------------------
