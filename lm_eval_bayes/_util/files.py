@@ -1,4 +1,4 @@
-"""Files that appear under their names when they are complete, or not at all."""
+"""Atomic writes of files, and checks of the paths that they are written to."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def write_atomic(path: Path, content: Content, replace: bool = True, parents: bo
     temporary = temporary_name(path)
     try:
         if parents:
-            make_folder(path.parent, created)
+            _make_folder(path.parent, created)
         _fill(temporary, content)
         return publish(temporary, path, replace)
     finally:
         with suppress(OSError):
             temporary.unlink()
-        remove_empty(created)
+        _remove_empty(created)
 
 
 def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = False) -> None:
@@ -78,7 +78,7 @@ def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = Fal
     published: list[Path] = []
     try:
         for path, content in files:
-            make_folder(path.parent, created)
+            _make_folder(path.parent, created)
             temporaries.append((temporary_name(path), path))
             _fill(temporaries[-1][0], content)
         for temporary, path in temporaries:
@@ -94,7 +94,7 @@ def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = Fal
         for temporary, _ in temporaries:
             with suppress(OSError):
                 temporary.unlink()
-        remove_empty(created)
+        _remove_empty(created)
 
 
 def _fill(temporary: Path, content: Content) -> None:
@@ -118,7 +118,7 @@ def publish(temporary: Path, path: Path, replace: bool = False) -> bool:
         os.replace(temporary, path)
     elif not _rename_new(temporary, path):
         return False
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
     return True
 
 
@@ -137,8 +137,8 @@ def _rename_new(temporary: Path, path: Path) -> bool:
     return True
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, where the system can."""
+def _sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to the disk, if the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -147,7 +147,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def make_folder(folder: Path, created: list[Path]) -> None:
+def _make_folder(folder: Path, created: list[Path]) -> None:
     """Create a folder and its missing parents, and append those that were missing to `created`."""
     missing = []
     while not folder.is_dir():
@@ -160,8 +160,8 @@ def make_folder(folder: Path, created: list[Path]) -> None:
         created.append(path)
 
 
-def remove_empty(folders: Sequence[Path]) -> None:
-    """Remove those of the folders that are empty, the last first."""
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the empty folders, from the last to the first."""
     for folder in reversed(folders):
         with suppress(OSError):
             folder.rmdir()
@@ -189,7 +189,7 @@ def resolve_path(path: str | os.PathLike[str]) -> Path:
 
 
 def irregular_kind(path: str | os.PathLike[str]) -> str | None:
-    """Return "a folder" or "no regular file" (a device, pipe or socket) if `path` is one."""
+    """Return "a folder" or "a device, pipe or socket" if `path` is one, else None."""
     # The path as given: what /dev/fd/3 leads to has no other name if it is a pipe.
     try:
         mode = os.stat(path).st_mode
@@ -197,7 +197,7 @@ def irregular_kind(path: str | os.PathLike[str]) -> str | None:
         return None
     if stat.S_ISREG(mode):
         return None
-    return "a folder" if stat.S_ISDIR(mode) else "no regular file"
+    return "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
 
 
 def check_writable(path: Path, argument: str) -> None:
@@ -206,14 +206,14 @@ def check_writable(path: Path, argument: str) -> None:
     Raises
     ------
     InvalidInputError
-        If its nearest existing parent is not a folder, or not a writable one.
+        If its nearest existing parent is not a folder, or cannot be written.
     """
     parent = next((path for path in path.absolute().parents if os.path.lexists(path)), None)
     if parent is None or not parent.is_dir():
-        rule = f"lie in a folder; {parent} is none"
+        rule = f"lie in a folder; {parent} is not a folder"
         raise InvalidInputError.of(argument, rule, str(path))
     if not os.access(parent, os.W_OK | os.X_OK):
-        rule = f"lie in a folder that can be written; {parent} cannot"
+        rule = f"lie in a folder that can be written; {parent} cannot be written"
         raise InvalidInputError.of(argument, rule, str(path))
 
 
@@ -229,7 +229,7 @@ def folder_for(path: Path, argument: str) -> Iterator[None]:
     check_writable(path, argument)
     created: list[Path] = []
     try:
-        make_folder(path.absolute().parent, created)
+        _make_folder(path.absolute().parent, created)
         yield
     finally:
-        remove_empty(created)
+        _remove_empty(created)

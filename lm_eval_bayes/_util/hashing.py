@@ -1,7 +1,7 @@
-"""Hashes that say how they were made, of texts and of whatever JSON can hold.
+"""Hashes of texts and of JSON values.
 
-Every hash in a store reads ``algorithm:hexdigits``, so a later release may hash in another
-way and still check what an earlier one wrote.
+A hash has the form ``algorithm:hexdigits``, so a later release can use another algorithm and still
+check the hashes of earlier ones.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 
-#: What new hashes are made with; ``b2sum --length 128`` gives the same digits.
+#: The algorithm of new hashes; ``b2sum --length 128`` gives the same digits.
 ALGORITHM = "blake2b-128"
 
-#: Every algorithm that a store may name, from bytes to hex digits.
+#: Every algorithm that a hash may name, from bytes to hex digits.
 ALGORITHMS: dict[str, Callable[[bytes], str]] = {
     "blake2b-128": lambda data: hashlib.blake2b(data, digest_size=16).hexdigest()
 }
 
 
 def text_bytes(text: str) -> bytes:
-    """Return UTF-8, in which lone surrogates, as the JSON of an API may hold, survive.
+    """Return a text as UTF-8, with lone surrogates, which the JSON of an API may have, encoded too.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def sha256_text(text: str) -> str:
 
 
 def hash_json(value: object, argument: str = "value") -> str:
-    """Hash a JSON value by its canonical form, so that equal values hash equal.
+    """Hash a JSON value by its canonical form, so that equal values have equal hashes.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def hash_json(value: object, argument: str = "value") -> str:
 
 
 def agrees(recorded: object, data: bytes) -> bool:
-    """Whether `recorded` is the hash of `data`, by the algorithm that it names.
+    """Whether `recorded` is the hash of `data` by the algorithm that it names.
 
     Examples
     --------
@@ -85,22 +85,22 @@ def agrees(recorded: object, data: bytes) -> bool:
 
 
 def canonical_json(value: object, argument: str = "value") -> str:
-    """Write a JSON value in the one form that all equal values share.
+    """Return the canonical JSON of a value, which is the same for all equal values.
 
-    Keys are sorted, nothing is padded, everything outside ASCII is escaped, and a whole
-    number is written without a point: 1 and 1.0 are the same temperature. True and 1 are not.
+    Keys are sorted, there are no spaces, only ASCII is used, and integral numbers have no decimal
+    point: 1 and 1.0 are the same temperature. True and 1 are different.
 
     Parameters
     ----------
     value : mapping, sequence, str, number, bool or None
-        Mappings with string keys, lists and tuples, nested at will.
+        Mappings with string keys, lists and tuples, arbitrarily nested.
     argument : str
-        What to call the value in an error.
+        The name of the value in errors.
 
     Raises
     ------
     InvalidInputError
-        If there is anything in it that JSON cannot hold, NaN and infinities included.
+        If it contains anything that is not JSON, such as NaN and infinities.
 
     Examples
     --------
@@ -112,45 +112,45 @@ def canonical_json(value: object, argument: str = "value") -> str:
     lm_eval_bayes.errors.InvalidInputError: `sampling["until"]` must be a JSON value; got {1, 2}
     """
     try:
-        plain = _plain(value, argument)
+        plain = _canonical(value, argument)
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except RecursionError:
-        rule = "not be nested without end"
+        rule = "not be nested too deeply"
         raise InvalidInputError.of(argument, rule, type(value).__name__) from None
 
 
-def _plain(value: Any, where: str) -> Any:
+def _canonical(value: Any, path: str) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidInputError.of(where, "be a finite number", value)
+            raise InvalidInputError.of(path, "be a finite number", value)
         return int(value) if value.is_integer() else float(value)
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
-            raise InvalidInputError.of(where, "have strings as keys", wrong[0])
-        return {key: _plain(item, f"{where}[{json.dumps(key)}]") for key, item in value.items()}
+            raise InvalidInputError.of(path, "have strings as keys", wrong[0])
+        return {key: _canonical(item, f"{path}[{json.dumps(key)}]") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [_canonical(item, f"{path}[{i}]") for i, item in enumerate(value)]
     try:
         return operator.index(value)
     except TypeError:
-        raise InvalidInputError.of(where, "be a JSON value", value) from None
+        raise InvalidInputError.of(path, "be a JSON value", value) from None
 
 
 def model_hash(fingerprint: Mapping[str, object]) -> str:
-    """Hash what a model's distribution depends on, without storing it."""
-    return hash_json(_mapping("fingerprint", fingerprint), "fingerprint")
+    """Hash a model's fingerprint: everything that its distribution depends on."""
+    return hash_json(check_mapping("fingerprint", fingerprint), "fingerprint")
 
 
 def sampling_hash(kwargs: Mapping[str, object]) -> str:
-    """Hash generation settings; the seed belongs to the trial and is refused here.
+    """Hash generation settings without a seed, which belongs to the trial.
 
     Raises
     ------
     InvalidInputError
-        If there is a seed among them, or something that is no JSON.
+        If they contain a seed, or something that is not JSON.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
         ...
     lm_eval_bayes.errors.InvalidInputError: `sampling` must leave out the seed of each trial; got 7
     """
-    settings = _mapping("sampling", kwargs)
+    settings = check_mapping("sampling", kwargs)
     for key in settings:
         if str(key).lower() == "seed":
             rule = "leave out the seed of each trial"
@@ -176,7 +176,14 @@ def prompt_hash(prompt: str) -> str:
     return hash_text(prompt)
 
 
-def _mapping(name: str, value: object) -> Mapping[str, object]:
+def check_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """Return `value` if it is a mapping.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not.
+    """
     if not isinstance(value, Mapping):
         raise InvalidInputError.of(name, "be a mapping", value)
     return value

@@ -1,4 +1,4 @@
-"""SQLite files, opened so that nothing in them or beside them changes."""
+"""Connections to SQLite files, and a check whether a file is a trial store."""
 
 from __future__ import annotations
 

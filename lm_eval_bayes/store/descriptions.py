@@ -90,17 +90,17 @@ def check_weights(
     Raises
     ------
     OtherWeightsError
-        If two fingerprints have the same source and different weights.
+        If a stored fingerprint has the same source of weights and other weights.
 
     Examples
     --------
-    >>> stored = {"pretrained": "mine", "weights": "sha256:aa"}
-    >>> check_weights({"pretrained": "mine", "weights": "sha256:aa"}, [stored], "a.sqlite")
+    >>> stored = {"pretrained": "m", "weights": "sha256:aa"}
+    >>> check_weights({"pretrained": "m", "weights": "sha256:aa"}, [stored], "a.sqlite")
     >>> try:
-    ...     check_weights({"pretrained": "mine", "weights": "sha256:bb"}, [stored], "a.sqlite")
+    ...     check_weights({"pretrained": "m", "weights": "sha256:bb"}, [stored], "a.sqlite")
     ... except OtherWeightsError as error:
     ...     print(str(error).partition(";")[0])
-    a.sqlite holds trials of other weights under the name mine: sha256:aa there, sha256:bb now
+    a.sqlite has trials of other weights under the name m: sha256:aa is stored, sha256:bb given
     """
     source, weights = _source(fingerprint), fingerprint.get(WEIGHTS)
     if source is None or weights is None:
@@ -109,9 +109,9 @@ def check_weights(
         stored_weights = model.get(WEIGHTS)
         if _source(model) == source and stored_weights not in (None, weights):
             raise OtherWeightsError(
-                f"{path} holds trials of other weights under the name "
-                f"{fingerprint['pretrained']}: {stored_weights} there, {weights} now; use another "
-                "store, or give the model another name"
+                f"{path} has trials of other weights under the name "
+                f"{fingerprint['pretrained']}: {stored_weights} is stored, {weights} given; use "
+                "another store, or give the model another name"
             )
 
 

@@ -78,7 +78,7 @@ class StoreInfo(Record):
     schema : int
         Its schema.
     file_bytes, log_bytes : int
-        Size of the file and of the write-ahead log beside it.
+        Size of the file and of its write-ahead log.
     trials, prompts, prompt_signals, outcomes : int
         Number of trials, prompts, prompts with signals and graded outcomes.
     models, samplings : dict

@@ -228,9 +228,9 @@ def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str
     if kind is None:
         return None
     return (
-        f"{os.fsdecode(path)} is on a network file system ({kind}), where SQLite cannot keep "
-        "several computers apart: let each process write a file of its own, best on a local "
-        "disk, and merge them afterwards"
+        f"{os.fsdecode(path)} is on a network file system ({kind}), where SQLite "
+        "cannot coordinate several computers: let each process write its own file, preferably on "
+        "a local disk, and merge them afterwards"
     )
 
 

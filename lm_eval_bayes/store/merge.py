@@ -413,8 +413,8 @@ def _weights_notes(target: sqlite3.Connection, path: Path) -> list[str]:
             check_weights(model, models, path)
         except OtherWeightsError:
             notes.append(
-                f"the model {model['pretrained']} stands for more than one set of weights in "
-                f"{path}; their trials are stored separately"
+                f"the model {model['pretrained']} has more than one set of weights in {path}; "
+                "their trials are stored separately"
             )
         models.append(model)
     return list(dict.fromkeys(notes))

@@ -71,7 +71,7 @@ def prune_trials(
     """
     digests = {"models": model, "samplings": sampling, "prompts": prompt}
     if all(digest is None for digest in digests.values()) and trials_from is None:
-        rule = "be told what to delete: model, sampling, prompt or trials_from"
+        rule = "have a criterion: model, sampling, prompt or trials_from"
         raise InvalidInputError.of("prune", rule, None)
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
     with file.writing(commit=not dry_run) as connection:

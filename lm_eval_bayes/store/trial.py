@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
+from lm_eval_bayes._util.hashing import (
+    agrees,
+    canonical_json,
+    check_mapping,
+    hash_bytes,
+    text_bytes,
+)
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import as_real, check_integer
@@ -59,19 +65,6 @@ def check_int64(name: str, value: object, minimum: int) -> int:
     if number > _LARGEST:
         raise InvalidInputError.of(name, "be at most 2**63 - 1", value)
     return number
-
-
-def check_mapping(name: str, value: object) -> Mapping[str, Any]:
-    """Return `value` if it is a mapping.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not.
-    """
-    if not isinstance(value, Mapping):
-        raise InvalidInputError.of(name, "be a mapping", value)
-    return value
 
 
 def check_text(name: str, value: object) -> str | None:
@@ -191,7 +184,7 @@ class Trial(Record):
     '42'
     """
 
-    # The hash of a stored trial depends on the order of the columns: append new ones.
+    # The hash of a stored trial depends on the order of these fields.
     key: TrialKey = field(metadata=NOT_IN_JSON)
     trial: int
     text: str

@@ -57,7 +57,7 @@ def insert_trials(
             continue
         what = difference(stored_seed_and_text(connection, row_id), row.seed_and_text)
         if what is not None:
-            conflicts.append(Conflict(key, row.trial, what, str(path), "what was to be added"))
+            conflicts.append(Conflict(key, row.trial, what, str(path), "the trials to be added"))
     return n_inserted, conflicts
 
 

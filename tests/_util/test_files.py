@@ -99,7 +99,7 @@ def test_trial_stores_and_damaged_sqlite_files_are_recognised(tmp_path):
 def test_a_place_in_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        InvalidInputError, match=r"`--output` must lie in a folder; .*file is none; got"
+        InvalidInputError, match=r"`--output` must lie in a folder; .*file is not a folder; got"
     ):
         check_writable(tmp_path / "file" / "deep" / "c.txt", "--output")
 

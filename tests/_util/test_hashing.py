@@ -101,7 +101,7 @@ def test_what_json_cannot_hold_is_named(value, where):
 def test_a_value_that_holds_itself_is_refused():
     endless = {}
     endless["a"] = endless
-    with pytest.raises(InvalidInputError, match="must not be nested without end"):
+    with pytest.raises(InvalidInputError, match="must not be nested too deeply"):
         model_hash(endless)
 
 

@@ -342,7 +342,7 @@ def test_an_export_replaces_only_regular_files(lmeb, make, tmp_path):
     path = make()
     code, printed, error = lmeb("store", "export", path, "-o", tmp_path / "pipe", "--overwrite")
     assert (code, printed) == (2, "")
-    assert "pipe is no regular file, so it is not replaced; nothing was exported" in error
+    assert "pipe is a device, pipe or socket, so it is not replaced; nothing was exported" in error
     assert len(error.splitlines()) == 1
     for arguments in (("merge", path, "-o"), ("prune", "--trials-from", 1)):
         code, _, error = lmeb("store", *arguments, tmp_path / "pipe")

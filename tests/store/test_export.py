@@ -136,7 +136,7 @@ def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     for name in ("pipe", "link"):
-        with pytest.raises(StoreFileError, match=f"{name} is no regular file, so it is not"):
+        with pytest.raises(StoreFileError, match=f"{name} is a device, pipe or socket"):
             export_jsonl(store, tmp_path / name, overwrite)
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
     assert (tmp_path / "link").is_symlink()
@@ -147,7 +147,7 @@ def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
 def test_an_open_pipe_is_not_taken_for_a_file(filled):
     reader, writer = os.pipe()
     try:
-        with pytest.raises(StoreFileError, match=r"/dev/fd/\d+ is no regular file"):
+        with pytest.raises(StoreFileError, match=r"/dev/fd/\d+ is a device, pipe or socket"):
             export_jsonl(filled(), f"/dev/fd/{writer}")
     finally:
         os.close(reader)

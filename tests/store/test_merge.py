@@ -180,7 +180,7 @@ def test_two_weights_under_one_name_are_noted(path, tmp_path, describe, make_tri
     report = merge([tmp_path / f"{name}.sqlite" for name in "abc"], path)
     assert report.added == 3
     assert len(report.notes) == 1
-    assert "the model m stands for more than one set of weights" in report.notes[0]
+    assert "the model m has more than one set of weights" in report.notes[0]
 
 
 def test_a_source_that_is_missing(shards, path):

@@ -117,7 +117,7 @@ def test_no_room_to_make_it_smaller(store, series, caplog, monkeypatch):
 
 
 def test_arguments(store, series):
-    with pytest.raises(InvalidInputError, match="`prune` must be told what to delete"):
+    with pytest.raises(InvalidInputError, match="`prune` must have a criterion"):
         store.prune(dry_run=False)
     with pytest.raises(InvalidInputError, match="`model` must be the hash of a model in"):
         store.prune(model=series[0].prompt, dry_run=False)

@@ -213,7 +213,7 @@ def test_only_regular_files_are_replaced(filled, tmp_path):
     os.remove(entry.path)
     os.mkfifo(entry.path)
     for overwrite in (False, True):
-        with pytest.raises(StoreFileError, match="is no regular file, so it is not replaced"):
+        with pytest.raises(StoreFileError, match="is a device, pipe or socket, so it is not"):
             export_samples(store, tmp_path / "out", overwrite)
     assert Path(entry.path).is_fifo()
     assert os.listdir(tmp_path / "out") == [os.path.basename(entry.path)]

@@ -229,7 +229,7 @@ def test_other_weights_under_one_name_are_refused(store):
     store.check_model({"weights": "sha256:bb"})
     # Asking for another revision is a choice, not an accident.
     store.check_model({"pretrained": "m", "revision": "v2", "weights": "sha256:bb"})
-    with pytest.raises(OtherWeightsError, match="under the name m: sha256:aa there, sha256:bb now"):
+    with pytest.raises(OtherWeightsError, match="the name m: sha256:aa is stored, sha256:bb given"):
         store.check_model({"pretrained": "m", "weights": "sha256:bb"})
 
 

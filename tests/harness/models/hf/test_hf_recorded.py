@@ -66,7 +66,7 @@ def test_other_weights_under_the_same_path_are_refused(tmp_path):
     folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
     asked(folder, store, 2)
     save_llama(tmp_path / "model", seed=8)
-    with pytest.raises(OtherWeightsError, match="holds trials of other weights under the name"):
+    with pytest.raises(OtherWeightsError, match="has trials of other weights under the name"):
         asked(folder, store, 2)
 
 
