@@ -19,7 +19,7 @@ HOOKS = (
 
 
 def switched_off() -> bool:
-    """Tell whether the user wants none of this."""
+    """Return whether the user wants none of this."""
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     return value.strip().lower() in ("0", "false", "no", "off")
 

@@ -149,7 +149,7 @@ def classify_runs(
         shared_thresholds({run.model: thresholds[run.model].of(task) for run in runs})
         thresholds = thresholds[runs[0].model]
     cuts = thresholds.of(task)
-    chosen = [*SCHEMATA.values(), *own_rubrics(runs)] if schemata is None else list(schemata)
+    chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
     required = {schema.name for schema in chosen} if schemata is not None else set()
     required = required if needed is None else set(needed)
     if any("invalid" in schema.variables for schema in chosen):
@@ -177,7 +177,7 @@ def classify_runs(
     return ClassifiedRuns(task, tuple(runs), thresholds, found, tuple(left_out))
 
 
-def own_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
+def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
     """Return the rubrics of their own that some runs' tasks ran with.
 
     Raises
@@ -187,7 +187,7 @@ def own_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
     """
     found: dict[str, Schema] = {}
     for run in runs:
-        for schema in run.own_rubrics:
+        for schema in run.custom_rubrics:
             first = found.setdefault(schema.name, schema)
             if first.rules != schema.rules:
                 rule = f"have the same rules for their own rubric {schema.name}"

@@ -317,7 +317,7 @@ class TaskRun:
         return self.verifiers[0] if self.verifiers else None
 
     @property
-    def own_rubrics(self) -> tuple[Schema, ...]:
+    def custom_rubrics(self) -> tuple[Schema, ...]:
         """The custom rubrics that the task was configured with.
 
         Raises

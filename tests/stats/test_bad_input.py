@@ -524,7 +524,7 @@ def test_numpy_numbers_become_json(name):
 
 
 def test_categories_that_the_grader_cannot_tell_apart():
-    message = "`bayes_categories` must be 2 or left out, as the outcome metric tells 2 categories"
+    message = "`bayes_categories` must be 2 or left out, as the outcome metric has 2 categories"
     with pytest.raises(InvalidInputError, match=message):
         Settings.from_metadata({"bayes_categories": 3}, 4, 2)
     assert Settings.from_metadata({"bayes_categories": 2}, 4, 2).weights == (0.0, 1.0)

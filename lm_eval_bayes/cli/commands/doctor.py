@@ -24,7 +24,7 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.plugin.installed import Registered
-    from lm_eval_bayes.harness.task.contest_data import Reach
+    from lm_eval_bayes.harness.task.contest_data import HubQuery
 
 #: Seconds that the import of the harness may take in its own process; it usually takes 1 to 6.
 IMPORT_TIMEOUT_S = 120.0
@@ -136,7 +136,7 @@ def command(
     try:
         offline_variable = contest_data.offline()
         missing = [data for data in contest_data.needed() if not contest_data.is_cached(data)]
-        reach = None if offline or offline_variable else contest_data.reach(missing, timeout)
+        reach = None if offline or offline_variable else contest_data.query_hub(missing, timeout)
         findings = [*_packages(), *_backends(), *_folders()]
         if store is not None:
             findings += _store(store)
@@ -327,7 +327,7 @@ def _backends() -> Iterator[Finding]:
 # -- questions -----------------------------------------------------------------------------------
 
 
-def _questions(reach: Reach | None, offline_variable: str | None) -> Iterator[Finding]:
+def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator[Finding]:
     """Check the questions of the contests: in the cache, else on the hub if it was asked."""
     from lm_eval_bayes.harness.task import contest_data
 

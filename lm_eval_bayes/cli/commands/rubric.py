@@ -150,7 +150,7 @@ def command(
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
             raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
     saved = read(runs, task=task, dedupe=dedupe, signals="all", verdicts=not ignore_verdicts)
-    own = {found.name: found for run in saved.runs for found in run.own_rubrics}
+    own = {found.name: found for run in saved.runs for found in run.custom_rubrics}
     chosen, given = _asked(schema or (), weights or (), own)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None and len(by_task) > 1:
@@ -219,9 +219,9 @@ def _schema(name: str, own: Mapping[str, Schema]) -> Schema:
         return own[name]
     if not name.endswith((".yaml", ".yml")):
         return schema_named(name)
-    from lm_eval_bayes.harness.rubrics.custom_rubric import own_rubrics
+    from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 
-    (found,) = own_rubrics(name, Path())
+    (found,) = custom_rubrics(name, Path())
     return found.schema
 
 

@@ -41,7 +41,7 @@ class InterimAnalysis(Record):
     task : str
         The task.
     n_trials : float
-        Trials a question, the mean where questions differ.
+        Trials per question, the mean where questions differ.
     fewest, most : int
         Trials of the question with the fewest, and with the most.
     mu, sigma, low, high : float
@@ -51,7 +51,7 @@ class InterimAnalysis(Record):
     reason : str
         The quantity and the threshold that it was compared with.
     further : int or None
-        Trials a question that are still needed, by forecast; None where there is none.
+        Trials per question that are still needed, by forecast; None where there is none.
     further_low, further_high : int or None
         The central 90% interval of that forecast.
     """
@@ -86,7 +86,7 @@ class Goal:
     budget : Budget or None
         Stop before a round would exceed it.
     batch_trials, max_trials : int
-        Trials a question in a round, and in all.
+        Trials per question in a round, and in all.
     level : float
         Of the credible interval.
     estimator : str
@@ -241,7 +241,7 @@ class Goal:
 
     @property
     def _least_trials(self) -> int:
-        """Trials a question before which no run stops: after one, hbayes@N rests on its prior."""
+        """Trials per question before which no run stops: after one, hbayes@N rests on its prior."""
         return min(2, self.max_trials)
 
     def _compare_with_baseline(

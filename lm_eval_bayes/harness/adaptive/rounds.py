@@ -36,7 +36,7 @@ class Round(Record):
     Attributes
     ----------
     trials : int
-        Trials a question that were planned so far.
+        Trials per question that were planned so far.
     analyses : tuple of InterimAnalysis
         One for each task.
     n_trials : int

@@ -8,7 +8,7 @@ lm_eval_bayes.harness.grading.equivalence`` starts it by hand.
 
 Model output is untrusted. It reaches sympy through math-verify's LaTeX grammar
 only; the one ``eval`` behind that grammar (``Number("12")`` goes through sympy's
-own parser) is fenced in by `_fence_eval`, and math-verify's other extraction,
+own parser) is restricted by `_restrict_eval`, and math-verify's other extraction,
 which hands text to ``parse_expr``, is never called.
 """
 
@@ -93,7 +93,7 @@ def split_answers(text: str) -> list[str]:
 
 
 def has_letters(latex: str) -> bool:
-    r"""Tell whether a formula has letters of its own, commands and ``\text{…}`` apart."""
+    r"""Return whether a formula has letters of its own, commands and ``\text{…}`` apart."""
     latex = re.sub(r"\\(?:text\w*|mbox|mathrm)\s*\{[^{}]*\}", "", latex)
     return re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", latex)) is not None
 
@@ -107,18 +107,18 @@ _HARMLESS = re.compile(
 )
 
 
-def _fence_eval() -> None:
+def _restrict_eval() -> None:
     """Let sympy's string parser evaluate numbers and bare symbols, and refuse all else."""
     from sympy.parsing import sympy_parser
 
     evaluate = sympy_parser.eval_expr
 
-    def fenced(code: Any, local_dict: Any, global_dict: Any) -> Any:
+    def restricted(code: Any, local_dict: Any, global_dict: Any) -> Any:
         if not isinstance(code, str) or not _HARMLESS.fullmatch(code):
             raise ValueError("refused to evaluate text that is no plain number")
         return evaluate(code, local_dict, global_dict)
 
-    sympy_parser.eval_expr = fenced
+    sympy_parser.eval_expr = restricted
 
 
 @lru_cache(maxsize=4)
@@ -140,8 +140,8 @@ def _parsed(latex: str, units: bool) -> Any:
     from math_verify import parse
 
     plain = re.sub(r"(?<!\\)\$|[\r\n]", " ", latex).strip().rstrip("\\")
-    found = parse(f"${plain}$", [_latex_config(units)], parsing_timeout=None)
-    return found[0] if found and not isinstance(found[0], str) else None
+    parsed = parse(f"${plain}$", [_latex_config(units)], parsing_timeout=None)
+    return parsed[0] if parsed and not isinstance(parsed[0], str) else None
 
 
 def _imaginary(expression: Any) -> Any:
@@ -188,7 +188,7 @@ def _same(gold: str, answer: str) -> bool:
 
 
 def equivalent(gold: str, answer: str) -> bool:
-    r"""Tell whether an answer equals the gold: every part of either has its match in the other.
+    r"""Return whether an answer equals the gold: every part of either has its match in the other.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def extract_by_math_verify(text: str) -> str | None:
         matches = [
             (m, is_latex) for p, r, is_latex in patterns if r == rank for m in p.finditer(text)
         ]
-        matches.sort(key=lambda found: (found[0].end(), -found[0].start()), reverse=True)
+        matches.sort(key=lambda entry: (entry[0].end(), -entry[0].start()), reverse=True)
         for match, is_latex in matches:
             if is_latex:
                 expression, latex = extract_latex(match, config)
@@ -256,7 +256,7 @@ def _answer_job(job: dict[str, Any]) -> dict[str, Any]:
         if job["op"] == "extract":
             return {"value": extract_by_math_verify(job["text"])}
         return {"value": equivalent(job["gold"], job["answer"])}
-    except Exception as error:  # the grader's failure is an answer too
+    except Exception as error:  # a failing comparison is a reply too
         message = " ".join(str(error).split())[:200]
         return {"error": f"{type(error).__name__}: {message}"}
 
@@ -285,7 +285,7 @@ def main() -> None:
     try:
         import math_verify.parser  # noqa: F401
 
-        _fence_eval()
+        _restrict_eval()
         out.write('{"ready": true}\n')
     except Exception as error:
         out.write(json.dumps({"fatal": f"{type(error).__name__}: {error}"}) + "\n")

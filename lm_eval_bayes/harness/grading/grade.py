@@ -44,7 +44,7 @@ TIMEOUT = 5.0
 TAIL = 1500
 #: An answer longer than this many characters plus ten times the gold is wrong unseen.
 LONGEST = 1000
-#: Comparisons remembered.
+#: The number of cached comparisons.
 CACHE_SIZE = 20_000
 
 _cache: OrderedDict[tuple[str, str, str], tuple[bool, str | None, float]] = OrderedDict()
@@ -75,7 +75,7 @@ class Grade:
 
 
 def _from_worker(job: dict[str, Any], limit: float) -> tuple[Any, str | None, bool]:
-    """(value, error in one line, whether the outcome is worth remembering)."""
+    """Return the value, an error in one line, and whether the result may be cached."""
     try:
         reply = POOL.run(job, limit)
     except WorkerError as error:
@@ -117,7 +117,7 @@ def extract_answer(text: str) -> str | None:
 
 
 def _compare(gold: str, answer: str, limit: float) -> tuple[bool, str | None]:
-    """Compare by the cheap means, else by the cache, else by a worker."""
+    """Compare as text and as integers, else from the cache, else in a worker."""
     if len(answer) > LONGEST + 10 * len(gold):
         return False, None
     if squeeze(gold) == squeeze(answer):
@@ -127,15 +127,15 @@ def _compare(gold: str, answer: str, limit: float) -> tuple[bool, str | None]:
         return whole_gold == whole_answer, None
     key = ("math", gold, answer)
     with _cache_lock:
-        known = _cache.get(key)
+        cached = _cache.get(key)
         # a time-out is no verdict for a caller who allows more time
-        if known is not None and (known[1] is None or known[2] >= limit):
+        if cached is not None and (cached[1] is None or cached[2] >= limit):
             _cache.move_to_end(key)
-            return known[0], known[1]
+            return cached[0], cached[1]
     job = {"op": "compare", "gold": tidy(gold), "answer": tidy(answer)}
-    value, error, keep = _from_worker(job, limit)
+    value, error, cacheable = _from_worker(job, limit)
     correct = error is None and value is True
-    if keep:
+    if cacheable:
         with _cache_lock:
             _cache[key] = (correct, error, limit)
             while len(_cache) > CACHE_SIZE:
@@ -213,7 +213,7 @@ def _process_results(
         )
     try:
         outcome = grade(results[0], doc["answer"], kind=kind)
-    except Exception as error:  # one question's trouble must not lose the others
+    except Exception as error:  # an error on one question must not end the others
         message = " ".join(str(error).split())
         outcome = Grade(False, None, f"{type(error).__name__}: {message}")
     return {

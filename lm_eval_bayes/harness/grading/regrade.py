@@ -1,4 +1,4 @@
-r"""Grade saved texts again as mathematical answers, whatever the task made of them.
+r"""Grade saved responses again as mathematical answers.
 
 A run of a task that never heard of us may have sampled every question many times and graded
 it once; its texts are in the logged samples, and so are the right answers.
@@ -47,7 +47,7 @@ def regraded(
     """
     right = gold(target)
     grades = (grade(text, right, think_end_token=think_end_token) for text in texts)
-    return [(one.correct, one.answer) for one in grades]
+    return [(graded.correct, graded.answer) for graded in grades]
 
 
 def gold(target: str) -> str:

@@ -1,8 +1,7 @@
 """Checks, before sampling, on tasks that use `- metric: bayes` without our class.
 
-The harness calls a metric only after everything is sampled, and under some settings
-never. So a task that lists `bayes` is looked over when it is built. Tasks that do not
-list it are untouched.
+The harness calls a metric only after everything is sampled, and under some settings never. So a
+task that lists `bayes` is checked when it is built. Tasks that do not list it are not changed.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def _prepare(task: Any) -> None:
         )
     doc = task.task_docs[0]
     for pipeline in task._filters if settings.check else ():
-        out = pipelines.tried_out(pipeline, settings.n, doc, ["0"], name)
+        out = pipelines.probe_output(pipeline, settings.n, doc, ["0"], name)
         if not isinstance(out, (list, tuple)):
             raise TaskConfigError(
                 f"task {name}: filter pipeline `{pipeline.name}` must end in "

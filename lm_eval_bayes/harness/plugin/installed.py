@@ -1,7 +1,7 @@
 """What is installed: packages, the harness, and whether it finds what this package adds to it.
 
 Only metadata and file names are read here; the harness itself is imported by a process of its own
-(:func:`look`), so that neither a broken harness nor a slow one can take this one along.
+(:func:`print_registered`), so that neither a broken harness nor a slow one can take this one along.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def version_of(distribution: str) -> str | None:
 
 
 def is_older(version: str, least: str) -> bool:
-    """Tell whether a version is below another, by the numbers at its beginning.
+    """Return whether a version is below another, by the numbers at its beginning.
 
     Examples
     --------
@@ -64,19 +64,19 @@ def is_older(version: str, least: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def harness_folder() -> Path | None:
     """Return the folder of the harness's package, without importing it."""
-    found = importlib.util.find_spec("lm_eval")
-    places = list(found.submodule_search_locations or ()) if found else []
-    return Path(places[0]) if places else None
+    spec = importlib.util.find_spec("lm_eval")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) if folders else None
 
 
 def discovers_plugins(folder: Path) -> bool:
-    """Tell whether the harness in `folder` looks for entry points by itself."""
+    """Return whether the harness in `folder` looks for entry points by itself."""
     try:
         return "def load_plugins" in (folder / "api" / "registry.py").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -118,12 +118,12 @@ def _library_folders() -> tuple[str, ...]:
 
 
 def watches() -> bool:
-    """Tell whether the start-up file was read when this process began."""
+    """Return whether the start-up file was read when this process began."""
     return any(getattr(finder, "lm_eval_bayes", False) for finder in sys.meta_path)
 
 
 def switched_off() -> bool:
-    """Tell whether ``LM_EVAL_BAYES_AUTOLOAD`` keeps the start-up file from doing anything."""
+    """Return whether ``LM_EVAL_BAYES_AUTOLOAD`` keeps the start-up file from doing anything."""
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     return value.strip().lower() in ("0", "false", "no", "off")
 
@@ -132,14 +132,14 @@ def other_command() -> Path | None:
     """Return the `lm_eval` that a shell would start, if it belongs to another Python."""
     import shutil
 
-    found = shutil.which("lm_eval")
-    if found is None:
+    command = shutil.which("lm_eval")
+    if command is None:
         return None
     scripts = Path(sysconfig.get_path("scripts"))
     # The command of a user's own site lies elsewhere, and a link may stand for it.
-    ours = {scripts.resolve(), Path(sys.executable).parent.resolve()}
-    places = {Path(found).parent.resolve(), Path(found).resolve().parent}
-    return None if ours & places or _runs_this_python(Path(found)) else Path(found)
+    own_folders = {scripts.resolve(), Path(sys.executable).parent.resolve()}
+    folders = {Path(command).parent.resolve(), Path(command).resolve().parent}
+    return None if own_folders & folders or _runs_this_python(Path(command)) else Path(command)
 
 
 def _runs_this_python(script: Path) -> bool:
@@ -148,8 +148,8 @@ def _runs_this_python(script: Path) -> bool:
             line = file.readline(1000)
     except OSError:
         return False
-    named = line[2:].strip().decode("utf-8", "replace") if line.startswith(b"#!") else ""
-    return bool(named) and os.path.abspath(named) == os.path.abspath(sys.executable)
+    interpreter = line[2:].strip().decode("utf-8", "replace") if line.startswith(b"#!") else ""
+    return bool(interpreter) and os.path.abspath(interpreter) == os.path.abspath(sys.executable)
 
 
 def hash_folder() -> Path:
@@ -218,8 +218,8 @@ class Probe(NamedTuple):
             "if sys.path and sys.path[0] == '': del sys.path[0]\n"
             + "".join(f"import {name}\n" for name in HOOKS)
             + f"sys.path.append({ours!r})\n"
-            "from lm_eval_bayes.harness.plugin.installed import look\n"
-            "look()\n"
+            "from lm_eval_bayes.harness.plugin.installed import print_registered\n"
+            "print_registered()\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -242,35 +242,35 @@ class Probe(NamedTuple):
     def result(self, timeout_s: float) -> Registered:
         """Wait for what the process found, and end it if that takes too long."""
         try:
-            printed, told = self.process.communicate(timeout=timeout_s)
+            stdout, stderr = self.process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.close()
             return Registered(f"importing it took more than {timeout_s:g} s")
-        for line in printed.splitlines():
+        for line in stdout.splitlines():
             if line.startswith(_MARK):
                 return _read(json.loads(line[len(_MARK) :]))
-        last = [line.strip() for line in told.splitlines() if line.strip()][-1:]
+        last = [line.strip() for line in stderr.splitlines() if line.strip()][-1:]
         return Registered(last[0] if last else f"exit code {self.process.returncode}")
 
 
-def look() -> None:
+def print_registered() -> None:
     """Print what this process's harness has registered; for a process of its own."""
-    found: dict[str, Any] = {"by_itself": _components(), "tasks_by_itself": _tasks()}
-    if len(found["by_itself"]) < len(COMPONENTS) or not found["tasks_by_itself"]:
+    registered: dict[str, Any] = {"by_itself": _components(), "tasks_by_itself": _tasks()}
+    if len(registered["by_itself"]) < len(COMPONENTS) or not registered["tasks_by_itself"]:
         from lm_eval_bayes.harness.plugin.registration import register_all
 
         register_all()
-    found |= {"by_hand": _components(), "tasks_by_hand": _tasks()}
-    print(f"\n{_MARK}{json.dumps(found)}", flush=True)
+    registered |= {"by_hand": _components(), "tasks_by_hand": _tasks()}
+    print(f"\n{_MARK}{json.dumps(registered)}", flush=True)
 
 
-def _read(found: Mapping[str, Any]) -> Registered:
+def _read(registered: Mapping[str, Any]) -> Registered:
     return Registered(
         None,
-        tuple(found["by_itself"]),
-        tuple(found["by_hand"]),
-        found["tasks_by_itself"],
-        found["tasks_by_hand"],
+        tuple(registered["by_itself"]),
+        tuple(registered["by_hand"]),
+        registered["tasks_by_itself"],
+        registered["tasks_by_hand"],
     )
 
 
@@ -281,13 +281,13 @@ def _components() -> list[str]:
     if hasattr(registry, "load_plugins"):
         # It reads entry points when a name is asked for, so what is declared will be found.
         return [_name(component) for component in declared()]
-    found = []
+    names = []
     for component in COMPONENTS:
-        known: Any = getattr(registry, f"{component.kind}_registry", None)
-        target = getattr(known, "_objs", {}).get(component.name)
+        registry_of_kind: Any = getattr(registry, f"{component.kind}_registry", None)
+        target = getattr(registry_of_kind, "_objs", {}).get(component.name)
         if target is not None and _is_ours(target):
-            found.append(_name(component))
-    return found
+            names.append(_name(component))
+    return names
 
 
 def _tasks() -> bool:

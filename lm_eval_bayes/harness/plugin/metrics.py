@@ -52,19 +52,21 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     TaskConfigError, InvalidInputError
         If an option is unknown or breaks its rule.
     """
-    ours = {k for k in (key.removeprefix("bayes_") for key in KEYS) if k not in ("n", "metric")}
-    known = sorted({*ours, "grader", *_EXACT_MATCH_OPTIONS, "n"})
+    setting_names = {
+        k for k in (key.removeprefix("bayes_") for key in KEYS) if k not in ("n", "metric")
+    }
+    option_names = sorted({*setting_names, "grader", *_EXACT_MATCH_OPTIONS, "n"})
     for option in options:
-        if option not in known:
+        if option not in option_names:
             raise TaskConfigError(
-                f"metric bayes has no option `{option}`; the options are {', '.join(known)}"
+                f"metric bayes has no option `{option}`; the options are {', '.join(option_names)}"
             )
     grader = options.get("grader", "exact_match")
     if grader not in GRADERS:
         raise TaskConfigError(
             f"`grader` of metric bayes must be one of {', '.join(GRADERS)}; got {grader!r}"
         )
-    values = {f"bayes_{k}": v for k, v in options.items() if k in ours}
+    values = {f"bayes_{k}": v for k, v in options.items() if k in setting_names}
     return Settings.from_metadata(values, n, categories=2)
 
 

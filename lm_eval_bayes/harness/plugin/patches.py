@@ -75,10 +75,10 @@ def _takes(*parameters: str) -> Guard:
     def guard(owner: Any, attribute: str) -> str | None:
         function = getattr(owner, attribute, None)
         try:
-            known = inspect.signature(function).parameters  # type: ignore[arg-type]
+            present = inspect.signature(function).parameters  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return "is missing or not a function"
-        missing = [name for name in parameters if name not in known]
+        missing = [name for name in parameters if name not in present]
         return f"takes no `{missing[0]}`" if missing else None
 
     return guard

@@ -136,12 +136,12 @@ def _register_components(registry: Any, just_run: str) -> None:
     for component in COMPONENTS:
         if not _has_run(component.after, just_run):
             continue
-        known: Any = getattr(registry, f"{component.kind}_registry", None)
-        if not hasattr(known, "_objs"):
+        registered: Any = getattr(registry, f"{component.kind}_registry", None)
+        if not hasattr(registered, "_objs"):
             _warn_unknown_harness(f"a registry of {component.kind}s")
-        elif component.name not in known:
-            _register(component, known, registry)
-        elif not _is_ours(known._objs[component.name]):
+        elif component.name not in registered:
+            _register(component, registered, registry)
+        elif not _is_ours(registered._objs[component.name]):
             _warn(
                 component.kind + component.name,
                 f"another package has registered the {component.kind} `{component.name}`; "
@@ -149,7 +149,7 @@ def _register_components(registry: Any, just_run: str) -> None:
             )
 
 
-def _register(component: Component, known: Any, registry: Any) -> None:
+def _register(component: Component, registered: Any, registry: Any) -> None:
     module = sys.modules.get(component.module)
     if _initialising(module):
         return  # it registers itself further down
@@ -157,12 +157,12 @@ def _register(component: Component, known: Any, registry: Any) -> None:
     try:
         if component.kind == "model":
             # The harness registers its own models so: imported when asked for.
-            known.register(component.name, target=f"{component.module}:{component.attribute}")
+            registered.register(component.name, target=f"{component.module}:{component.attribute}")
         elif module is None:
             importlib.import_module(component.module)
         else:
             importlib.reload(module)  # the registry is newer than our module
-        if component.name not in known:
+        if component.name not in registered:
             raise LookupError(f"{component.module} registers no {component.kind} of this name")
     except Exception as error:
         # A second try must find no alias of the first one, or the harness refuses it.
@@ -185,15 +185,15 @@ def _registries(registry: Any) -> list[Any]:
 
 
 def _is_ours(target: Any) -> bool:
-    """Tell whether a registry's entry (an object, or where to find one) is of this package."""
-    where = target if isinstance(target, str) else getattr(target, "value", None)
-    if not isinstance(where, str):
-        where = getattr(target, "__module__", None) or ""
-    return where.startswith("lm_eval_bayes.")
+    """Return whether a registry's entry (an object, or where to find one) is of this package."""
+    path = target if isinstance(target, str) else getattr(target, "value", None)
+    if not isinstance(path, str):
+        path = getattr(target, "__module__", None) or ""
+    return path.startswith("lm_eval_bayes.")
 
 
 def _add_tasks() -> None:
-    ours = task_configs_dir()
+    folder = task_configs_dir()
     built_in = Path(str(sys.modules["lm_eval.tasks"].__file__)).parent
 
     def wrap(build: Any) -> Any:
@@ -202,7 +202,7 @@ def _add_tasks() -> None:
         @functools.wraps(build)
         def build_with_ours(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
-            bound.arguments["paths"] = with_our_tasks(bound.arguments["paths"], built_in, ours)
+            bound.arguments["paths"] = with_our_tasks(bound.arguments["paths"], built_in, folder)
             return build(*bound.args, **bound.kwargs)
 
         return build_with_ours
@@ -213,7 +213,7 @@ def _add_tasks() -> None:
         _warn_unknown_harness("TaskIndex.build")
 
 
-def with_our_tasks(paths: Iterable[Any], built_in: Path, ours: Path) -> list[Any]:
+def with_our_tasks(paths: Iterable[Any], built_in: Path, folder: Path) -> list[Any]:
     """Put `ours` right after `built_in`, if that is there and ours is not.
 
     Parameters
@@ -231,9 +231,9 @@ def with_our_tasks(paths: Iterable[Any], built_in: Path, ours: Path) -> list[Any
     ['/user']
     """
     result = list(paths)
-    real = [Path(p).expanduser().resolve() for p in result]
-    if built_in.resolve() in real and ours.resolve() not in real:
-        result.insert(real.index(built_in.resolve()) + 1, ours)
+    resolved = [Path(p).expanduser().resolve() for p in result]
+    if built_in.resolve() in resolved and folder.resolve() not in resolved:
+        result.insert(resolved.index(built_in.resolve()) + 1, folder)
     return result
 
 

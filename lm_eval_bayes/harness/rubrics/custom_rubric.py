@@ -37,8 +37,8 @@ _MOST_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
-class OwnRubric:
-    """A rubric that is not one of the twelve.
+class CustomRubric:
+    """A rubric of the user.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class OwnRubric:
         Raises
         ------
         TaskConfigError
-            If it returns anything that is no category.
+            If it returns something other than a category.
         """
         assert self.choose is not None
         chosen = self.choose(document, completion, signals)
@@ -86,7 +86,7 @@ class OwnRubric:
         return {**self.schema.to_dict(), "function": function}
 
 
-def own_rubrics(value: object, folder: Path) -> tuple[OwnRubric, ...]:
+def custom_rubrics(value: object, folder: Path) -> tuple[CustomRubric, ...]:
     """Read a task's `rubric_own`.
 
     Parameters
@@ -104,7 +104,7 @@ def own_rubrics(value: object, folder: Path) -> tuple[OwnRubric, ...]:
     if value is None:
         return ()
     listed = value if isinstance(value, (list, tuple)) else [value]
-    rubrics = tuple(_rubric(_content(one, folder)) for one in listed)
+    rubrics = tuple(_rubric(_content(item, folder)) for item in listed)
     names = [rubric.schema.name for rubric in rubrics]
     if len(set(names)) < len(names):
         raise InvalidInputError.of("rubric_own", "give every rubric a name of its own", names)
@@ -114,10 +114,10 @@ def own_rubrics(value: object, folder: Path) -> tuple[OwnRubric, ...]:
 def _content(value: object, folder: Path) -> Mapping[str, Any]:
     if isinstance(value, str):
         places = [Path(value).expanduser(), folder / value]
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
+        file = next((path for path in places if path.is_file()), None)
+        if file is None:
             raise InvalidInputError.of("rubric_own", "be a YAML file that exists", value)
-        value = _loaded(found)
+        value = _loaded(file)
     if not isinstance(value, Mapping):
         rule = "be a mapping with name, categories, weights, and rules or category"
         raise InvalidInputError.of("rubric_own", rule, value)
@@ -131,7 +131,7 @@ def _loaded(path: Path) -> object:
     return load_yaml(path)
 
 
-def _rubric(content: Mapping[str, Any]) -> OwnRubric:
+def _rubric(content: Mapping[str, Any]) -> CustomRubric:
     unknown = [str(key) for key in content if key not in _KEYS]
     if unknown:
         raise InvalidInputError.of("rubric_own", f"have no keys but {', '.join(_KEYS)}", unknown[0])
@@ -148,23 +148,25 @@ def _rubric(content: Mapping[str, Any]) -> OwnRubric:
     if choose is not None and not callable(choose):
         rule = f"be a function, as in `category: !function judge.category`, in rubric {name}"
         raise InvalidInputError.of("category", rule, choose)
-    made = _by_function(name, categories) if rules is None else _by_rules(rules, categories, name)
+    conditions = (
+        _by_function(name, categories) if rules is None else _by_rules(rules, categories, name)
+    )
     why = str(content.get("why") or "the user's own")
     listed = tuple(
-        Category(called, made[called], weight)
-        for called, weight in zip(categories, weights, strict=True)
+        Category(category, conditions[category], weight)
+        for category, weight in zip(categories, weights, strict=True)
     )
     schema = Schema(name, listed, why)
-    known = {*SIGNALS, *RECORDED, "outcome", _column(name)}
-    strange = [signal for signal in schema.needs if signal not in known]
-    if strange:
+    allowed = {*SIGNALS, *RECORDED, "outcome", _column(name)}
+    unknown_signals = [signal for signal in schema.needs if signal not in allowed]
+    if unknown_signals:
         rule = f"compare signals that exist ({', '.join([*SIGNALS, *RECORDED, 'outcome'])})"
-        raise InvalidInputError.of("rules", rule, strange[0])
-    return OwnRubric(schema, choose)
+        raise InvalidInputError.of("rules", rule, unknown_signals[0])
+    return CustomRubric(schema, choose)
 
 
 def _categories(value: object, name: str) -> list[str]:
-    listed = [str(one) for one in value] if isinstance(value, (list, tuple)) else []
+    listed = [str(item) for item in value] if isinstance(value, (list, tuple)) else []
     if not 2 <= len(listed) <= _MOST_CATEGORIES or len(set(listed)) < len(listed):
         rule = f"be a list of 2..{_MOST_CATEGORIES} different names in rubric {name}"
         raise InvalidInputError.of("categories", rule, value)
@@ -183,7 +185,9 @@ def _weights(value: object, categories: Sequence[str], name: str) -> list[float]
         rule = f"have {len(categories)} finite numbers in rubric {name}, one a category"
         raise InvalidInputError.of("weights", rule, value)
     if min(listed) == max(listed):
-        raise InvalidInputError.of("weights", f"tell the categories apart in rubric {name}", value)
+        raise InvalidInputError.of(
+            "weights", f"differ between the categories of rubric {name}", value
+        )
     return [float(w) for w in listed]
 
 
@@ -195,7 +199,7 @@ def _by_function(name: str, categories: Sequence[str]) -> dict[str, str]:
     # the first and the last are open to their sides, so that every number is in one of them
     column = _column(name)
     last = len(categories) - 1
-    rules = {called: f"{column} <= {place}" for place, called in enumerate(categories)}
+    rules = {category: f"{column} <= {index}" for index, category in enumerate(categories)}
     rules[categories[last]] = f"{column} > {last - 1}"
     return rules
 
@@ -204,25 +208,28 @@ def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, 
     """Return one condition a category: that of its rules, where no earlier rule holds."""
     if not isinstance(rules, (list, tuple)) or not rules:
         raise InvalidInputError.of("rules", f"be a list of rules in rubric {name}", rules)
-    made: dict[str, list[str]] = {}
+    conditions: dict[str, list[str]] = {}
     earlier: list[tuple[str, str]] = []
-    for place, rule in enumerate(rules):
-        last = place == len(rules) - 1
-        category, when = _rule(rule, f"rules[{place}]", categories, name, last=last)
+    for index, rule in enumerate(rules):
+        last = index == len(rules) - 1
+        category, when = _rule(rule, f"rules[{index}]", categories, name, last=last)
         # earlier rules of the same category need no exception
-        others = [f"({told})" for whose, told in earlier if whose != category]
+        others = [f"({condition})" for other, condition in earlier if other != category]
         before = f"not ({' or '.join(others)})" if others else ""
         parts = [part for part in (when and f"({when})", before) if part]
         if not parts:
             rule = "come after a rule of another category"
-            raise InvalidInputError.of(f"rules[{place}]", rule, "otherwise")
-        made.setdefault(category, []).append(" and ".join(parts))
+            raise InvalidInputError.of(f"rules[{index}]", rule, "otherwise")
+        conditions.setdefault(category, []).append(" and ".join(parts))
         earlier.append((category, when))
-    unused = [category for category in categories if category not in made]
+    unused = [category for category in categories if category not in conditions]
     if unused:
         rule = f"give every category of rubric {name} a rule"
         raise InvalidInputError.of("rules", rule, f"none for {unused[0]}")
-    return {category: " or ".join(f"({one})" for one in made[category]) for category in categories}
+    return {
+        category: " or ".join(f"({item})" for item in conditions[category])
+        for category in categories
+    }
 
 
 def _rule(
@@ -239,8 +246,8 @@ def _rule(
     if not isinstance(category, str) and isinstance(category, int):
         category = categories[category] if 0 <= category < len(categories) else str(category)
     if category not in categories:
-        known = f"name one of the categories of rubric {name} ({', '.join(categories)})"
-        raise InvalidInputError.of(argument, known, rule["category"])
+        allowed = f"name one of the categories of rubric {name} ({', '.join(categories)})"
+        raise InvalidInputError.of(argument, allowed, rule["category"])
     if "otherwise" in rule:
         if rule["otherwise"] is not True or not last:
             raise InvalidInputError.of(argument, form, rule)

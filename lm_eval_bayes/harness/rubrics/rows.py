@@ -1,4 +1,4 @@
-"""The rows of rubrics: categories need the thresholds of all questions, so all is computed last.
+"""Rows of rubrics, computed at the end: categories need the thresholds of all questions.
 
 For one question a row has no number. What it hands to the harness carries the question's
 signals; :func:`aggregate` gets those of all questions back, from all ranks.
@@ -27,7 +27,7 @@ from lm_eval_bayes.stats.results import Posterior
 log = get_logger(__name__)
 
 MISSING_ROW, THRESHOLDS_ROW = "rubric_missing", "rubric_thresholds"
-_RUNS_KEPT = 4
+_CACHED_RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class QuestionSignals:
 
     def __post_init__(self) -> None:
         frozen = self.thresholds and self.thresholds.values
-        asked = [self.task, [schema.to_dict() for schema in self.rubrics], frozen, self.prior]
-        text = json.dumps([*asked, self.settings.to_dict(), dict(self.columns)])
+        inputs = [self.task, [schema.to_dict() for schema in self.rubrics], frozen, self.prior]
+        text = json.dumps([*inputs, self.settings.to_dict(), dict(self.columns)])
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         object.__setattr__(self, "digest", digest)
 
@@ -81,7 +81,7 @@ class RubricValue(float):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between ranks."""
+        """Support pickling, for the gather over ranks."""
         return RubricValue, (self.row, self.signals)
 
 
@@ -98,19 +98,19 @@ class _Run:
 
     def score(self, schema: Schema) -> RubricScore:
         if schema.name not in self._scores:
-            found = score(schema, self.table, self.thresholds)
-            self._scores[schema.name] = found
-            if found.missing:
+            result = score(schema, self.table, self.thresholds)
+            self._scores[schema.name] = result
+            if result.missing:
                 log.warning(
                     "rubric %s: %d of %d trials lack a signal it needs and are in no category",
-                    *(schema.name, found.missing, self.table.n_trials),
+                    *(schema.name, result.missing, self.table.n_trials),
                 )
         return self._scores[schema.name]
 
     def posterior(self, schema: Schema) -> Posterior:
         if schema.name not in self._posteriors:
-            found = self.score(schema).posterior(self.prior, self.settings.seed)
-            self._posteriors[schema.name] = found
+            result = self.score(schema).posterior(self.prior, self.settings.seed)
+            self._posteriors[schema.name] = result
         return self._posteriors[schema.name]
 
     @cached_property
@@ -132,7 +132,7 @@ def _run(questions: Sequence[QuestionSignals]) -> _Run:
     key = tuple(question.digest for question in questions)
     if key not in _runs:
         _runs[key] = _Run(questions)
-        while len(_runs) > _RUNS_KEPT:
+        while len(_runs) > _CACHED_RUNS:
             _runs.popitem(last=False)
     return _runs[key]
 
@@ -154,8 +154,8 @@ def row_functions(rubrics: Sequence[Schema], settings: Settings) -> dict[str, _R
 def _schema_rows(schema: Schema, name: str) -> dict[str, _Row]:
     def end(run: _Run, which: str) -> float:
         s = run.settings
-        found = run.posterior(schema).interval(s.level, s.interval, seed=s.seed)
-        return float(getattr(found, which))
+        result = run.posterior(schema).interval(s.level, s.interval, seed=s.seed)
+        return float(getattr(result, which))
 
     return {
         name: lambda run: float(run.posterior(schema).mu),

@@ -19,7 +19,7 @@ from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signals_of
 from lm_eval_bayes.harness.rubrics import rows
-from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric
+from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.rubric.schemata import Schema
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 _MOST_LOGGED_ERRORS = 10
 
-#: What a user's function finds in its signals, None where a trial lacks it.
+#: The signals that a user's function gets, None where a trial lacks one.
 _SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
 
 #: What a recording model logs of a trial, and the signals of rubrics that come from it.
@@ -88,27 +88,27 @@ class RubricTask(RepeatedSamplingTask):
     # -- before sampling -------------------------------------------------------------
 
     def _check_own_rubrics(self) -> None:
-        """Try the user's functions on the first question's own answer."""
+        """Test the user's functions on the first question's own answer."""
         doc = self.task_docs[0]
         target = self.doc_to_target(doc)
         gold = str(target[0] if isinstance(target, list) and target else target)
-        for own in self.rubrics.own:
-            if own.choose is None:
+        for custom in self.rubrics.own:
+            if custom.choose is None:
                 continue
             try:
-                own.category(copy.deepcopy(doc), gold, dict.fromkeys(_SIGNALS))
+                custom.category(copy.deepcopy(doc), gold, dict.fromkeys(_SIGNALS))
             except LmEvalBayesError:
                 raise
             except (Exception, SystemExit) as error:
-                told = visible(f"{type(error).__name__}: {error}")
+                message = visible(f"{type(error).__name__}: {error}")
                 raise TaskConfigError(
-                    f"task {self.config.task}: the function of rubric {own.schema.name} fails on "
-                    f"the first question's own answer ({told}); signals "
-                    "that a model does not record are None there. bayes_check: false skips this"
+                    f"task {self.config.task}: the function of rubric {custom.schema.name} fails "
+                    f"on the first question's own answer ({message}); signals "
+                    "that no model has recorded yet are None; bayes_check: false skips this test"
                 ) from error
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """Build one N-fold request a question, if the rubrics will find their signals."""
+        """Build one N-fold request per question, if the rubrics will find their signals."""
         evaluation = current_evaluation()
         if evaluation is not None:
             unrecorded = evaluation.unrecorded
@@ -118,50 +118,54 @@ class RubricTask(RepeatedSamplingTask):
 
     def _known_before(self) -> frozenset[str]:
         """Return the signals that need no recording model."""
-        own = {own.column for own in self.rubrics.own if own.choose is not None}
+        custom = {custom.column for custom in self.rubrics.own if custom.choose is not None}
         graded = {"is_correct"} if self.settings.binary else set()
-        return frozenset({"outcome", "has_box", "text_loop"} | graded | own)
+        return frozenset({"outcome", "has_box", "text_loop"} | graded | custom)
 
-    def _check_signals(self, known: frozenset[str]) -> None:
-        """Refuse rubrics that were asked for and lack a signal; tell of the others."""
-        asked = [own.schema for own in self.rubrics.own]
-        asked += self.rubrics.schemata if self.rubrics.named else ()
-        left_out: dict[str, list[str]] = {}
+    def _check_signals(self, available: frozenset[str]) -> None:
+        """Raise an error if a named rubric lacks a signal; log the other rubrics that do."""
+        required = [custom.schema for custom in self.rubrics.own]
+        required += self.rubrics.schemata if self.rubrics.named else ()
+        rubrics_by_missing: dict[str, list[str]] = {}
         for schema in self.rubrics.rubrics:
-            lacking = [name for name in schema.needs if name not in known]
-            if lacking and schema in asked:
-                told = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
+            missing = [name for name in schema.needs if name not in available]
+            if missing and schema in required:
+                message = "; ".join(f"{name} comes from {source_of(name)}" for name in missing)
                 raise TaskConfigError(
                     f"task {self.config.task}: rubric {schema.name} needs signals that no model of "
-                    f"this run records: {told}"
+                    f"this run records: {message}"
                 )
-            if lacking:
-                left_out.setdefault(", ".join(lacking), []).append(schema.name)
-        for signals, names in left_out.items():
+            if missing:
+                rubrics_by_missing.setdefault(", ".join(missing), []).append(schema.name)
+        for signals, names in rubrics_by_missing.items():
             log.info("%s: no rows for %s (no %s)", self.config.task, ", ".join(names), signals)
 
     # -- after sampling --------------------------------------------------------------
 
     def apply_filters(self) -> None:
-        """Run the filters, and see which signals the responses brought."""
+        """Run the filters, and leave out rubrics whose signals no response has."""
         super().apply_filters()
-        brought = {
+        recorded_names = {
             name
             for instance in self._instances
             for response in instance.resps
             for name, value in signals_of(response).items()
             if value is not None
         }
-        known = self._known_before() | _signals_from(brought)
+        available = self._known_before() | _signals_from(recorded_names)
         self._shown = tuple(
-            schema for schema in self.rubrics.rubrics if known.issuperset(schema.needs)
+            schema for schema in self.rubrics.rubrics if available.issuperset(schema.needs)
         )
-        lost = [schema.name for schema in self.rubrics.rubrics if schema not in self._shown]
-        if lost and (self.rubrics.named or len(lost) == len(self.rubrics.rubrics)):
+        left_out_rubrics = [
+            schema.name for schema in self.rubrics.rubrics if schema not in self._shown
+        ]
+        if left_out_rubrics and (
+            self.rubrics.named or len(left_out_rubrics) == len(self.rubrics.rubrics)
+        ):
             log.warning(
                 "%s: no rows for the rubrics %s: the responses carry none of the signals they "
                 "need; sample with --model trials, vllm-signals or hf-signals",
-                *(self.config.task, ", ".join(lost)),
+                *(self.config.task, ", ".join(left_out_rubrics)),
             )
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
@@ -187,9 +191,9 @@ class RubricTask(RepeatedSamplingTask):
             max_gen_toks=_max_gen_toks(responses, self.config.generation_kwargs),
             think_end_token=(self.config.metadata or {}).get("think_end_token"),
         )
-        for own in self.rubrics.own:
-            if own.choose is not None:
-                columns[own.column] = self._choose(own, doc, raw, recorded, columns, logged)
+        for custom in self.rubrics.own:
+            if custom.choose is not None:
+                columns[custom.column] = self._choose(custom, doc, raw, recorded, columns, logged)
         logged["signals"] = {
             **recorded,
             **{name: values for name, values in columns.items() if name not in recorded},
@@ -209,7 +213,7 @@ class RubricTask(RepeatedSamplingTask):
 
     def _choose(
         self,
-        own: OwnRubric,
+        custom: CustomRubric,
         doc: Any,
         texts: list[str],
         recorded: Mapping[str, Any],
@@ -217,21 +221,21 @@ class RubricTask(RepeatedSamplingTask):
         logged: LoggedResult,
     ) -> list[float | None]:
         """Return the category that the user's function gives each trial, None where it fails."""
-        found: list[float | None] = []
+        categories: list[float | None] = []
         for trial, text in enumerate(texts):
             signals: dict[str, Any] = dict.fromkeys(_SIGNALS)
             signals |= {name: values[trial] for name, values in {**recorded, **columns}.items()}
             try:
-                category = own.category(copy.deepcopy(doc), text, signals)
+                category = custom.category(copy.deepcopy(doc), text, signals)
             except (Exception, SystemExit) as error:
                 category = None
-                told = visible(f"{own.schema.name}: {type(error).__name__}: {error}")
-                logged.setdefault("rubric_error_notes", {})[trial] = told
+                message = visible(f"{custom.schema.name}: {type(error).__name__}: {error}")
+                logged.setdefault("rubric_error_notes", {})[trial] = message
                 self._logged_rubric_errors += 1
                 if self._logged_rubric_errors <= _MOST_LOGGED_ERRORS:
-                    log.warning("%s: a trial is in no category of %s", self.config.task, told)
-            found.append(None if category is None else float(category))
-        return found
+                    log.warning("%s: a trial is in no category of %s", self.config.task, message)
+            categories.append(None if category is None else float(category))
+        return categories
 
     # -- what the harness asks about the rows ------------------------------------------
 

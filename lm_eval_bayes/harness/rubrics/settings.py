@@ -1,4 +1,4 @@
-"""What a run asks of its rubrics: the `rubric_*` settings of a task, checked before sampling."""
+"""The `rubric_*` settings of a task, checked before sampling starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.rubrics.custom_rubric import OwnRubric, own_rubrics
+from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric, custom_rubrics
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
 from lm_eval_bayes.rubric.scoring import Prior
 from lm_eval_bayes.rubric.thresholds import Thresholds
@@ -31,10 +31,10 @@ class RubricSettings:
     Attributes
     ----------
     schemata : tuple of Schema
-        Those of the twelve that were asked for; all of them if none was named.
+        The named ones of the twelve; all twelve if none is named.
     named : bool
-        Whether they were named, so that each must find its signals.
-    own : tuple of OwnRubric
+        Whether they are named, so that a missing signal is an error.
+    own : tuple of CustomRubric
         Rubrics of the user's own.
     thresholds : Thresholds or None
         Frozen ones.
@@ -44,7 +44,7 @@ class RubricSettings:
 
     schemata: tuple[Schema, ...]
     named: bool
-    own: tuple[OwnRubric, ...]
+    own: tuple[CustomRubric, ...]
     thresholds: Thresholds | None
     prior: Prior
 
@@ -87,7 +87,7 @@ class RubricSettings:
             raise InvalidInputError.of("rubric_prior", f"be one of {', '.join(PRIORS)}", prior)
         source = metadata.get("config_source")
         folder = Path(source).parent if isinstance(source, str) else Path()
-        own = own_rubrics(metadata.get("rubric_own"), folder)
+        own = custom_rubrics(metadata.get("rubric_own"), folder)
         return cls(
             schemata=tuple(SCHEMATA.values()) if names is None else _schemata(names),
             named=names is not None,

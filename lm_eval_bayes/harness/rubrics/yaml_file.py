@@ -39,25 +39,25 @@ def load_yaml(path: Path) -> Any:
         # a safe loader but for !function, which names the user's own code
         return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())
-        raise TaskConfigError(f"the rubric {path.name} cannot be read: {told}") from None
+        message = " ".join(str(error).split())
+        raise TaskConfigError(f"the rubric {path.name} cannot be read: {message}") from None
 
 
 def _function(spec: str, folder: Path) -> Callable[..., Any]:
     module, _, name = spec.rpartition(".")
     beside = folder.joinpath(*module.split(".")).with_suffix(".py") if module else None
     try:
-        loaded = (
+        module_object = (
             _from_file(beside, module)
             if beside is not None and beside.is_file()
             else importlib.import_module(module)
         )
-        found = getattr(loaded, name)
+        function = getattr(module_object, name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise TaskConfigError(f"`!function {spec}` cannot be found: {error}") from None
-    if not callable(found):
-        raise TaskConfigError(f"`!function {spec}` is no function; it is {found!r:.60}")
-    return found
+    if not callable(function):
+        raise TaskConfigError(f"`!function {spec}` is no function; it is {function!r:.60}")
+    return function
 
 
 def _from_file(path: Path, module: str) -> Any:
@@ -67,11 +67,11 @@ def _from_file(path: Path, module: str) -> Any:
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no module")
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[unique] = loaded
+    module_object = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module_object
     try:
-        spec.loader.exec_module(loaded)
+        spec.loader.exec_module(module_object)
     except BaseException:
         del sys.modules[unique]
         raise
-    return loaded
+    return module_object

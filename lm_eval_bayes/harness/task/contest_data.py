@@ -1,4 +1,4 @@
-"""Whether the questions of this package's tasks are at hand, or can be fetched."""
+"""The datasets of this package's tasks: whether they are cached, or can be fetched."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset on the hub that tasks of this package ask for.
+    """A dataset on the hub that tasks of this package use.
 
     Attributes
     ----------
     name, revision : str
         Its id on the hub and the pinned commit.
     tasks : tuple of str
-        The tasks that ask for it.
+        The tasks that use it.
     """
 
     name: str
@@ -54,35 +54,35 @@ def _task_files() -> Iterator[tuple[str, Mapping[str, Any]]]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads what the harness reads, and calls none of it."""
+        """Reads a task file as the harness does, without calling its functions."""
 
     Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
     for path in sorted(task_configs_dir().rglob("*.yaml")):
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
-        if isinstance(found, dict) and isinstance(found.get("task"), str):
-            yield found["task"], found
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
+        if isinstance(config, dict) and isinstance(config.get("task"), str):
+            yield config["task"], config
 
 
-# -- at hand -------------------------------------------------------------------------------------
+# -- cached -------------------------------------------------------------------------------------
 
 
 def cache_folder() -> Path:
-    """Return where the `datasets` library keeps what it has made ready."""
-    named = os.environ.get("HF_DATASETS_CACHE")
-    return Path(named).expanduser() if named else hub_home() / "datasets"
+    """Return where the `datasets` library keeps its prepared datasets."""
+    folder_name = os.environ.get("HF_DATASETS_CACHE")
+    return Path(folder_name).expanduser() if folder_name else hub_home() / "datasets"
 
 
 def hub_home() -> Path:
     """Return the folder of the hub's own libraries, ``$HF_HOME`` where that is set."""
-    named = os.environ.get("HF_HOME")
-    if named:
-        return Path(named).expanduser()
+    folder_name = os.environ.get("HF_HOME")
+    if folder_name:
+        return Path(folder_name).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache).expanduser() if cache else Path.home() / ".cache") / "huggingface"
 
 
 def is_cached(dataset: Dataset) -> bool:
-    """Tell whether a dataset can be loaded without a network, at its pinned revision."""
+    """Return whether a dataset can be loaded without a network, at its pinned revision."""
     folder = cache_folder() / dataset.name.replace("/", "___")
     try:
         for info in folder.glob(f"*/*/{dataset.revision}/dataset_info.json"):
@@ -93,7 +93,7 @@ def is_cached(dataset: Dataset) -> bool:
     return False
 
 
-# -- within reach --------------------------------------------------------------------------------
+# -- on the hub --------------------------------------------------------------------------------
 
 
 def offline() -> str | None:
@@ -113,13 +113,13 @@ def offline() -> str | None:
     return None
 
 
-def reach(datasets: Iterable[Dataset], timeout_s: float) -> Reach:
-    """Begin to ask the hub for datasets, all at once; see :meth:`Reach.results`."""
-    return Reach(tuple(datasets), timeout_s)
+def query_hub(datasets: Iterable[Dataset], timeout_s: float) -> HubQuery:
+    """Query the hub for datasets, in parallel; see :meth:`HubQuery.results`."""
+    return HubQuery(tuple(datasets), timeout_s)
 
 
-class Reach:
-    """Questions to the hub that are under way, each in a thread that nobody need wait for."""
+class HubQuery:
+    """Queries to the hub, each in a daemon thread."""
 
     def __init__(self, datasets: tuple[Dataset, ...], timeout_s: float) -> None:
         self._ends = time.monotonic() + timeout_s
@@ -150,11 +150,11 @@ class Reach:
         for thread in self._threads:
             thread.join(max(0.0, self._ends - time.monotonic()))
         late = f"no answer within {self._timeout_s:g} s"
-        return {one.name: self._found.get(one.name, late) for one in self._datasets}
+        return {dataset.name: self._found.get(dataset.name, late) for dataset in self._datasets}
 
 
 def _short(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[0] if lines else ""
-    told = told if len(told) <= 120 else f"{told[:117]}..."
-    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+    message = lines[0] if lines else ""
+    message = message if len(message) <= 120 else f"{message[:117]}..."
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

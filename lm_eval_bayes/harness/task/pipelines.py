@@ -16,7 +16,7 @@ log = get_logger(__name__)
 _TAKES_SOME = ("take_first", "take_first_k")
 _TAKES_ONE_VOTE = "majority_vote"
 
-HOW_TO_SKIP = "if it is right all the same, skip this trial run with bayes_check: false"
+HOW_TO_SKIP = "if it is right all the same, skip this test with bayes_check: false"
 
 
 class Responses(list[Any]):
@@ -38,7 +38,7 @@ class Responses(list[Any]):
         return self.instance.doc_id
 
 
-def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
+def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
     """Rewrite a YAML's `filter_list` so that no step throws responses away.
 
     `take_first` and `take_first_k` steps are dropped; a pipeline that becomes empty keeps
@@ -50,7 +50,7 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
     TaskConfigError
         If every pipeline votes.
     """
-    kept: list[dict[str, Any]] = []
+    rewritten: list[dict[str, Any]] = []
     if filter_list is not None and not _well_formed(filter_list):
         raise TaskConfigError(
             f"task {task}: `filter_list` must be a list of pipelines, each with a `name` and a "
@@ -61,18 +61,18 @@ def keeping_all(filter_list: Any, task: str) -> list[dict[str, Any]]:
         if any(step["function"] == _TAKES_ONE_VOTE for step in steps):
             log.warning(
                 "%s: filter pipeline `%s` votes over the responses and leaves one of N; "
-                "it is left out, the row maj@k says the same",
+                "it is left out; the row maj@k has the vote",
                 task,
                 pipeline["name"],
             )
             continue
-        kept.append({**pipeline, "filter": steps or [{"function": filters.KEEP_ALL}]})
-    if not kept:
+        rewritten.append({**pipeline, "filter": steps or [{"function": filters.KEEP_ALL}]})
+    if not rewritten:
         raise TaskConfigError(
             f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "
             "of N responses; add one that keeps them all"
         )
-    return kept
+    return rewritten
 
 
 def _well_formed(filter_list: Any) -> bool:
@@ -89,8 +89,8 @@ def _well_formed(filter_list: Any) -> bool:
     )
 
 
-def tried_out(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) -> Any:
-    """Run a pipeline over N copies of made-up responses to one question.
+def probe_output(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) -> Any:
+    """Return the output of a pipeline for N copies of a test response to one question.
 
     Parameters
     ----------
@@ -101,14 +101,14 @@ def tried_out(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) 
     doc : dict
         The question.
     texts : sequence of str
-        Responses to try, one after the other; one that goes through is enough.
+        Test responses; the first one that the pipeline accepts is used.
     task : str
         The task's name, for the message.
 
     Returns
     -------
     object
-        What comes out.
+        The pipeline's output.
 
     Raises
     ------
@@ -130,12 +130,12 @@ def tried_out(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: str) 
 
 
 def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
-    """See that N responses came out of a pipeline that was tried out.
+    """Check that a pipeline's output has N responses.
 
     Raises
     ------
     TaskConfigError
-        If another number came out.
+        If it has another number.
     """
     count = 1 if isinstance(out, str) else len(out)
     if count != n:

@@ -1,4 +1,4 @@
-"""Questions that cannot be had, said in one sentence before anything is sampled."""
+"""Errors about a task's questions, raised before anything is sampled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @contextmanager
 def loading(config: Any) -> Iterator[None]:
-    """Turn a failed download into advice on how to cache the questions."""
+    """Turn a failed download into an error that says how to cache the questions."""
     try:
         yield
     except LmEvalBayesError:
@@ -44,12 +44,12 @@ def loading(config: Any) -> Iterator[None]:
 
 
 def check_split(dataset: Mapping[str, Any], config: Any) -> None:
-    """Refuse a missing or an empty split.
+    """Raise an error for a missing or empty split.
 
     Raises
     ------
     DatasetUnavailableError
-        If the split that is to be asked is not there or has no question.
+        If the split does not exist or has no question.
     """
     split = config.test_split or config.validation_split
     if split not in dataset:
@@ -64,24 +64,24 @@ def check_split(dataset: Mapping[str, Any], config: Any) -> None:
 
 
 def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
-    """Refuse a cached copy of another revision than the pinned one.
+    """Raise an error for a cached copy of another revision than the pinned one.
 
-    Without a network, `datasets` takes the newest revision in its cache, whatever was asked.
+    Without a network, `datasets` loads the newest revision in its cache, not the requested one.
 
     Raises
     ------
     DatasetUnavailableError
         If the questions come from a cache folder of another commit.
     """
-    wanted = (config.dataset_kwargs or {}).get("revision")
-    if not isinstance(wanted, str) or not _COMMIT.fullmatch(wanted):
+    pinned = (config.dataset_kwargs or {}).get("revision")
+    if not isinstance(pinned, str) or not _COMMIT.fullmatch(pinned):
         return
     for split in dataset.values():
         for file in getattr(split, "cache_files", None) or []:
             commits = [p for p in Path(file["filename"]).parts if _COMMIT.fullmatch(p)]
-            if commits and commits[-1] != wanted:
+            if commits and commits[-1] != pinned:
                 raise DatasetUnavailableError(
-                    f"task {config.task}: the questions must be those of revision {wanted} of "
+                    f"task {config.task}: the questions must be those of revision {pinned} of "
                     f"{config.dataset_path}; without a network the newest one in the cache is "
                     f"taken, revision {commits[-1]}: delete {Path(file['filename']).parent}, "
                     "or run once with a network"
@@ -90,7 +90,7 @@ def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
 
 @contextmanager
 def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
-    """Say in one sentence why the harness could not build a task.
+    """Turn an error of the harness while it builds a task into one sentence.
 
     Raises
     ------

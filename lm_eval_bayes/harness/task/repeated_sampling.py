@@ -1,6 +1,6 @@
-"""`RepeatedSamplingTask`: N graded trials a question, and a posterior over them.
+"""`RepeatedSamplingTask`: N graded trials per question, and a posterior over them.
 
-Use it in a YAML with one line beside the task's own::
+Use it in a YAML that includes the task's own::
 
     include: his_task.yaml
     task: his_task_bayes
@@ -33,7 +33,7 @@ __all__ = ["RepeatedSamplingTask"]
 
 log = get_logger(__name__)
 
-#: Metrics of the harness that say right or wrong and nothing else.
+#: Metrics of the harness with two values, right and wrong.
 _BINARY_METRICS = frozenset({"exact_match", "acc"})
 
 _MOST_LOGGED_ERRORS = 10
@@ -66,7 +66,7 @@ class LoggedResult(dict[str, Any]):
 
 
 class RepeatedSamplingTask(ConfigurableTask):
-    """A `generate_until` task whose every question is asked N times.
+    """A `generate_until` task that samples every question N times.
 
     The task's own filters and `process_results` grade the responses one by one; the
     category of each goes into a Dirichlet posterior [Hariri 2026, Alg. 1]. N comes from
@@ -76,7 +76,7 @@ class RepeatedSamplingTask(ConfigurableTask):
     Raises
     ------
     TaskConfigError, InvalidInputError
-        If the YAML or the metadata cannot give N honest trials a question.
+        If the YAML or the metadata do not allow N independent trials per question.
     DatasetUnavailableError
         If the questions cannot be loaded or lack a field that the task uses.
     """
@@ -105,7 +105,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         )
         config["repeats"] = self.settings.n
         config["metadata"]["bayes"] = self.settings.to_dict()
-        config["filter_list"] = pipelines.keeping_all(config.get("filter_list"), name)
+        config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
         with questions.explained(name, config):
             super().__init__(data_dir, cache_dir, download_mode, config)
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
@@ -118,12 +118,12 @@ class RepeatedSamplingTask(ConfigurableTask):
     # -- before sampling -------------------------------------------------------------
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Load the questions, or say in one sentence why they cannot be had."""
-        make = self.config.custom_dataset
+        """Load the questions; a failure becomes an error of one sentence."""
+        custom_dataset = self.config.custom_dataset
         with questions.loading(self.config):
-            if callable(make):  # as the harness does, less its advice on --metadata at every run
-                given = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
-                self.dataset = make(**given)
+            if callable(custom_dataset):  # as the harness, without its log line on --metadata
+                arguments = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
+                self.dataset = custom_dataset(**arguments)
             else:
                 super().download(dataset_kwargs, **kwargs)
         questions.check_split(self.dataset, self.config)
@@ -150,13 +150,13 @@ class RepeatedSamplingTask(ConfigurableTask):
         return chosen
 
     def _check_first_question(self) -> None:
-        """Grade the gold answer of the first question, so that a bad grader shows now."""
+        """Grade the gold answer of the first question, to find a failing grader before sampling."""
         name, doc = str(self.config.task), self.task_docs[0]
         target = self.doc_to_target(doc)
         gold = str(target[0] if isinstance(target, list) and target else target)
         texts = [gold, f"The final answer is \\boxed{{{gold}}}."]
         for pipeline in self._filters:
-            out = pipelines.tried_out(pipeline, self.settings.n, doc, texts, name)
+            out = pipelines.probe_output(pipeline, self.settings.n, doc, texts, name)
             pipelines.check_keeps_all(pipeline, out, self.settings.n, name)
         for text in texts:
             try:
@@ -183,7 +183,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """Build one N-fold request a question."""
+        """Build one N-fold request per question."""
         check_request_cache(
             bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
         )
@@ -308,8 +308,8 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
         value = result[self._outcome]
         top = len(self.settings.weights) - 1
-        whole = isinstance(value, numbers.Real) and float(value).is_integer()
-        if not whole or not 0 <= value <= top:
+        is_integer = isinstance(value, numbers.Real) and float(value).is_integer()
+        if not is_integer or not 0 <= value <= top:
             raise TaskConfigError(
                 f"task {self.config.task}: the metric `{self._outcome}` must grade a response "
                 f"with a category 0..{top}; got {value!r} (choose another with bayes_metric, or "
@@ -317,7 +317,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
         return int(value)
 
-    # -- what the harness asks about the rows ------------------------------------------
+    # -- the rows, for the harness ------------------------------------------------------
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""
@@ -333,13 +333,13 @@ class RepeatedSamplingTask(ConfigurableTask):
 
 
 def _grades_alone(config: Mapping[str, Any]) -> bool:
-    """Whether the metric itself grades, and no function of the task's own that we cannot know."""
+    """Return whether the metric alone grades, without a function of the task."""
     grader = config.get("process_results")
     return grader is None or getattr(grader, "__module__", "") == process_results_math.__module__
 
 
 def _known_categories(config: Mapping[str, Any]) -> int | None:
-    """Two, where the outcome is one of the harness's own right-or-wrong metrics."""
+    """Return 2 if the outcome is a right-or-wrong metric of the harness, else None."""
     listed = config.get("metric_list") or [{"metric": "exact_match"}]
     first = listed[0] if isinstance(listed, list) else None
     name = first.get("metric") if isinstance(first, Mapping) else None

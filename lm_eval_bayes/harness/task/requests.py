@@ -87,7 +87,7 @@ def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, tas
 
 
 def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:
-    """Take the responses over from the harness: each question's, fit to be logged.
+    """Prepare the responses for grading and for the log.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
     task : str
         The task's name, for messages.
     """
-    _tidy(instances, settings)
+    _trim(instances, settings)
     _warn_if_identical(instances, settings.n, task)
 
 
-def _tidy(instances: Sequence[Any], settings: Settings) -> None:
-    """Keep the responses of each question, as text that a file can hold.
+def _trim(instances: Sequence[Any], settings: Settings) -> None:
+    """Cut the padding of several ranks, and replace what a file cannot hold.
 
     With several ranks the harness pads the short rank with its last question again, so
     that question has too many. A lone surrogate, which the JSON of an API may carry,

@@ -60,7 +60,7 @@ class RowValue(float):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between ranks."""
+        """Support pickling, for the gather over ranks."""
         return RowValue, (float(self), self.row, self.trials)
 
 
@@ -99,7 +99,7 @@ class _Bank:
         return api.avg_at_n(self.outcomes)
 
     def majority(self) -> float:
-        # Every right answer says the same thing, however it is written: one candidate.
+        # All right answers are one candidate, however they are written.
         answers = [
             [RIGHT if c else a for a, c in zip(t.answers, t.outcomes, strict=True)]
             for t in self.trials
@@ -220,7 +220,7 @@ def _guarded(name: str, row: _Row, bank: _Bank) -> float:
 
 
 def higher_is_better(settings: Settings) -> dict[str, bool]:
-    """Return the harness's arrows: up for scores, down for errors."""
+    """Return the direction of every row: True for scores, False for errors."""
     names = [n for n in row_functions(settings) if not n.endswith("_stderr")]
     return {name: name != "grading_errors" for name in names}
 

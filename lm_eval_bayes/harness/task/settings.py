@@ -1,4 +1,4 @@
-"""What a run asks for: the `bayes_*` settings of a task, checked before sampling starts."""
+"""The `bayes_*` settings of a task, checked before sampling starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.stats.intervals import IntervalMethod
 
-#: More trials a question than this is taken for a slip of the keyboard.
+#: The largest N; a larger number is taken for a typing error.
 MAX_TRIALS = 100_000
 
 _LARGEST_WEIGHT = 1e100
@@ -18,16 +18,16 @@ INTERVAL_METHODS: tuple[IntervalMethod, ...] = ("exact", "normal", "beta", "hdi"
 
 #: Every key that a task's metadata may carry for us, with what it means.
 KEYS = {
-    "bayes_n": "trials a question, N (default: the task's `repeats`)",
+    "bayes_n": "trials per question, N (default: the task's `repeats`)",
     "bayes_k": "the k of Pass@k and its family, one or a list (default: powers of two <= N)",
     "bayes_tau": "the share of k that G-Pass@k asks for, in [0, 1] (default 0.5)",
     "bayes_maj_k": "the k of maj@k (default min(8, N))",
     "bayes_weights": "the score of each category 0..C (default [0, 1])",
-    "bayes_categories": "how many categories the task's grader tells apart (default 2)",
+    "bayes_categories": "number of categories of the task's grader (default 2)",
     "bayes_metric": "which metric of the task is the outcome (default: the first one)",
     "bayes_interval": "the interval's method: " + ", ".join(INTERVAL_METHODS),
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
-    "bayes_check": "try the first question's own answer on filters and grader (default true)",
+    "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
 }
@@ -40,7 +40,7 @@ class Settings:
     Attributes
     ----------
     n : int
-        Trials a question, N.
+        Trials per question, N.
     k : tuple of int
         The k of Pass@k, Pass^k, G-Pass@k and mG-Pass@k, ascending, each in 1..N.
     tau : float
@@ -58,7 +58,7 @@ class Settings:
     metric : str or None
         The task's metric that is the outcome; None for the first one.
     check : bool
-        Whether filters and grader are tried out before sampling.
+        Whether filters and grader are tested before sampling.
     extra_trials : tuple of (int, int)
         (question, further trials) of the questions that have more than N. Rows of a mean
         and its posterior use them all; N is then the fewest.
@@ -109,8 +109,7 @@ class Settings:
         categories : int, optional
             How many categories the outcome metric is known to have.
         certain : bool
-            Whether nothing else can be true, so that another `bayes_categories` is an error;
-            otherwise the task's word counts for more.
+            Whether another `bayes_categories` is an error; if False, the task's value is used.
 
         Raises
         ------
@@ -203,16 +202,19 @@ def _ks(value: object, n: int) -> tuple[int, ...]:
 
 
 def _weights(
-    value: object, declared: object, known: int | None, certain: bool
+    value: object, declared: object, n_categories: int | None, certain: bool
 ) -> tuple[float, ...]:
     if declared is not None:
         count = _integer("bayes_categories", declared, 2, 1000)
-        if certain and known is not None and count != known:
-            rule = f"be {known} or left out, as the outcome metric tells {known} categories apart"
+        if certain and n_categories is not None and count != n_categories:
+            rule = (
+                f"be {n_categories} or left out, as the outcome metric has {n_categories} "
+                "categories"
+            )
             raise InvalidInputError.of("bayes_categories", rule, count)
-        known = count
+        n_categories = count
     if value is None:
-        count = known or 2
+        count = n_categories or 2
         return tuple(i / (count - 1) for i in range(count))
     numbers = value if isinstance(value, (list, tuple)) else []
     good = all(
@@ -223,14 +225,16 @@ def _weights(
         raise InvalidInputError.of(
             "bayes_weights", "be a list of at least two finite numbers, one a category", value
         )
-    if known is not None and len(numbers) != known:
+    if n_categories is not None and len(numbers) != n_categories:
         raise InvalidInputError.of(
-            "bayes_weights", f"have {known} entries, one for each category of the outcome", value
+            "bayes_weights",
+            f"have {n_categories} entries, one for each category of the outcome",
+            value,
         )
     if len(numbers) == 2 and not numbers[0] < numbers[1]:
         raise InvalidInputError.of(
             "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
         )
     if min(numbers) == max(numbers):
-        raise InvalidInputError.of("bayes_weights", "tell the categories apart", value)
+        raise InvalidInputError.of("bayes_weights", "differ between categories", value)
     return tuple(float(w) for w in numbers)

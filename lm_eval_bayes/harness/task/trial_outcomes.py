@@ -1,4 +1,4 @@
-"""What trials were graded as, on its way into the store that keeps the trials."""
+"""Graded outcomes of trials, written to the trial store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def keep_outcomes(
     categories: int,
     chosen: Sequence[int] | None,
 ) -> None:
-    """Hand the gradings of one question to whoever keeps its trials; never fail.
+    """Store the outcomes of one question's trials; a failure is logged and raises nothing.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.rubrics.custom_rubric import own_rubrics
+from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.signals import SignalTable
@@ -263,7 +263,7 @@ def changed(**changes):
         (changed(categories=["bad", "bad", "short"]), "different names"),
         (changed(weights=[0, 1]), "`weights` must have 3 finite numbers in rubric terse"),
         (changed(weights=[0, 1, "x"]), "`weights` must have 3 finite numbers"),
-        (changed(weights=[1, 1, 1]), "tell the categories apart"),
+        (changed(weights=[1, 1, 1]), "differ between the categories of rubric terse"),
         (changed(rules=None), "either `rules` or `category`"),
         (changed(category=len), "either `rules` or `category`"),
         (changed(rules=None, category="judge"), "`category` must be a function"),
@@ -297,7 +297,7 @@ def test_two_rules_of_one_category_are_one():
         {"category": "bad", "when": "text_loop >= 0.5"},
         *RULES["rules"][1:],
     ]
-    (own,) = own_rubrics(changed(rules=rules), EXAMPLES)
+    (own,) = custom_rubrics(changed(rules=rules), EXAMPLES)
     table = SignalTable.from_questions(
         [
             {
@@ -366,7 +366,7 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
     manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False)
     results = toy.evaluate(Replying({}), name, task_manager=manager)
     row = results["results"][name]
-    categories = own_rubrics(
+    categories = custom_rubrics(
         str(EXAMPLES / f"{'safety' if rubric == 'safety' else rubric}.yaml"), EXAMPLES
     )
     weights = categories[0].schema.weights
@@ -378,7 +378,7 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
 
 
 def test_the_terse_example_is_whole():
-    (own,) = own_rubrics("terse.yaml", EXAMPLES)
+    (own,) = custom_rubrics("terse.yaml", EXAMPLES)
     assert own.schema.needs == ("repeated_pattern", "is_correct", "text_loop", "completion_tokens")
 
 

@@ -73,7 +73,7 @@ def test_a_bad_value_is_refused_by_name(metadata, message):
 
 
 def test_categories_that_all_score_the_same_are_refused():
-    with pytest.raises(InvalidInputError, match=r"`bayes_weights` must tell the categories apart"):
+    with pytest.raises(InvalidInputError, match=r"`bayes_weights` must differ between categories"):
         read(categories=None, bayes_weights=[1, 1, 1])
 
 
