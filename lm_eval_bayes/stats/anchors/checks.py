@@ -262,7 +262,7 @@ def query_independence(
     n_varying = int((single > 0.0).sum())
     if expected == 0.0:
         return IndependenceCheck(None, None, 1.0, 0, permutations, seed)
-    observed = _total_variance(trials) / expected
+    ratio = _total_variance(trials) / expected
     # Σ_j≠k sd_j sd_k: what the covariances would add up to at correlation 1
     root = np.sqrt(single)
     cross = 2.0 * float((root[:, 1:] * root.cumsum(axis=1)[:, :-1]).sum())
@@ -271,11 +271,11 @@ def query_independence(
     moving = trials[:, (single > 0.0).any(axis=0)]
     above = 0
     for _ in range(permutations):
-        ratio = _total_variance(rng.permuted(moving, axis=2)) / expected
-        above += ratio >= observed - 1e-12
+        permuted_ratio = _total_variance(rng.permuted(moving, axis=2)) / expected
+        above += permuted_ratio >= ratio - 1e-12
     return IndependenceCheck(
-        variance_ratio=observed,
-        mean_correlation=(observed - 1.0) * expected / cross if cross > 0.0 else None,
+        variance_ratio=ratio,
+        mean_correlation=(ratio - 1.0) * expected / cross if cross > 0.0 else None,
         p_value=(above + 1) / (permutations + 1),
         n_varying=n_varying,
         permutations=permutations,

@@ -93,7 +93,7 @@ class SharedQuestions:
 
         ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
         """
-        average, noise = self._observed()
+        average, noise = self._question_means()
         sd = np.stack(
             [
                 paired_spread(own - average, own_noise + noise).sd
@@ -103,7 +103,7 @@ class SharedQuestions:
         score = average.mean(axis=1)
         return score[:, None] - score, sd
 
-    def _observed(self) -> tuple[FloatArray, FloatArray]:
+    def _question_means(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M)."""
         question_scores = [question_means(means) for means in self.posteriors]
         pairs = list(zip(question_scores, self.columns, strict=True))
@@ -145,7 +145,7 @@ class SharedQuestions:
         *streams, shared = map(
             np.random.default_rng, np.random.SeedSequence(seed).spawn(len(self.posteriors) + 1)
         )
-        average, noise = self._observed()
+        average, noise = self._question_means()
         mean = average.mean(axis=1, keepdims=True)
         n_questions = average.shape[1]
         kappa = max(

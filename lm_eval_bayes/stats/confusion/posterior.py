@@ -191,9 +191,9 @@ def confusion_posterior(
     if values.size < _BATCHES:
         rule = "be defined (not 0/0) for nearly all draws, or `zero_division` be given"
         raise InvalidInputError.of("score", rule, f"undefined in {n_undefined} of {draws} draws")
-    plain = float(apply_score(function, matrix[None])[0])
+    estimate = float(apply_score(function, matrix[None])[0])
     note = None
-    if not np.isfinite(plain):
+    if not np.isfinite(estimate):
         note = "the counts themselves give 0/0, so the posterior rests on the prior"
     sd = float(values.std())
     return ConfusionPosterior(
@@ -201,7 +201,7 @@ def confusion_posterior(
         mu=float(values.mean()),
         sigma=sd,
         mc_error=sd / float(np.sqrt(values.size)),
-        estimate=plain if np.isfinite(plain) else instead,
+        estimate=estimate if np.isfinite(estimate) else instead,
         draws=read_only(np.sort(values), np.float64),
         n_undefined=n_undefined,
         prior=pseudo,
