@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
@@ -16,7 +16,7 @@ from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.descriptions import description_intact
-from lm_eval_bayes.store.errors import StoreFileError, readable
+from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import check_regular, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
@@ -112,21 +112,29 @@ def export_samples(
         if not target.parent.is_dir():
             raise StoreFileError(f"{target} cannot be written: there is no folder {target.parent}")
 
-        def contents(connection: sqlite3.Connection) -> Iterator[tuple[Path, Content]]:
-            for series in _all_series(connection, file.schema, damaged):
-                path = target / _file_name(series)
-                check_regular(path)
-                if path.exists() and not overwrite:
-                    raise _exists(path)
+        def contents() -> Generator[tuple[Path, Content], None, None]:
+            # The transaction ends, and is checked, before the first file gets its name.
+            with file.reading() as connection:
+                for series in _all_series(connection, file.schema, damaged):
+                    path = target / _file_name(series)
+                    check_regular(path)
+                    if path.exists() and not overwrite:
+                        raise _exists(path)
 
-                def write(output: BinaryIO, series: _Series = series, path: Path = path) -> None:
-                    files.append(_write_series(series, path, output))
+                    def write(
+                        output: BinaryIO, series: _Series = series, path: Path = path
+                    ) -> None:
+                        files.append(_write_series(series, path, output))
 
-                yield path, write
+                    yield path, write
 
         try:
-            with file.reading() as connection, readable(file.path, "a line to be exported"):
-                write_all_or_none(contents(connection), overwrite)
+            with (
+                translate_errors(file.path, "read"),
+                readable(file.path, "a line to be exported"),
+                closing(contents()) as pairs,
+            ):
+                write_all_or_none(pairs, overwrite)
         except StoreFileError:
             raise
         except FileExistsError as error:

@@ -132,6 +132,10 @@ def test_info_as_json(lmeb, make):
     assert code == 0
     assert (first["path"], first["trials"], first["outcomes"]) == (str(paths[0]), 3, 3)
     assert first["tasks"][0]["task"] == "aime"
+    (model, sampling) = (first["series"][0][name] for name in ("model", "sampling"))
+    (counted,) = first["counts"]
+    assert (counted["model"], counted["sampling"], counted["trials"]) == (model, sampling, 3)
+    assert first["models"][model] == {"pretrained": "some/model"}
     assert (second["trials"], second["tasks"]) == (1, [])
 
 

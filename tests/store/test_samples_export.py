@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lm_eval_bayes.store import samples_export
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
@@ -168,6 +169,35 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
     with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == []
+
+
+def test_a_read_only_store_that_changes_during_the_export(filled, tmp_path, monkeypatch):
+    store = filled()
+    store.chmod(0o444)
+    json_line = samples_export.json_line
+
+    def change_store(record):
+        store.chmod(0o644)
+        with TrialStore.open(store) as writer:
+            writer.describe_prompt("new")
+        return json_line(record)
+
+    monkeypatch.setattr(samples_export, "json_line", change_store)
+    with pytest.raises(StoreFileError, match="was changed by another process while"):
+        export_samples(store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_sqlite_cannot_read_during_the_export(filled, tmp_path, monkeypatch):
+    store = filled()
+
+    def fail(record):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(samples_export, "json_line", fail)
+    with pytest.raises(StoreDamagedError, match="cannot be read: database disk image"):
+        export_samples(store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_store(filled, tmp_path):

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import pickle
+import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError, TrialConflictError
-from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial import COLUMNS, Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, a lone surrogate \ud83d, a pair kept apart \ud83d\ude00, 😀, \r\n, \ufeff"
@@ -333,6 +336,19 @@ def test_threads_may_share_a_store(store, key, make_trial):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_fields_of_a_trial_are_the_columns_of_the_table(store, key, path):
+    trial = Trial(key, 0, "42", signals={"bits": float("nan")}, created=1.5)
+    names = [field.name for field in dataclasses.fields(Trial)]
+    with closing(sqlite3.connect(path)) as connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(trials)")]
+    ids = ["model", "sampling", "prompt"]
+    assert columns == COLUMNS.split(", ")
+    assert sorted(columns) == sorted({*names, *ids, "hash"} - {"key"})
+    assert list(trial.to_dict()) == ["model", "prompt", "sampling", *names[1:]]
+    assert trial.to_dict()["signals"] == {"bits": None}
+    assert trial.to_dict()["prompt"] == key.prompt
+
+
 def test_a_forked_process_must_open_the_store_again(store, key, make_trial):
     reader, writer = os.pipe()
     child = os.fork()
