@@ -52,9 +52,9 @@ def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[st
         shared["generation_config"] = generation
     learned, intervals = summary.learned, summary.intervals
     results = [
-        _posterior_result(summary, f"hbayes@{n}{suffix}", learned[each], intervals[each])
-        for each, suffix in _SCOPE_SUFFIXES.items()
-        if scope in (None, each)
+        _posterior_result(summary, f"hbayes@{n}{suffix}", learned[of], intervals[of])
+        for of, suffix in _SCOPE_SUFFIXES.items()
+        if scope in (None, of)
     ]
     results.append(_posterior_result(summary, f"bayes@{n}", summary.paper, intervals["paper"]))
     if summary.average is not None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 import yaml
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import one_line, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -48,7 +49,7 @@ _NOT_IN_NOTES = frozenset({"until"})
 
 
 @dataclass(frozen=True)
-class HubResult:
+class HubResult(Record):
     """A result for a model's repository.
 
     Attributes
@@ -82,10 +83,6 @@ class HubResult:
     source_url: str | None = None
     source_name: str | None = None
     warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def check_model_id(name: str, argument: str = "--model-id") -> str:
@@ -174,7 +171,9 @@ def hub_result(
             f'the task of {dataset_id} is assumed to be "default": name that of its eval.yaml '
             "with --task-id"
         )
-    pinned = _revision(summary, dataset, revision, warnings)
+    pinned = _pinned_revision(summary, dataset, revision)
+    if pinned is None:
+        warnings.append(_unpinned_warning(summary))
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
         warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
@@ -242,10 +241,8 @@ def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
     return name, numbers[name]
 
 
-def _revision(
-    summary: TaskSummary, dataset: str | None, revision: str | None, warnings: list[str]
-) -> str | None:
-    """Return the pinned commit of the dataset; warn if there is none."""
+def _pinned_revision(summary: TaskSummary, dataset: str | None, revision: str | None) -> str | None:
+    """Return the pinned commit of the dataset, or None."""
     if revision is not None:
         if _SHA.fullmatch(revision) is None:
             rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
@@ -255,9 +252,13 @@ def _revision(
     run_dataset = dataset_of(summary.run)[0]
     if pinned and _SHA.fullmatch(pinned) and dataset in (None, run_dataset):
         return pinned
-    reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
-    warnings.append(f"the run {reason} of its dataset, so none is exported")
     return None
+
+
+def _unpinned_warning(summary: TaskSummary) -> str:
+    pinned = summary.run.made.revision
+    reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
+    return f"the run {reason} of its dataset, so none is exported"
 
 
 def _iso(seconds: float) -> str | None:

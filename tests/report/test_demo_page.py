@@ -404,7 +404,7 @@ def test_all_controls_work_in_chromium_without_an_error(tmp_path):
     document, heard = dumped(text, tmp_path)
     assert heard == []
     assert "<title>[]</title>" in document
-    told = re.search(r'id="repeat-told"[^>]*>([^<]*)<', document)[1]
+    told = re.search(r'id="repeat-status"[^>]*>([^<]*)<', document)[1]
     share = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)%", told)}
     # a hard benchmark, 16 trials: the uniform prior misses, the learned one holds what it says
     assert share["uniform"] < 50

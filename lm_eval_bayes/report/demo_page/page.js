@@ -1,4 +1,4 @@
-/* What the controls say is computed by `lmeb` and shown by `draw`. */
+/* The page: `lmeb` computes what the controls select, `draw` shows it. */
 (() => {
   const MOST = 128;
   const REPEATS = 200;
@@ -11,10 +11,10 @@
   const start = JSON.parse($("start").textContent);
   const state = { ...start, shown: Math.floor((start.models - 1) / 2) };
 
-  // -- what is computed, kept until what it depends on changes ---------------------------------
+  // -- simulated trials and posteriors, cached until a setting changes --------------------------
 
-  let coins = [];
-  let truths = [];
+  let probabilities = [];
+  let trueScores = [];
   let counts = [];
   let learned = [];
   let shapeOf = "";
@@ -26,18 +26,18 @@
     shapeOf = key;
     const strength = 10 ** state.spread;
     const middle = (state.models - 1) / 2;
-    // neighbours draw nearer where they would not fit between 0 and 1
+    // a smaller difference if the scores would leave (0, 1)
     const room = Math.min(state.mean, 1 - state.mean) - 0.01;
     const gap = Math.min(state.gap, middle ? room / middle : state.gap);
     const wanted = Array.from({ length: state.models }, (_, i) => state.mean + gap * (middle - i));
-    const made = new Map();
-    coins = wanted.map((mean) => {
-      if (!made.has(mean)) made.set(mean, lmeb.mimic(mean, state.questions, strength));
-      return made.get(mean);
+    const byMean = new Map();
+    probabilities = wanted.map((mean) => {
+      if (!byMean.has(mean)) byMean.set(mean, lmeb.mimic(mean, state.questions, strength));
+      return byMean.get(mean);
     });
-    truths = wanted;
-    counts = coins.map((p, i) => lmeb.runningCounts(p, MOST, state.seed, i));
-    learned = coins.map(() => new Map());
+    trueScores = wanted;
+    counts = probabilities.map((p, i) => lmeb.runningCounts(p, MOST, state.seed, i));
+    learned = probabilities.map(() => new Map());
   }
 
   const totals = (n) => new Array(state.questions).fill(n);
@@ -49,77 +49,77 @@
     return learned[model].get(n);
   }
 
-  /** The numbers of trials at which the learned prior is worked out: it takes milliseconds. */
+  /** The numbers of trials at which the learned prior is computed, which takes milliseconds. */
   function steps(n) {
-    const found = [];
-    for (let i = 1; i < n; i += i < 8 ? 1 : 2 ** Math.floor(Math.log2(i) - 2)) found.push(i);
-    return [...found, n];
+    const numbers = [];
+    for (let i = 1; i < n; i += i < 8 ? 1 : 2 ** Math.floor(Math.log2(i) - 2)) numbers.push(i);
+    return [...numbers, n];
   }
 
-  /** Places 1..L by some scores; models of one score keep the order of their letters. */
-  function places(values) {
+  /** Ranks 1..L by scores; tied models are in the order of their letters. */
+  function ranks(values) {
     if (values.some((value) => !Number.isFinite(value))) return null;
     const order = values.map((_, i) => i);
     order.sort((a, b) => (Math.abs(values[b] - values[a]) > 1e-12 ? values[b] - values[a] : a - b));
-    const found = [];
-    order.forEach((model, place) => { found[model] = place + 1; });
-    return found;
+    const result = [];
+    order.forEach((model, i) => { result[model] = i + 1; });
+    return result;
   }
 
-  /** The number of trials from which on the order has not changed any more. */
-  function settled(orders) {
+  /** The number of trials from which on the ranking has not changed. */
+  function convergedAt(orders) {
     const last = JSON.stringify(orders[orders.length - 1]);
     let n = orders.length;
     while (n > 1 && JSON.stringify(orders[n - 2]) === last) n -= 1;
     return n;
   }
 
-  // -- what is shown ----------------------------------------------------------------------------
+  // -- output -----------------------------------------------------------------------------------
 
-  const trialsIn = (n) => (n === 1 ? "1 trial a question" : `${n} trials a question`);
-  const say = (selector, text) =>
-    document.querySelectorAll(selector).forEach((one) => { one.textContent = text; });
+  const trialsIn = (n) => (n === 1 ? "1 trial per question" : `${n} trials per question`);
+  const setText = (selector, text) =>
+    document.querySelectorAll(selector).forEach((element) => { element.textContent = text; });
 
   function spreadInWords() {
-    if (state.spread < -0.4) return "solved or not";
+    if (state.spread < -0.4) return "bimodal";
     if (state.spread < 0.6) return "very mixed";
-    return state.spread < 1.4 ? "mixed" : "much alike";
+    return state.spread < 1.4 ? "mixed" : "homogeneous";
   }
 
   function outputs() {
-    const gap = state.models > 1 ? truths[0] - truths[1] : 0;
-    const told = {
+    const gap = state.models > 1 ? trueScores[0] - trueScores[1] : 0;
+    const texts = {
       trials: `${state.trials}`, k: `${state.k}`, models: `${state.models}`,
       gap: `${(100 * gap).toFixed(1)} points`, questions: `${state.questions}`,
       mean: draw.percent(state.mean), spread: spreadInWords(),
     };
-    for (const [id, text] of Object.entries(told)) {
+    for (const [id, text] of Object.entries(texts)) {
       $(`${id}-out`).textContent = text;
       $(id).setAttribute("aria-valuetext", text);
     }
     $("seed-out").textContent = state.seed;
-    say(".n", trialsIn(state.trials));
-    say(".shown", draw.letter(state.shown));
-    say(".pass", `Pass@${state.k}`);
+    setText(".n", trialsIn(state.trials));
+    setText(".shown", draw.letter(state.shown));
+    setText(".pass", `Pass@${state.k}`);
     $("th-pass").textContent = `Pass@${state.k}`;
     $("th-interval").textContent = `${100 * state.level}% interval`;
   }
 
-  /** A probability from one half on, never told as certain. */
-  const surely = (rho) => (rho > 0.995 ? "over 99%" : draw.percent(rho));
+  /** A probability of at least one half, never shown as certain. */
+  const probability = (rho) => (rho > 0.995 ? "over 99%" : draw.percent(rho));
 
-  function table(found) {
-    const ranks = lmeb.ranksWithTies(found, Z);
-    const order = found.map((_, i) => i).sort((a, b) => found[b].mu - found[a].mu || a - b);
+  function table(models) {
+    const tiedRanks = lmeb.ranksWithTies(models, Z);
+    const order = models.map((_, i) => i).sort((a, b) => models[b].mu - models[a].mu || a - b);
     const rows = order.map((i, place) => {
-      const one = found[i];
-      const next = found[order[place + 1]];
+      const model = models[i];
+      const next = models[order[place + 1]];
       return [
-        ranks[i], one.name, points(one.truth),
-        `${points(one.mu)} ± ${points(one.sigma).replace("%", "")}`,
-        `${points(one.low)} to ${points(one.high)}`, one.holds ? "yes" : "no",
-        points(one.average), Number.isFinite(one.pass) ? points(one.pass) : `needs N ≥ ${state.k}`,
-        next ? surely(lmeb.separation(one, next).rho) : "",
+        tiedRanks[i], model.name, points(model.truth),
+        `${points(model.mu)} ± ${points(model.sigma).replace("%", "")}`,
+        `${points(model.low)} to ${points(model.high)}`, model.holds ? "yes" : "no",
+        points(model.average), Number.isFinite(model.pass) ? points(model.pass) : `needs N ≥ ${state.k}`,
+        next ? probability(lmeb.separation(model, next).rho) : "",
       ];
     });
     const body = $("numbers").tBodies[0];
@@ -136,24 +136,24 @@
     }));
   }
 
-  function sentence(found, byPass) {
-    const held = found.filter((one) => one.holds).length;
-    const pairs = lmeb.kendallTauB(found.map((one) => one.mu), truths);
-    const agreement = Number.isFinite(pairs) ? `, Kendall’s τ with the true order ${pairs.toFixed(2)}` : "";
-    const trueOrder = JSON.stringify(places(truths));
+  function sentence(models, byPass) {
+    const covered = models.filter((model) => model.holds).length;
+    const tau = lmeb.kendallTauB(models.map((model) => model.mu), trueScores);
+    const agreement = Number.isFinite(tau) ? `, Kendall’s τ with the true ranking ${tau.toFixed(2)}` : "";
+    const trueOrder = JSON.stringify(ranks(trueScores));
     const verdict = (order) => (JSON.stringify(order) === trueOrder ? "right" : "wrong");
     const pass = byPass[byPass.length - 1];
     let order;
-    if (truths[0] - truths[truths.length - 1] < 1e-12) {
-      order = "All true scores are equal, so no order is the true one.";
+    if (trueScores[0] - trueScores[trueScores.length - 1] < 1e-12) {
+      order = "All true scores are equal, so there is no true ranking.";
     } else {
-      const other = pass ? `by Pass@${state.k} the order is ${verdict(pass)}`
-        : `Pass@${state.k} does not exist before ${state.k} trials`;
-      order = `The order by posterior mean is ${verdict(places(found.map((one) => one.mu)))}` +
+      const other = pass ? `by Pass@${state.k} it is ${verdict(pass)}`
+        : `Pass@${state.k} needs ${state.k} trials`;
+      order = `The ranking by posterior mean is ${verdict(ranks(models.map((model) => model.mu)))}` +
         `${agreement}; ${other}.`;
     }
-    $("told").textContent = `After ${trialsIn(state.trials)} the ${100 * state.level}% intervals ` +
-      `hold ${held} of ${found.length} true scores. ${order}`;
+    $("status").textContent = `After ${trialsIn(state.trials)} the ${100 * state.level}% intervals ` +
+      `cover ${covered} of ${models.length} true scores. ${order}`;
   }
 
   function render() {
@@ -161,31 +161,31 @@
     state.shown = Math.min(state.shown, state.models - 1);
     outputs();
     const n = state.trials;
-    const found = coins.map((_, i) => {
+    const models = probabilities.map((_, i) => {
       const { mu, sigma } = posterior(i, n);
       const { low, high } = lmeb.betaInterval(mu, sigma, state.level);
       return {
-        index: i, name: draw.letter(i), truth: truths[i], mu, sigma, low, high,
-        holds: low <= truths[i] && truths[i] <= high,
+        index: i, name: draw.letter(i), truth: trueScores[i], mu, sigma, low, high,
+        holds: low <= trueScores[i] && trueScores[i] <= high,
         average: lmeb.avgAtN(counts[i][n], totals(n)).value,
         pass: lmeb.passAtK(counts[i][n], totals(n), state.k),
       };
     });
-    draw.shape($("shape"), coins[Math.floor((state.models - 1) / 2)]);
-    draw.now($("now"), found, `${100 * state.level}% interval`);
-    table(found);
+    draw.shape($("shape"), probabilities[Math.floor((state.models - 1) / 2)]);
+    draw.now($("now"), models, `${100 * state.level}% interval`);
+    table(models);
     const every = Array.from({ length: n }, (_, t) => t + 1);
-    // for equal N a prior that all questions share orders models by all their right answers
-    const byMean = every.map((t) => places(counts.map((of) => of[t].reduce((a, b) => a + b))));
-    const byPass = every.map((t) => places(counts.map((of) => lmeb.passAtK(of[t], totals(t), state.k))));
-    const truth = places(truths);
-    draw.ranks($("ranks-mean"), byMean, truth, MOST, "Order by right answers");
-    draw.ranks($("ranks-pass"), byPass, truth, MOST, `Order by Pass@${state.k}`);
+    // for equal N a prior that all questions share ranks models by their number of right answers
+    const byMean = every.map((t) => ranks(counts.map((of) => of[t].reduce((a, b) => a + b))));
+    const byPass = every.map((t) => ranks(counts.map((of) => lmeb.passAtK(of[t], totals(t), state.k))));
+    const truth = ranks(trueScores);
+    draw.ranks($("ranks-mean"), byMean, truth, MOST, "Ranking by right answers");
+    draw.ranks($("ranks-pass"), byPass, truth, MOST, `Ranking by Pass@${state.k}`);
     const when = (orders) => (orders[n - 1] === null ? `needs ${state.k} trials`
-      : `the same since trial ${settled(orders)}`);
+      : `unchanged since trial ${convergedAt(orders)}`);
     $("settled-mean").textContent = when(byMean);
     $("settled-pass").textContent = when(byPass);
-    sentence(found, byPass);
+    sentence(models, byPass);
     later(() => showWay(n));
   }
 
@@ -207,28 +207,28 @@
       average: lmeb.avgAtN(counts[i][t + 1], totals(t + 1)).value,
       pass: lmeb.passAtK(counts[i][t + 1], totals(t + 1), state.k),
     }));
-    draw.way($("way"), { index: i, name: draw.letter(i), truth: truths[i], steps: along, all }, MOST);
+    draw.way($("way"), { index: i, name: draw.letter(i), truth: trueScores[i], steps: along, all }, MOST);
   }
 
-  // -- tossed 200 times -------------------------------------------------------------------------
+  // -- coverage ---------------------------------------------------------------------------------
 
   let repeating = 0;
-  function forget() {
+  function clearCoverage() {
     repeating += 1;
     $("often").replaceChildren();
-    $("repeat-told").textContent = "";
+    $("repeat-status").textContent = "";
   }
 
   function repeat() {
-    forget();
-    const mine = repeating;
+    clearCoverage();
+    const current = repeating;
     const { shown, trials, level, seed, questions } = state;
-    const p = coins[shown];
+    const p = probabilities[shown];
     const total = new Array(questions).fill(trials);
-    const rows = ["uniform", "Jeffreys", "learned"].map((name) => ({ name, held: 0, width: 0 }));
+    const rows = ["uniform", "Jeffreys", "learned"].map((name) => ({ name, covered: 0, width: 0 }));
     let done = 0;
-    const some = () => {
-      if (mine !== repeating) return;
+    const batch = () => {
+      if (current !== repeating) return;
       const until = performance.now() + 40;
       for (; done < REPEATS && performance.now() < until; done += 1) {
         const from = seed * 1000 + done + 500;
@@ -237,27 +237,27 @@
           for (let t = 1; t <= trials; t += 1) sum += lmeb.toss(from, shown + 100, q, t) < chance ? 1 : 0;
           return sum;
         });
-        const found = [lmeb.bayesAtN(right, total, 1), lmeb.bayesAtN(right, total, 0.5),
+        const posteriors = [lmeb.bayesAtN(right, total, 1), lmeb.bayesAtN(right, total, 0.5),
           lmeb.hbayesAtN(right, total)];
-        found.forEach(({ mu, sigma }, i) => {
+        posteriors.forEach(({ mu, sigma }, i) => {
           const { low, high } = lmeb.betaInterval(mu, sigma, level);
-          rows[i].held += low <= truths[shown] && truths[shown] <= high ? 1 : 0;
+          rows[i].covered += low <= trueScores[shown] && trueScores[shown] <= high ? 1 : 0;
           rows[i].width += high - low;
         });
       }
       if (done < REPEATS) {
-        $("repeat-told").textContent = `${done} of ${REPEATS}`;
-        setTimeout(some, 0);
+        $("repeat-status").textContent = `${done} of ${REPEATS}`;
+        setTimeout(batch, 0);
         return;
       }
-      const shares = rows.map((one) => ({
-        name: one.name, held: one.held / REPEATS, width: one.width / REPEATS,
+      const shares = rows.map((row) => ({
+        name: row.name, held: row.covered / REPEATS, width: row.width / REPEATS,
       }));
       draw.often($("often"), shares, level);
-      $("repeat-told").textContent = `Of ${REPEATS} intervals said to hold ${100 * level}%: ` +
-        shares.map((one) => `${one.name} ${draw.percent(one.held)}`).join(", ") + ".";
+      $("repeat-status").textContent = `Coverage of ${REPEATS} intervals (nominal ${100 * level}%): ` +
+        shares.map((share) => `${share.name} ${draw.percent(share.held)}`).join(", ") + ".";
     };
-    some();
+    batch();
   }
 
   // -- the controls -----------------------------------------------------------------------------
@@ -268,7 +268,7 @@
     playing = 0;
     $("play").textContent = "Play";
     $("play").setAttribute("aria-pressed", "false");
-    $("told").removeAttribute("aria-live");
+    $("status").removeAttribute("aria-live");
   }
 
   function play() {
@@ -279,7 +279,7 @@
     if (state.trials >= MOST) set("trials", 1);
     $("play").textContent = "Pause";
     $("play").setAttribute("aria-pressed", "true");
-    $("told").setAttribute("aria-live", "off");
+    $("status").setAttribute("aria-live", "off");
     playing = setInterval(() => {
       if (state.trials >= MOST) stop();
       else set("trials", Math.min(MOST, state.trials + Math.max(1, Math.floor(state.trials / 12))));
@@ -289,7 +289,7 @@
   function set(id, value) {
     state[id] = value;
     $(id).value = value;
-    forget();
+    clearCoverage();
     render();
   }
 
@@ -314,7 +314,7 @@
       state[id] = Number($(id).value);
       if (["mean", "spread"].includes(id)) $("preset").value = "";
       if (id === "models") models();
-      forget();
+      clearCoverage();
       render();
     });
   }
@@ -327,7 +327,7 @@
     Object.assign(state, { mean, spread });
     $("mean").value = mean;
     $("spread").value = spread;
-    forget();
+    clearCoverage();
     render();
   });
   for (const choice of document.getElementsByName("prior")) {
@@ -340,7 +340,7 @@
   $("play").addEventListener("click", play);
   $("again").addEventListener("click", () => {
     state.seed = (state.seed + 1) % 1000000;
-    forget();
+    clearCoverage();
     render();
   });
   $("repeat").addEventListener("click", repeat);
