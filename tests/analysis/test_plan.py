@@ -97,7 +97,7 @@ def test_out_of_reach_about_questions_like_these():
     (line,) = plan_width([made("a", 1)], 0.05, IntervalSpec(scope="population"))
     assert line.forecast.additional is None
     assert line.trials.middle is None
-    assert any("more questions would help" in note for note in line.notes)
+    assert any("more questions are needed" in note for note in line.notes)
     json.dumps(line.to_dict(), allow_nan=False)
 
 

@@ -85,7 +85,7 @@ def test_more_trials_do_not_help_about_questions_like_these(two):
     code, printed, error = lmeb("plan", two[0], "--width", ".05", "--scope", "population")
     assert code == 0
     assert "out of reach" in printed
-    assert "more questions would help" in error
+    assert "more questions are needed" in error
 
 
 def test_a_goal_beyond_the_most_trials(two):
