@@ -1,4 +1,4 @@
-"""Keep the prompt whole: the harness cuts the prompt, not the generation, when both do not fit."""
+"""Room for the prompt: the harness truncates the prompt if prompt and completion do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 
-#: What the backends generate where a task sets no length.
+#: The backends' default of max_gen_toks.
 DEFAULT_MAX_GEN_TOKS = 256
 
 _CONFIG_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -22,7 +22,7 @@ _CONFIG_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """How many tokens a model reads and writes in all, and how that is known."""
+    """A model's context length in tokens, and its source."""
 
     tokens: int
     source: str
@@ -39,12 +39,12 @@ def context_window(metadata: Mapping[str, Any]) -> ContextWindow | None:
     Returns
     -------
     ContextWindow or None
-        None where neither says it.
+        None if neither has it.
     """
     for key in ("max_model_len", "max_length"):
         value = metadata.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            # an API backend keeps one token of its max_length for itself
+            # An API backend reserves one token of its max_length.
             spare = 1 if "base_url" in metadata else 0
             return ContextWindow(value - spare, f"{key}={value}")
     config = _local_config(metadata)
@@ -70,7 +70,7 @@ def _local_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
             path = try_to_load_from_cache(
                 name, "config.json", revision=revision if isinstance(revision, str) else None
             )
-        except Exception:  # not a hub id: nothing is known then
+        except Exception:  # not a hub id
             return {}
     if not isinstance(path, str):
         return {}
@@ -95,13 +95,13 @@ def longest_prompt(prompts: Sequence[str], metadata: Mapping[str, Any]) -> tuple
     if tokenizer is not None:
         try:
             return max(len(tokenizer(p).input_ids) for p in prompts) + 1, True
-        except Exception:  # a tokenizer of an unusual kind: fall back to the bound
+        except Exception:  # an unusual tokenizer: use the bound
             log.debug("the tokenizer could not count a prompt", exc_info=True)
     return max(len(p.encode("utf-8", "surrogatepass")) for p in prompts) + 2, False
 
 
 def _tokenizer(metadata: Mapping[str, Any]) -> Any:
-    # Only where the backend has already paid for the import and fetched the files.
+    # Only if the backend has imported transformers and downloaded the files.
     transformers = sys.modules.get("transformers")
     name = metadata.get("tokenizer") or metadata.get("pretrained")
     if transformers is None or not isinstance(name, str):
@@ -121,12 +121,12 @@ def _tokenizer(metadata: Mapping[str, Any]) -> Any:
 def fit_generation(
     kwargs: dict[str, Any], prompts: Sequence[str], metadata: Mapping[str, Any], task: str
 ) -> dict[str, Any]:
-    """Lower `max_gen_toks` so that the longest prompt survives, and say so.
+    """Lower `max_gen_toks` so that the longest prompt fits, and log a warning.
 
     Returns
     -------
     dict
-        The generation settings, with `max_gen_toks` lowered where it has to be.
+        The generation settings, with `max_gen_toks` lowered if necessary.
 
     Raises
     ------
@@ -138,8 +138,8 @@ def fit_generation(
     if window is None:
         if any(key in metadata for key in ("pretrained", "base_url", "model")):
             log.warning(
-                "%s: the model's context length is not known to the task. If prompt and "
-                "max_gen_toks=%d do not fit it, the backend cuts the PROMPT and the answers mean "
+                "%s: the model's context length is unknown to the task. If prompt and "
+                "max_gen_toks=%d do not fit, the backend truncates the PROMPT and the answers mean "
                 "nothing. Pass it in --model_args: max_model_len=... (vllm) or max_length=... "
                 "(hf and API backends).",
                 task,
@@ -153,11 +153,11 @@ def fit_generation(
         return kwargs
     if room < 1:
         raise TaskConfigError(
-            f"task {task}: the longest prompt has {about}, which leaves nothing to generate of a "
+            f"task {task}: the longest prompt has {about}, which leaves no room to generate in a "
             f"context of {window.tokens} ({window.source}); use a larger context"
         )
     log.warning(
-        "%s: max_gen_toks lowered from %d to %d, so that the longest prompt (%s) stays whole in "
+        "%s: max_gen_toks lowered from %d to %d, so that the longest prompt (%s) fits in "
         "the context of %d tokens (%s). Answers may be cut short; a larger context avoids it.",
         task,
         wanted,

@@ -8,10 +8,10 @@ from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 
-#: Names for the length of a generation, in the harness's order of precedence.
+#: Names of the maximal length of a completion, in the harness's order of precedence.
 LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
-_FILTERS_OF_TOKENS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+_TOKEN_FILTERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("top_p", lambda v: 0 < v <= 1, "be in (0, 1]"),
     ("top_k", lambda v: v != 1, "leave more than one token"),
     ("min_p", lambda v: 0 <= v < 1, "be in [0, 1)"),
@@ -19,10 +19,10 @@ _FILTERS_OF_TOKENS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 
 def one_length_key(now: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """Let a length given on the command line win over the YAML's, whatever its name.
+    """Let a length of the command line override the YAML's, whatever its name.
 
     The harness merges `--gen_kwargs max_new_tokens=64` beside a YAML's `max_gen_toks`
-    and then uses the latter, so the user's wish would be dropped.
+    and then uses the latter, so the user's value would be ignored.
     """
     kwargs = dict(now)
     given = [k for k in LENGTH_KEYS if k in kwargs]
@@ -44,16 +44,16 @@ def one_length_key(now: Mapping[str, Any], original: Mapping[str, Any]) -> dict[
 def checked_generation_kwargs(
     kwargs: Mapping[str, Any] | None, n: int, task: str
 ) -> dict[str, Any]:
-    """Refuse settings under which the N trials of a question would not be independent draws.
+    """Check that with these settings the N trials of a question are independent draws.
 
     Parameters
     ----------
     kwargs : mapping or None
         The task's generation settings after `--gen_kwargs`.
     n : int
-        Trials a question. Nothing is asked of N = 1, which may be greedy.
+        Trials per question. N = 1 may be greedy.
     task : str
-        The task's name, for the message.
+        The task's name, for errors.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def checked_generation_kwargs(
             f"{ask}: `temperature` must be above 0 and finite; got {temperature!r} "
             "(at 0 all N answers to a question are one answer)"
         )
-    for key, allowed, rule in _FILTERS_OF_TOKENS:
+    for key, allowed, rule in _TOKEN_FILTERS:
         value = checked.get(key)
         if value is not None and not (isinstance(value, (int, float)) and allowed(value)):
             raise TaskConfigError(
@@ -97,29 +97,29 @@ def checked_generation_kwargs(
             "API backends get a seed for each trial, derived from the model argument `seed`)"
         )
     checked.pop("seed", None)
-    # vLLM ignores a model's generation_config.json and `hf` applies it, so say it.
+    # vLLM ignores a model's generation_config.json and `hf` applies it, so it is explicit.
     checked.setdefault("top_p", 1.0)
     return checked
 
 
-#: What keeps every token: the neutral value of each filter of tokens.
+#: The neutral value of each token filter.
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
 
 
 def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object) -> dict[str, Any]:
-    """Say everything that a backend would otherwise fill in on its own.
+    """Return generation settings without any default of a backend.
 
-    Left out, a temperature means greedy in one place and 1.0 in another, and top_k and top_p
-    come from the model's generation_config.json in some backends and not in others.
+    Without a temperature some backends are greedy and others use 1.0, and some take top_k and
+    top_p from the model's generation_config.json.
 
     Parameters
     ----------
     kwargs : mapping
         A request's generation settings.
     default_length : int
-        The backend's own number of tokens, where the request says none.
+        The backend's default of max_gen_toks.
     task : object
-        The task's name, for messages.
+        The task's name, for errors.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
     Raises
     ------
     ModelConfigError
-        If neither `do_sample` nor `temperature` is there, or a `seed` is.
+        If both `do_sample` and `temperature` are missing, or there is a `seed`.
 
     Examples
     --------
@@ -138,40 +138,40 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
     {'temperature': 0.6, 'do_sample': True, 'top_p': 1.0, 'top_k': 0, 'min_p': 0.0, \
 'until': [], 'max_gen_toks': 9}
     """
-    said = dict(kwargs)
-    sample, temperature = said.get("do_sample"), said.get("temperature")
+    explicit = dict(kwargs)
+    sample, temperature = explicit.get("do_sample"), explicit.get("temperature")
     if sample is None and temperature is None:
         raise ModelConfigError(
             f"task {task}: its generation settings name neither `temperature` nor `do_sample`, and "
             "backends differ in what that means; add one to generation_kwargs or --gen_kwargs"
         )
-    if said.get("seed") is not None:
+    if explicit.get("seed") is not None:
         raise ModelConfigError(
             f"task {task}: `seed` must not be a generation setting, or all trials would be one; "
-            f"got {said['seed']!r} (pass --model_args seed=... for other seeds of all trials)"
+            f"got {explicit['seed']!r} (pass --model_args seed=... for other seeds of all trials)"
         )
-    said.pop("seed", None)
+    explicit.pop("seed", None)
     if temperature is None:
         temperature = 1.0 if sample else 0.0
     if sample is False or float(temperature) == 0.0:
-        said |= {"temperature": 0.0, "do_sample": False, **NEUTRAL}
+        explicit |= {"temperature": 0.0, "do_sample": False, **NEUTRAL}
     else:
-        said |= {"temperature": float(temperature), "do_sample": True}
+        explicit |= {"temperature": float(temperature), "do_sample": True}
         for name, neutral in NEUTRAL.items():
-            value = said.get(name)
-            said[name] = neutral if value is None or (name == "top_k" and value <= 0) else value
-    until = said.get("until")
-    said["until"] = [until] if isinstance(until, str) else list(until or [])
-    lengths = [said.pop(name, None) for name in LENGTH_KEYS]
-    said["max_gen_toks"] = int(next((n for n in lengths if n is not None), default_length))
-    return said
+            value = explicit.get(name)
+            explicit[name] = neutral if value is None or (name == "top_k" and value <= 0) else value
+    until = explicit.get("until")
+    explicit["until"] = [until] if isinstance(until, str) else list(until or [])
+    lengths = [explicit.pop(name, None) for name in LENGTH_KEYS]
+    explicit["max_gen_toks"] = int(next((n for n in lengths if n is not None), default_length))
+    return explicit
 
 
 def sampling_key(kwargs: Mapping[str, Any], stops_sent: list[str]) -> dict[str, Any]:
-    """Return what the raw text's distribution depends on, for the store's key.
+    """Return the settings that the raw text's distribution depends on, for the store's key.
 
-    Of the stop strings it is those that the engine gets: whatever else ends a response is
-    applied when it is read.
+    Of the stop strings these are the ones that the engine gets; others are applied when the
+    text is read.
     """
     return {
         **{name: value for name, value in kwargs.items() if name not in ("until", "do_sample")},

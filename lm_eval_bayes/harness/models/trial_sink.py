@@ -155,12 +155,12 @@ class StoreSink:
 
         A fingerprint of the same model that an earlier release stored, for any rank, is kept.
         """
-        known = self.store.models()
+        stored = self.store.models()
         for path in self.others:
             with TrialStore.open(path, mode="read") as store:
-                known = {**known, **store.models()}
-        if model_hash(fingerprint) not in known:
-            earlier = (other for other in known.values() if same_model(fingerprint, other))
+                stored = {**stored, **store.models()}
+        if model_hash(fingerprint) not in stored:
+            earlier = (other for other in stored.values() if same_model(fingerprint, other))
             fingerprint = next(earlier, fingerprint)
         return self.store.describe_model(fingerprint)
 

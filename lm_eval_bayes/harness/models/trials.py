@@ -1,4 +1,4 @@
-"""`--model trials`: any backend of the harness, with every response kept as a numbered trial."""
+"""`--model trials`: any backend of the harness, with every response stored as a trial."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.recording import RecordingMixin
 
-_HERE = "lm_eval_bayes.harness.models"
+_PACKAGE = "lm_eval_bayes.harness.models"
 
 #: The sampling mixin of each backend that records more than text.
 SAMPLING = {
-    "vllm": (f"{_HERE}.vllm.sampling", "VLLMSampling"),
-    "hf": (f"{_HERE}.hf.sampling", "HFSampling"),
-    "biased_coin": (f"{_HERE}.biased_coin.model", "CoinSampling"),
-    "local-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
-    "local-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
-    "openai-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
-    "openai-chat-completions": (f"{_HERE}.openai.sampling", "OpenAISampling"),
+    "vllm": (f"{_PACKAGE}.vllm.sampling", "VLLMSampling"),
+    "hf": (f"{_PACKAGE}.hf.sampling", "HFSampling"),
+    "biased_coin": (f"{_PACKAGE}.biased_coin.model", "CoinSampling"),
+    "local-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
+    "local-chat-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
+    "openai-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
+    "openai-chat-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
 }
-_PLAIN = (f"{_HERE}.generic_backend", "GenericSampling")
+_GENERIC = (f"{_PACKAGE}.generic_backend", "GenericSampling")
 
-#: Other names that the harness knows these backends by.
+#: The harness's other names of these backends.
 _ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
 
-#: Names under which this package's own recording models are registered.
-_OURS = ("trials", "vllm-signals", "hf-signals")
+#: The registered names of this package's recording models.
+_RECORDING = ("trials", "vllm-signals", "hf-signals")
 
 
 def recording_class(backend: object) -> type[LM]:
@@ -41,7 +41,7 @@ def recording_class(backend: object) -> type[LM]:
     Parameters
     ----------
     backend : str
-        A name that the harness's `--model` takes.
+        A name for the harness's `--model`.
 
     Returns
     -------
@@ -51,9 +51,9 @@ def recording_class(backend: object) -> type[LM]:
     Raises
     ------
     ModelConfigError
-        If the harness knows no such backend.
+        If the harness has no such backend.
     """
-    if not isinstance(backend, str) or not backend or backend in _OURS:
+    if not isinstance(backend, str) or not backend or backend in _RECORDING:
         raise ModelConfigError(
             "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
             f"backend=local-completions; got {backend!r}"
@@ -65,16 +65,16 @@ def recording_class(backend: object) -> type[LM]:
             f"`backend` must be a model of the harness; got {backend!r} ({error})"
         ) from error
     name = _ALIASES.get(backend, backend)
-    module, attribute = SAMPLING.get(name, _PLAIN)
+    module, attribute = SAMPLING.get(name, _GENERIC)
     sampling = getattr(importlib.import_module(module), attribute)
     members = {"backend_name": name, "__module__": __name__, "__doc__": RecordingMixin.__doc__}
     return type(f"Recording{stock.__name__}", (RecordingMixin, sampling, stock), members)
 
 
 class TrialsLM(LM):
-    """Makes the recording model of `backend=`, which keeps its trials in `store=`.
+    """Creates the recording model of `backend=`, which stores its trials in `store=`.
 
-    What comes out is no instance of this class but one of the backend's own class, with
+    The result is not an instance of this class but of the backend's own class, with
     :class:`~lm_eval_bayes.harness.models.recording.RecordingMixin` in front.
 
     Examples
@@ -96,30 +96,30 @@ class TrialsLM(LM):
     >>> folder.cleanup()
     """
 
-    #: The backend, where the model's name settles it.
+    #: The backend, if the model's name determines it.
     fixed_backend: str | None = None
 
     def __new__(cls, **arguments: Any) -> Any:
-        """Make the recording model."""
+        """Create the recording model."""
         return cls.create_from_arg_obj(arguments)
 
     @classmethod
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
     ) -> Any:
-        """Make the recording model from `--model_args` as text."""
+        """Create the recording model from `--model_args` as text."""
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
     def create_from_arg_obj(
         cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
     ) -> Any:
-        """Make the recording model from `--model_args` as a mapping.
+        """Create the recording model from `--model_args` as a mapping.
 
         Raises
         ------
         ModelConfigError
-            If `backend` or `store` is missing, or where the model's name forbids it.
+            If `backend` or `store` is missing, or given although the model's name excludes it.
         """
         arguments = dict(arg_dict)
         if cls.fixed_backend is None:
@@ -142,14 +142,14 @@ class TrialsLM(LM):
                         f"use --model trials with backend={cls.fixed_backend}"
                     )
             backend = cls.fixed_backend
-        made = recording_class(backend)
-        # what stands in --model_args is more particular than --device or --batch_size
+        kind = recording_class(backend)
+        # --model_args takes precedence over --device and --batch_size.
         extra = {
             key: value
             for key, value in (additional_config or {}).items()
             if value is not None and key not in arguments
         }
-        return made.create_from_arg_obj(arguments, extra)
+        return kind.create_from_arg_obj(arguments, extra)
 
     def loglikelihood(self, requests: Any) -> NoReturn:
         """Never called: no instance of this class exists."""
@@ -165,12 +165,12 @@ class TrialsLM(LM):
 
 
 class VLLMSignalsLM(TrialsLM):
-    """vLLM, whose responses carry what was measured; nothing is stored."""
+    """vLLM with signals of its responses; nothing is stored."""
 
     fixed_backend = "vllm"
 
 
 class HFSignalsLM(TrialsLM):
-    """The harness's `hf`, whose responses carry what was measured; nothing is stored."""
+    """The harness's `hf` with signals of its responses; nothing is stored."""
 
     fixed_backend = "hf"

@@ -19,12 +19,12 @@ from lm_eval_bayes.harness.logs import get_logger
 
 log = get_logger(__name__)
 
-#: A file that changed this short a time ago may change again within one tick of its clock.
+#: A file that changed more recently may change again within one tick of the file system's clock.
 SETTLED_NS = 2_000_000_000
 
 
 class FileState(NamedTuple):
-    """What tells a file that was swapped or rewritten from one that was not."""
+    """The properties of a file that change when it is replaced or rewritten."""
 
     size: int
     mtime_ns: int
@@ -34,31 +34,31 @@ class FileState(NamedTuple):
 
 
 def state_of(path: Path) -> FileState:
-    """Look at a file without reading it."""
+    """Return the state of a file without reading it."""
     stat = path.stat()
     return FileState(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev)
 
 
 def cache_folder() -> Path:
-    """Return where hashes are kept: ``$XDG_CACHE_HOME`` or ``~/.cache``, in a folder of ours."""
+    """Return the folder of the hashes, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
 
 
 def cached_digest(path: Path, state: FileState) -> str | None:
-    """Return the hash of a file that is unchanged since it was read, else None."""
+    """Return the stored hash of a file that has not changed since, else None."""
     real = os.path.realpath(path)
     try:
-        known = json.loads(_entry(real).read_bytes())
-        same = known["path"] == real and known["state"] == list(state)
-        digest = known["digest"]
+        entry = json.loads(_entry(real).read_bytes())
+        same = entry["path"] == real and entry["state"] == list(state)
+        digest = entry["digest"]
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
     return digest if same and isinstance(digest, str) and digest.startswith(ALGORITHM) else None
 
 
 def keep_digest(path: Path, state: FileState, digest: str) -> None:
-    """Keep the hash of a file that has been at rest for a while; a full disk is no error."""
+    """Store the hash of a file that has not changed recently; a full disk is no error."""
     if time.time_ns() - max(state.mtime_ns, state.ctime_ns) < SETTLED_NS:
         return
     real = os.path.realpath(path)
@@ -72,10 +72,10 @@ def _entry(real: str) -> Path:
     return cache_folder() / f"{name}.json"
 
 
-#: Kinds of weight files, the first that is there wins, as with transformers and vLLM.
+#: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.
 _KINDS = ((".safetensors",), (".bin",), (".pt", ".pth"), (".gguf",))
 
-#: Files of these names belong to a training run and not to the model.
+#: Files of a training run, which are not part of the model.
 _NOT_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state|random_states)")
 
 _TOKENIZER_FILES = (
@@ -93,7 +93,7 @@ _TOKENIZER_FILES = (
 )
 
 _CHUNK = 1 << 24
-_WORTH_A_WORD = 2 << 30
+_LARGE = 2 << 30
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -103,7 +103,7 @@ def weights_of(
     subfolder: str | None = None,
     gguf_file: str | None = None,
 ) -> str | None:
-    """Say what the weights under a name are, without loading them.
+    """Return the identity of the weights of a name, without loading them.
 
     Parameters
     ----------
@@ -112,15 +112,15 @@ def weights_of(
     revision : str or None
         Branch, tag or commit on the hub; not used for what is local.
     subfolder : str or None
-        Where in the folder the weights lie.
+        The folder of the weights inside the model's.
     gguf_file : str or None
-        The one file that is loaded, if it is not all of them.
+        The only file that is loaded, if not all are.
 
     Returns
     -------
     str or None
         ``hub:`` and the commit; or ``blake2b-128:`` and a hash of name, size and content of
-        every weight file; None where nothing is known under this name.
+        every weight file; None if there is no such model.
 
     Raises
     ------
@@ -129,8 +129,8 @@ def weights_of(
 
     Notes
     -----
-    A file is read once: its hash is kept in the user's cache folder, and used for as long as
-    size, times and inode of the file stay the same.
+    A file is read once: its hash is stored in the user's cache folder, and used while size,
+    times and inode of the file stay the same.
     """
     local = local_folder(pretrained, subfolder)
     if local is None:
@@ -139,7 +139,7 @@ def weights_of(
 
 
 def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
-    """Return where a model lies, or None if the name is not a path that exists."""
+    """Return the path of a local model, or None if the name is not an existing path."""
     if not isinstance(pretrained, str) or not pretrained:
         raise InvalidInputError.of("pretrained", "be a path or the name of a model", pretrained)
     path = Path(pretrained).expanduser()
@@ -149,16 +149,16 @@ def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
 
 
 def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
-    """Return the files that a model's weights are loaded from, in the order of their names."""
+    """Return the files of a model's weights, sorted by name."""
     if path.is_file():
         return [path]
     if gguf_file:
         return [path / gguf_file]
     files = sorted(p for p in _listed(path) if p.is_file() and not _NOT_WEIGHTS.match(p.name))
     for kind in _KINDS:
-        found = [p for p in files if p.suffix in kind]
-        if found:
-            return found
+        weights = [p for p in files if p.suffix in kind]
+        if weights:
+            return weights
     return []
 
 
@@ -172,10 +172,9 @@ def _listed(path: Path) -> list[Path]:
 def settings_of(
     pretrained: str, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
-    """Hash what else in a model's folder makes its distribution: config.json and model code.
+    """Return a hash of config.json and the model code, or the commit of the hub.
 
-    On the hub it is the commit. The version of transformers that wrote the file and the place
-    it was written to are left out.
+    The version of transformers and the path in config.json are left out.
     """
     local = local_folder(pretrained, subfolder)
     if local is None:
@@ -185,19 +184,19 @@ def settings_of(
     except (OSError, ValueError):
         return None
     if isinstance(config, dict):
-        config = {k: v for k, v in config.items() if k not in _SAID_BY_OTHERS}
+        config = {k: v for k, v in config.items() if k not in _IGNORED_ENTRIES}
     code = [[p.name, hash_bytes(p.read_bytes())] for p in sorted(local.glob("*.py"))]
     return hash_bytes(json.dumps([config, code], sort_keys=True).encode())
 
 
-#: Entries of config.json that do not change what a model says.
-_SAID_BY_OTHERS = ("transformers_version", "_name_or_path")
+#: Entries of config.json that do not change the distribution.
+_IGNORED_ENTRIES = ("transformers_version", "_name_or_path")
 
 
 def tokenizer_of(
     tokenizer: str, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
-    """Hash a local tokenizer's files, or return the hub's commit; None if there are none."""
+    """Return a hash of a local tokenizer's files or the commit of the hub; None without files."""
     local = local_folder(tokenizer, subfolder)
     if local is None:
         return hub_commit(tokenizer, revision)
@@ -206,14 +205,14 @@ def tokenizer_of(
 
 
 def hash_files(files: list[Path]) -> str | None:
-    """Hash names, sizes and contents; None for no files."""
+    """Return a hash of names, sizes and contents; None without files."""
     if not files:
         return None
     try:
         sizes = [path.stat().st_size for path in files]
-        if sum(sizes) > _WORTH_A_WORD and any(cached_digest(p, state_of(p)) is None for p in files):
+        if sum(sizes) > _LARGE and any(cached_digest(p, state_of(p)) is None for p in files):
             log.info(
-                "hashing %d weight files (%.1f GB) of %s, once; they are then recognised by "
+                "hashing %d weight files (%.1f GB) of %s, once; later they are recognized by "
                 "size, times and inode",
                 *(len(files), sum(sizes) / 1e9, files[0].parent),
             )
@@ -226,19 +225,19 @@ def hash_files(files: list[Path]) -> str | None:
 
 
 def file_digest(path: Path) -> str:
-    """Hash one file's content, as ``b2sum --length 128`` does; from the cache if it is known."""
+    """Return the hash of a file's content, as ``b2sum --length 128``, from the cache if stored."""
     before = state_of(path)
-    known = cached_digest(path, before)
-    if known is not None:
-        return known
+    cached = cached_digest(path, before)
+    if cached is not None:
+        return cached
     hashed = hashlib.blake2b(digest_size=16)
-    told, done = time.monotonic(), 0
+    logged, done = time.monotonic(), 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             hashed.update(chunk)
             done += len(chunk)
-            if time.monotonic() - told > 20:
-                told = time.monotonic()
+            if time.monotonic() - logged > 20:
+                logged = time.monotonic()
                 log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.size, 1))
     digest = f"{ALGORITHM}:{hashed.hexdigest()}"
     if state_of(path) == before:
@@ -247,10 +246,10 @@ def file_digest(path: Path) -> str:
 
 
 def hub_commit(name: str, revision: str | None = None) -> str | None:
-    """Return ``hub:`` and the commit that a revision of a model on the hub stands for.
+    """Return ``hub:`` and the commit of a model's revision on the hub.
 
-    The hub is asked first, because a branch moves; without a network, or with
-    ``HF_HUB_OFFLINE=1``, the local cache tells what would be loaded.
+    The hub is queried first, because a branch moves; without a network, or with
+    ``HF_HUB_OFFLINE=1``, it is the commit of the local cache.
     """
     revision = revision or "main"
     if _COMMIT.fullmatch(revision):
@@ -265,8 +264,8 @@ def hub_commit(name: str, revision: str | None = None) -> str | None:
     if not HF_HUB_OFFLINE:
         try:
             sha = huggingface_hub.HfApi().model_info(repository, revision=revision, timeout=10).sha
-        except Exception:  # no network, no such model, no permission: the cache may still know
-            log.debug("the hub did not tell the commit of %s", name, exc_info=True)
+        except Exception:  # no network, no such model, no permission: try the cache
+            log.debug("the hub did not return the commit of %s", name, exc_info=True)
         else:
             return f"hub:{sha}" if sha else None
     return _cached_commit(huggingface_hub, repository, revision)
@@ -276,7 +275,7 @@ def _cached_commit(huggingface_hub: Any, repository: str, revision: str) -> str 
     for name in ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json"):
         try:
             path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
-        except Exception:  # not a name that the hub could have
+        except Exception:  # not a valid name for the hub
             return None
         if isinstance(path, str):
             # …/snapshots/<commit>/config.json

@@ -66,7 +66,7 @@ def test_the_generation_gives_way_and_says_so(caplog):
 
 
 def test_a_prompt_that_fills_the_context_is_refused():
-    with pytest.raises(TaskConfigError, match=r"leaves nothing to generate of a context of 16"):
+    with pytest.raises(TaskConfigError, match=r"leaves no room to generate in a context of 16"):
         fit_generation({"max_gen_toks": 4}, [PROMPT], {"max_length": 16}, "t")
 
 

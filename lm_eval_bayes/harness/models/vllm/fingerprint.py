@@ -1,4 +1,4 @@
-"""What a vLLM model's distribution depends on, told from its arguments and configuration."""
+"""The fingerprint of a vLLM model: what its distribution depends on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lm_eval_bayes.runs.model_arguments import identity
 
 log = get_logger(__name__)
 
-#: Arguments of the engine that are told in another way, or that say nothing of what it samples.
-_TOLD = frozenset(
+#: Arguments of the engine that other entries cover, or that do not change the distribution.
+_COVERED = frozenset(
     (
         "model",
         "revision",
@@ -30,7 +30,7 @@ _TOLD = frozenset(
 )
 
 #: Settings of generation_config.json that change the distribution if they are applied, with
-#: the values at which they change nothing. Temperature and its like are always given.
+#: their neutral values. Temperature and the token filters are always set by the request.
 _NOT_APPLIED: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1, None),
     "no_repeat_ngram_size": (0, None),
@@ -54,33 +54,33 @@ def vllm_fingerprint(
     lora: str | None,
     tokenization: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Tell all that changes what a model says under vLLM, and nothing that changes only speed.
+    """Return what a model's distribution under vLLM depends on.
 
-    Of the engine's arguments that are not told otherwise `model_arguments.identity` counts.
+    Of the engine's arguments that no other entry covers, `model_arguments.identity` is included.
 
     Parameters
     ----------
     model_args : mapping
-        What the harness passes to `LLM`.
+        The arguments that the harness passes to `LLM`.
     model_config : object
         vLLM's configuration of the model, with its defaults resolved.
     max_length : int
-        Tokens of prompt and completion together.
+        The context length in tokens.
     chat_template : str or None
-        The template, of which a hash is told.
+        The template, which is included as a hash.
     lora : str or None
-        Where an adapter lies.
+        The path of an adapter.
     tokenization : mapping
-        How the harness makes tokens of a prompt.
+        The harness's settings for tokenizing prompts.
     """
     pretrained, revision = str(model_args["model"]), model_args.get("revision")
     tokenizer = model_args.get("tokenizer") or pretrained
     commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
     weights = weights_of(pretrained, commit)
-    words_revision = model_args.get("tokenizer_revision")
+    tokenizer_revision = model_args.get("tokenizer_revision")
     if tokenizer == pretrained:
-        words_revision = words_revision or commit
-    told: dict[str, Any] = {
+        tokenizer_revision = tokenizer_revision or commit
+    return {
         "backend": "vllm",
         "pretrained": pretrained,
         "revision": revision,
@@ -92,7 +92,7 @@ def vllm_fingerprint(
         "tokenizer": None if tokenizer == pretrained else tokenizer,
         "tokenizer_revision": model_args.get("tokenizer_revision"),
         "tokenizer_mode": model_args.get("tokenizer_mode"),
-        "tokenizer_files": tokenizer_of(tokenizer, words_revision),
+        "tokenizer_files": tokenizer_of(tokenizer, tokenizer_revision),
         "tokenization": dict(tokenization),
         "chat_template": None if chat_template is None else hash_text(chat_template),
         "max_length": int(max_length),
@@ -101,15 +101,14 @@ def vllm_fingerprint(
             {
                 name: value
                 for name, value in sorted(model_args.items())
-                if value is not None and name not in _TOLD
+                if value is not None and name not in _COVERED
             }
         ),
     }
-    return told
 
 
 def generation_config(model_config: Any) -> dict[str, Any]:
-    """Return what a model's own generation_config.json says; nothing where it cannot be read."""
+    """Return a model's generation_config.json; empty if it cannot be read."""
     read = getattr(model_config, "try_get_generation_config", None)
     try:
         return dict(read() or {}) if callable(read) else {}
@@ -118,30 +117,30 @@ def generation_config(model_config: Any) -> dict[str, Any]:
 
 
 def warn_of_generation_config(model_config: Any, given: Mapping[str, Any]) -> None:
-    """Say which settings of generation_config.json would matter and are not applied.
+    """Log a warning of the settings of generation_config.json that are not applied.
 
     Parameters
     ----------
     model_config : object
         vLLM's configuration of the model.
     given : mapping
-        The generation settings of the task, which win where they name the same.
+        The generation settings of the task, which take precedence.
     """
-    said = generation_config(model_config)
+    defaults = generation_config(model_config)
     ignored = {
-        name: said[name]
+        name: defaults[name]
         for name, neutral in _NOT_APPLIED.items()
-        if name in said and said[name] not in neutral and name not in given
+        if name in defaults and defaults[name] not in neutral and name not in given
     }
     if ignored:
         log.warning(
-            "the model's generation_config.json says %s, which is not applied, as always in this "
-            "backend of the harness; give it in --gen_kwargs if it is wanted",
+            "the model's generation_config.json has %s, which this backend of the harness does not "
+            "apply; add it to --gen_kwargs to apply it",
             ", ".join(f"{name}={value}" for name, value in ignored.items()),
         )
 
 
 def _end_tokens(model_config: Any) -> list[int]:
-    # The one thing that vLLM takes from generation_config.json when every setting is given.
-    said = generation_config(model_config).get("eos_token_id")
-    return sorted({int(t) for t in (said if isinstance(said, (list, tuple)) else [said]) if t})
+    # The only entry of generation_config.json that vLLM uses if every setting is given.
+    eos = generation_config(model_config).get("eos_token_id")
+    return sorted({int(t) for t in (eos if isinstance(eos, (list, tuple)) else [eos]) if t})
