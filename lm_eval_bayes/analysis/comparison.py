@@ -20,7 +20,7 @@ from lm_eval_bayes.analysis.comparability import (
 from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.consistency import check_together
+from lm_eval_bayes.runs.model_names import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.alignment import Align
 from lm_eval_bayes.stats.comparison.compare import (
@@ -292,7 +292,7 @@ def compare_runs(
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if pass_curves else None,
-                differs=tuple(check_together([run_a, run_b])),
+                differs=tuple(consistency_warnings([run_a, run_b])),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}

@@ -1,8 +1,7 @@
 """Instance-level records of Every Eval Ever: one for every trial of every question.
 
 The trial's number is in the record's `metadata`. All records refer to the result avg@N, which is
-the mean of their scores. Texts are read from the run's samples files, question by question, and
-are exported only if the outcomes in these files equal those of the run.
+the mean of their scores. Texts are read from the run's samples files, question by question.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from lm_eval_bayes._util.text import one_line, replace_surrogates
@@ -20,7 +18,8 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
-from lm_eval_bayes.runs.readers import logged_rows
+from lm_eval_bayes.runs.logged_texts import read_line
+from lm_eval_bayes.runs.readers import log_lines
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun
 
 PROMPT_TOKENS = "prompt_tokens"
@@ -119,9 +118,8 @@ def instances(
         "evaluation_result_id": result_id(run, average),
         "interaction_type": "single_turn",
     }
-    logged = _SamplesFiles(run) if texts else None
     for number, (name, categories) in enumerate(zip(run.question_ids, trials, strict=True)):
-        texts_of_question = _QuestionTexts() if logged is None else logged.of(number)
+        texts_of_question = _read_texts(run, number) if texts else _QuestionTexts()
         question_text = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
@@ -210,60 +208,29 @@ class _QuestionTexts:
     completions: list[str] = field(default_factory=list)
 
 
-class _SamplesFiles:
-    """Texts of a run's questions in its samples files, read question by question."""
-
-    def __init__(self, run: TaskRun) -> None:
-        self.run = run
-        self.offsets: dict[str, list[tuple[Path, int]]] = {}
-        for source in run.sources:
-            path = Path(source)
-            if path.suffix == ".jsonl" and path.name.startswith("samples_") and path.is_file():
-                self._index(path)
-
-    def _index(self, path: Path) -> None:
-        """Record the offsets of every question's lines."""
-        start = end = 0
-
-        def advance(length: int) -> None:
-            nonlocal start, end
-            start, end = end, end + length
-
-        for row in logged_rows.logged_rows(path, "RUN", [], advance):
-            if not self.run.filter or (row.get("filter") or "") == self.run.filter:
-                name = logged_rows.question_hash(row)
-                self.offsets.setdefault(name, []).append((path, start))
-
-    def of(self, number: int) -> _QuestionTexts:
-        """Return the texts of a question."""
-        question_id = self.run.question_ids[number]
-        rows = [_line(*offset) for offset in self.offsets.get(question_id, ())]
-        target = next((text for text in map(_target, rows) if text is not None), None)
-        reference = [] if target is None else [replace_surrogates(target)]
-        outcomes = (self.run.trials or ())[number].tolist()
-        logged = [trial for row in rows for trial in _trials(row)]
-        # trials of a question in several files are in the order of their numbers
-        logged.sort(key=lambda trial: trial[0])
-        numbers = [trial[0] for trial in logged]
-        if len(rows) > 1 and len(set(numbers)) < len(numbers):
-            return _QuestionTexts(reference)
-        same = len(logged) == len(outcomes) and (
-            self.run.metric == REGRADED
-            or all(
-                outcome is None or outcome == category
-                for (_, outcome, _), category in zip(logged, outcomes, strict=True)
-            )
-        )
-        return _QuestionTexts(
-            reference, [replace_surrogates(trial[2]) for trial in logged] if same else []
-        )
-
-
-def _line(path: Path, offset: int) -> Mapping[str, Any]:
-    with path.open("rb") as lines:
-        lines.seek(offset)
-        row = json.loads(lines.readline().decode("utf-8-sig" if not offset else "utf-8"))
-    return row if isinstance(row, dict) else {}
+def _read_texts(run: TaskRun, number: int) -> _QuestionTexts:
+    """Read the texts of one question; completions only if every graded trial has one."""
+    if run.texts is None:
+        return _QuestionTexts()
+    texts = run.texts[number]
+    completions: list[str | None] = [None] * texts.index.shape[0]
+    targets: list[str | None] = []
+    for line, trials in texts.by_line():
+        row = read_line(line)
+        targets.append(_target(row))
+        responses, outcomes = log_lines.texts(row) or [], row.get("outcomes")
+        for trial in trials.tolist():
+            response = int(texts.index[trial, 1])
+            ungraded = isinstance(outcomes, list) and outcomes[response] is None
+            if run.metric == REGRADED or not ungraded:
+                completions[trial] = replace_surrogates(responses[response])
+    target = next((text for text in targets if text is not None), None)
+    logged = [text for text in completions if text is not None]
+    n_trials = (run.trials or ())[number].size
+    return _QuestionTexts(
+        [] if target is None else [replace_surrogates(target)],
+        logged if len(logged) == n_trials else [],
+    )
 
 
 def _target(row: Mapping[str, Any]) -> str | None:
@@ -271,19 +238,3 @@ def _target(row: Mapping[str, Any]) -> str | None:
     if isinstance(target, (int, float)) and not isinstance(target, bool):
         return str(target)
     return target if isinstance(target, str) else None
-
-
-def _trials(row: Mapping[str, Any]) -> Iterator[tuple[int, int | None, str]]:
-    """Yield number, outcome (None if not logged) and text of every graded trial."""
-    texts = logged_rows.texts(row) or []
-    outcomes, signals = row.get("outcomes"), row.get("signals")
-    if not isinstance(outcomes, list):
-        yield from ((number, None, text) for number, text in enumerate(texts))
-        return
-    numbers = signals.get("trial") if isinstance(signals, Mapping) else None
-    if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
-        numbers = list(range(len(outcomes)))
-    if len(texts) == len(outcomes) == len(numbers):
-        for number, outcome, text in zip(numbers, outcomes, texts, strict=True):
-            if outcome is not None:
-                yield number, outcome if type(outcome) is int else -1, text

@@ -120,28 +120,17 @@ def text_loop(text: str) -> bool:
     >>> text_loop("So x = 3. Wait, let me check again. The answer is 3.")
     False
     """
-    # Reversed, a loop is a prefix with a short period, and the Z array contains every period.
+    # Reversed, a loop is a prefix that occurs again one period later. Whatever the period, at least
+    # three quarters of the least length do, so that only these places have to be compared.
     end = text.rstrip()[::-1][: _LONGEST_PATTERN * _LEAST_COPIES]
-    matches = _z_array(end)
-    return any(
-        length + period >= max(_LEAST_COPIES * period, _LEAST_CHARACTERS)
-        for period, length in enumerate(matches[: _LONGEST_PATTERN + 1])
-        if period
-    )
-
-
-def _z_array(text: str) -> list[int]:
-    """Return the Z array: for each position the length of the match with the text's beginning."""
-    lengths = [len(text)] + [0] * (len(text) - 1) if text else []
-    left = right = 0
-    for i in range(1, len(text)):
-        length = min(right - i, lengths[i - left]) if i < right else 0
-        while i + length < len(text) and text[length] == text[i + length]:
-            length += 1
-        lengths[i] = length
-        if i + length > right:
-            left, right = i, i + length
-    return lengths
+    prefix = end[: _LEAST_CHARACTERS * (_LEAST_COPIES - 1) // _LEAST_COPIES]
+    period = end.find(prefix, 1)
+    while 0 < period <= _LONGEST_PATTERN:
+        length = max(_LEAST_COPIES * period, _LEAST_CHARACTERS) - period
+        if period + length <= len(end) and end.startswith(end[:length], period):
+            return True
+        period = end.find(prefix, period + 1)
+    return False
 
 
 def completion_limit(generation_kwargs: object) -> int | None:

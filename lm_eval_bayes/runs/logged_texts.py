@@ -63,13 +63,11 @@ class LoggedTexts:
         """Return the texts of these trials, in their order."""
         return LoggedTexts(self.lines, self.index[trials])
 
-    def with_trials(
-        self, other: LoggedTexts, added: npt.NDArray[np.intp], order: npt.NDArray[np.intp]
-    ) -> LoggedTexts:
-        """Return these texts and those of the trials `added` of another, all in `order`."""
-        index = other.index[added].copy()
+    def __add__(self, other: LoggedTexts) -> LoggedTexts:
+        """Return these texts followed by those of another."""
+        index = other.index.copy()
         index[index[:, 0] >= 0, 0] += len(self.lines)
-        return LoggedTexts((*self.lines, *other.lines), np.concatenate([self.index, index])[order])
+        return LoggedTexts((*self.lines, *other.lines), np.concatenate([self.index, index]))
 
     def by_line(self) -> Iterator[tuple[LoggedLine, npt.NDArray[np.intp]]]:
         """Yield every line with the trials whose texts it holds, in the order of its responses."""

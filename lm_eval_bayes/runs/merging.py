@@ -1,276 +1,425 @@
-"""Sources of one model and task brought together, trial by trial, and models told apart."""
+"""Merging of partial runs of one model and task, trial by trial.
+
+A trial that occurs in several files counts once. Partial runs of different models stay apart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.deduplication import repeats, same_numbers_same_texts, united
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
-from lm_eval_bayes.runs.partial_runs import Part, PartQuestion, as_run
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, task_run_of
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.validation import FloatArray
+
+Indices = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class Merging:
-    """How sources are brought together.
+def merge_runs(
+    partials: Sequence[PartialRun], *, dedupe: bool, by_path: bool, argument: str
+) -> tuple[list[TaskRun], list[str]]:
+    """Merge partial runs of one model and task, and give different models different names.
 
-    Attributes
-    ----------
-    dedupe : bool
-        Whether a trial that stands twice counts once, or is refused.
-    apart : bool
-        Whether what was found at different paths stays apart.
-    argument : str
-        What to call a path in an error.
-    told : list of str
-        Gets what was left out.
-    """
-
-    dedupe: bool
-    apart: bool
-    argument: str
-    told: list[str]
-
-
-def merged_runs(parts: Sequence[Part], merging: Merging) -> list[TaskRun]:
-    """Bring together what belongs together, and name the rest apart.
-
-    Sources of one model and task are runs of the same thing if what makes the model another one
-    is the same: its arguments, the generation settings, the chat template, …. In one folder the
-    newest file counts; an older one whose trials it has is left out, and one that has others is
-    added. Of sources elsewhere the trials are added. A trial that stands twice is refused
+    Partial runs of one model and task belong together if their identifying arguments are the
+    same: those of the model, the generation settings, the chat template, …. In one folder the
+    newest file counts; an older one whose trials are all in it is left out, and one that has
+    others is added. The trials of other folders are added. A trial that occurs twice is refused
     unless `dedupe` is given.
+
+    Parameters
+    ----------
+    partials : sequence of PartialRun
+        The partial runs, in the order of the paths.
+    dedupe : bool
+        Whether a trial that occurs twice counts once; otherwise it is refused.
+    by_path : bool
+        Whether the runs of different paths stay apart.
+    argument : str
+        The name of a path in an error.
 
     Returns
     -------
-    list of TaskRun
-        In the order of the parts.
+    runs : list of TaskRun
+        In the order of the partial runs.
+    warnings : list of str
+        What was left out, and which names got a number.
 
     Raises
     ------
     InvalidInputError
-        If a trial stands twice, or sources of one model do not fit together.
+        If a trial occurs twice, or partial runs of one model contradict each other.
     """
-    kept: list[Part] = []
-    for alike in _alike(parts, merging.apart):
-        for one_prompt in _by_prompts(_folders(alike, merging), merging):
-            kept.append(_one(one_prompt, merging))
-    names = distinct_names(kept, merging.told)
-    return [as_run(part, name) for part, name in zip(kept, names, strict=True)]
+    merger = _Merger(dedupe, argument)
+    merged = [
+        merger.merge_all(same_prompts)
+        for group in _groups(partials, by_path)
+        for same_prompts in merger.split_by_prompts(merger.merge_folders(group))
+    ]
+    names, warnings = distinct_names(merged)
+    runs = [task_run_of(partial, name) for partial, name in zip(merged, names, strict=True)]
+    return runs, [*merger.warnings, *warnings]
 
 
-def _alike(parts: Sequence[Part], apart: bool) -> list[list[Part]]:
-    """Return the parts that are runs of the same thing, together."""
-    found: dict[tuple[object, ...], list[list[Part]]] = {}
-    for part in parts:
-        together = found.setdefault((part.model, part.task, part.path if apart else 0), [])
-        fitting = next((one for one in together if all(_same(part, p) for p in one)), None)
-        if fitting is None:
-            together.append([part])
+def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
+    """Return the partial runs that belong together, in the order of the first of each."""
+    by_name: dict[tuple[object, ...], list[list[PartialRun]]] = {}
+    for partial in partials:
+        path = partial.path if by_path else 0
+        groups = by_name.setdefault((partial.model, partial.task, path), [])
+        group = next((g for g in groups if all(_same_model(partial, p) for p in g)), None)
+        if group is None:
+            groups.append([partial])
         else:
-            fitting.append(part)
-    order = {id(part): i for i, part in enumerate(parts)}
-    alike = [one for together in found.values() for one in together]
-    return sorted(alike, key=lambda one: order[id(one[0])])
+            group.append(partial)
+    order = {id(partial): i for i, partial in enumerate(partials)}
+    all_groups = [group for groups in by_name.values() for group in groups]
+    return sorted(all_groups, key=lambda group: order[id(group[0])])
 
 
-def _same(one: Part, other: Part) -> bool:
-    """Return whether two parts of one name are of the same model, asked in the same way."""
-    if bool(one.fingerprint) != bool(other.fingerprint):
-        # A store knows the model in other words than the harness, and the stops of the engine.
-        first, second = (
-            {k: v for k, v in p.settings.items() if k != "until"} for p in (one, other)
-        )
-        return first == second
-    alike = one.settings == other.settings
-    return alike and (one.arguments, one.fingerprint) == (other.arguments, other.fingerprint)
-
-
-# -- one folder ------------------------------------------------------------------------------------
-
-
-def _folders(alike: Sequence[Part], merging: Merging) -> list[Part]:
-    """Leave of every folder one part, made of the newest file and what older ones add."""
-    places: dict[object, list[Part]] = {}
-    for number, part in enumerate(alike):
-        places.setdefault(number if part.place is None else part.place, []).append(part)
-    return [_of_folder(sorted(here, key=_age), merging) for here in places.values()]
-
-
-def _age(part: Part) -> tuple[str, int]:
-    """Return what sorts files by their time, and a copy of a file before the file."""
-    return part.stamp, -len(_file(part))
-
-
-def _of_folder(parts: Sequence[Part], merging: Merging) -> Part:
-    whole = parts[-1]
-    for older in reversed(parts[:-1]):
-        differs = _differs(older, whole) or _other_prompt(older, whole)
-        if differs:
-            merging.told.append(
-                f"{_file(older)} was left out, for {_file(whole)} is newer and does not fit it: "
-                f"{differs}"
-            )
-            continue
-        if older.only_counts or whole.only_counts:
-            merging.told.append(
-                f"{_file(older)} was left out, for {_file(whole)} is newer, and where only counts "
-                "are known it cannot be told which trials are the same"
-            )
-            continue
-        known = _known(whole, older)
-        if known == older.n_trials:
-            note = f"{_file(older)} was left out: its trials are all in {_file(whole)}"
-            whole = replace(whole, notes=(*whole.notes, note))
-            continue
-        if 0 < known < whole.n_trials and not merging.dedupe:
-            raise _twice(whole, older, known, merging)
-        note = f"the trials of {_file(older)} and {_file(whole)} were brought together"
-        if known:
-            note += f", {known:,} that stand in both once"
-        whole = _sum(older, whole, prefer_second=known > 0)
-        whole = replace(whole, notes=(*whole.notes, note))
-    return whole
-
-
-# -- several places --------------------------------------------------------------------------------
-
-
-def _by_prompts(parts: Sequence[Part], merging: Merging) -> list[list[Part]]:
-    """Keep apart what was asked in other words."""
-    found: list[list[Part]] = []
-    for part in parts:
-        fitting = next((one for one in found if not _other_prompt(part, one[0])), None)
-        if fitting is not None:
-            fitting.append(part)
-            continue
-        if found:
-            merging.told.append(
-                f"{part.source} has other prompts than {found[0][0].source}: they are kept apart"
-            )
-        found.append([part])
-    return found
-
-
-def _one(parts: Sequence[Part], merging: Merging) -> Part:
-    whole = parts[0]
-    for part in parts[1:]:
-        differs = _differs(part, whole)
-        if differs:
-            rule = f"have the same version, scores and metric of {part.task} for {part.model}"
-            got = f"{differs} ({part.source}, unlike {whole.source})"
-            raise InvalidInputError.of(merging.argument, rule, got)
-        if part.only_counts or whole.only_counts:
-            whole = _sum_of_counts(whole, part, merging)
-            continue
-        known = _known(whole, part)
-        if known and not merging.dedupe:
-            raise _twice(whole, part, known, merging)
-        if known:
-            told = f"{known:,} trials of {part.source} stand in {whole.source} too and count once"
-            merging.told.append(told)
-        whole = _sum(whole, part)
-    return whole
-
-
-def _sum_of_counts(first: Part, second: Part, merging: Merging) -> Part:
-    """Counts cannot be told apart trial by trial, so only questions are added."""
-    common = [id for id in first.questions if id in second.questions]
-    if common:
-        same = all(first.questions[id].counts == second.questions[id].counts for id in common)
-        if not same or not merging.dedupe:
-            rule = f"have the counts of {first.model} on {first.task} once"
-            got = f"question {common[0]} in {first.source} and in {second.source}"
-            raise InvalidInputError.of(merging.argument, rule, got)
-    added = {id: one for id, one in second.questions.items() if id not in first.questions}
-    sources = (*first.sources, *second.sources)
-    return replace(first, questions={**first.questions, **added}, sources=sources)
-
-
-def _twice(whole: Part, part: Part, known: int, merging: Merging) -> InvalidInputError:
-    rule = (
-        f"have every trial of {part.model} on {part.task} once (--dedupe counts it once): "
-        f"{known:,} of {part.n_trials:,} trials of {part.source} are also in {whole.source}"
+def _same_model(first: PartialRun, second: PartialRun) -> bool:
+    """Return whether two partial runs of one name have the same model and settings."""
+    if bool(first.fingerprint) != bool(second.fingerprint):
+        # a store names arguments otherwise than the harness, and has the stops of the engine
+        a, b = ({k: v for k, v in p.settings.items() if k != "until"} for p in (first, second))
+        return a == b
+    same_settings = first.settings == second.settings
+    return same_settings and (first.arguments, first.fingerprint) == (
+        second.arguments,
+        second.fingerprint,
     )
-    return InvalidInputError.of(merging.argument, rule, part.source)
 
 
-def _file(part: Part) -> str:
-    return Path(part.source).name
+@dataclass
+class _Merger:
+    """Merges partial runs that belong together, and collects warnings."""
+
+    dedupe: bool
+    argument: str
+    warnings: list[str] = field(default_factory=list)
+
+    def merge_folders(self, partials: Sequence[PartialRun]) -> list[PartialRun]:
+        """Return one partial run per folder: the newest file, and what older ones add."""
+        folders: dict[object, list[PartialRun]] = {}
+        for number, partial in enumerate(partials):
+            key = number if partial.folder is None else partial.folder
+            folders.setdefault(key, []).append(partial)
+        return [self._merge_folder(sorted(group, key=_age)) for group in folders.values()]
+
+    def _merge_folder(self, partials: Sequence[PartialRun]) -> PartialRun:
+        merged = partials[-1]
+        for older in reversed(partials[:-1]):
+            difference = _difference(older, merged) or _prompt_difference(older, merged)
+            if difference:
+                self.warnings.append(
+                    f"{_file(older)} was left out, because {_file(merged)} is newer and does not "
+                    f"fit it: {difference}"
+                )
+                continue
+            if older.only_counts or merged.only_counts:
+                self.warnings.append(
+                    f"{_file(older)} was left out, because {_file(merged)} is newer, and where "
+                    "only counts are known it is unknown which trials are the same"
+                )
+                continue
+            n_common = _n_common(merged, older)
+            if n_common == older.n_trials:
+                note = f"{_file(older)} was left out: its trials are all in {_file(merged)}"
+                merged = replace(merged, notes=(*merged.notes, note))
+                continue
+            if 0 < n_common < merged.n_trials and not self.dedupe:
+                raise self._duplicates(merged, older, n_common)
+            note = f"the trials of {_file(older)} and {_file(merged)} were merged"
+            if n_common:
+                note += f"; {n_common:,} that both hold count once"
+            merged = _sum(older, merged, prefer_second=n_common > 0)
+            merged = replace(merged, notes=(*merged.notes, note))
+        return merged
+
+    def split_by_prompts(self, partials: Sequence[PartialRun]) -> list[list[PartialRun]]:
+        """Separate partial runs with different prompts of the same questions."""
+        groups: list[list[PartialRun]] = []
+        for partial in partials:
+            group = next((g for g in groups if not _prompt_difference(partial, g[0])), None)
+            if group is not None:
+                group.append(partial)
+                continue
+            if groups:
+                first = groups[0][0].source
+                self.warnings.append(
+                    f"{partial.source} has other prompts than {first}: they are kept apart"
+                )
+            groups.append([partial])
+        return groups
+
+    def merge_all(self, partials: Sequence[PartialRun]) -> PartialRun:
+        """Merge partial runs of different folders."""
+        merged = partials[0]
+        for partial in partials[1:]:
+            difference = _difference(partial, merged)
+            if difference:
+                rule = f"have the same version, scores and metric of {partial.task} for "
+                rule += partial.model
+                got = f"{difference} ({partial.source}, unlike {merged.source})"
+                raise InvalidInputError.of(self.argument, rule, got)
+            if partial.only_counts or merged.only_counts:
+                merged = self._sum_of_counts(merged, partial)
+                continue
+            n_common = _n_common(merged, partial)
+            if n_common and not self.dedupe:
+                raise self._duplicates(merged, partial, n_common)
+            if n_common:
+                self.warnings.append(
+                    f"{n_common:,} trials of {partial.source} are in {merged.source} too and "
+                    "count once"
+                )
+            merged = _sum(merged, partial)
+        return merged
+
+    def _sum_of_counts(self, first: PartialRun, second: PartialRun) -> PartialRun:
+        """Add questions: of counts it is unknown which trials are the same."""
+        common = [id for id in first.questions if id in second.questions]
+        if common:
+            same = all(first.questions[id].counts == second.questions[id].counts for id in common)
+            if not same or not self.dedupe:
+                rule = f"have the counts of {first.model} on {first.task} once"
+                got = f"question {common[0]} in {first.source} and in {second.source}"
+                raise InvalidInputError.of(self.argument, rule, got)
+        added = {id: q for id, q in second.questions.items() if id not in first.questions}
+        sources = (*first.sources, *second.sources)
+        return replace(first, questions={**first.questions, **added}, sources=sources)
+
+    def _duplicates(
+        self, merged: PartialRun, partial: PartialRun, n_common: int
+    ) -> InvalidInputError:
+        rule = (
+            f"have every trial of {partial.model} on {partial.task} once (--dedupe counts it "
+            f"once): {n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
+            f"{merged.source}"
+        )
+        return InvalidInputError.of(self.argument, rule, partial.source)
+
+
+def _file(partial: PartialRun) -> str:
+    return Path(partial.source).name
+
+
+def _age(partial: PartialRun) -> tuple[str, int]:
+    """Return what sorts files by time, and a copy of a file, whose name is longer, before it."""
+    return partial.stamp, -len(_file(partial))
+
+
+def _difference(first: PartialRun, second: PartialRun) -> str:
+    """Return in what a partial run differs from another that it would be added to, "" if not."""
+    if first.version != second.version:
+        versions = first.version or "unknown", second.version or "unknown"
+        return f"version {versions[0]} of the task, not {versions[1]}"
+    if first.weights != second.weights:
+        return "other scores of the categories"
+    if (first.metric, first.filter) != (second.metric, second.filter):
+        return "another metric or filter"
+    return ""
+
+
+def _prompt_difference(first: PartialRun, second: PartialRun) -> str:
+    n_different = sum(
+        bool(a.prompt and b.prompt and a.prompt != b.prompt)
+        for a, b in _common_questions(first, second)
+    )
+    return f"other prompts for {n_different:,} questions" if n_different else ""
 
 
 # -- trials ----------------------------------------------------------------------------------------
 
 
-def _common(first: Part, second: Part) -> list[tuple[PartQuestion, PartQuestion]]:
-    there = second.questions
+def _common_questions(
+    first: PartialRun, second: PartialRun
+) -> list[tuple[QuestionTrials, QuestionTrials]]:
+    others = second.questions
     return [
-        (one.graded(), there[id].graded()) for id, one in first.questions.items() if id in there
+        (question.graded(), others[id].graded())
+        for id, question in first.questions.items()
+        if id in others
     ]
 
 
-def _by_number(first: Part, second: Part) -> bool:
+def _by_number(first: PartialRun, second: PartialRun) -> bool:
     """Return whether trials without a seed are the same where their numbers are."""
     greedy = not (first.sampled and second.sampled)
-    return greedy or same_numbers_same_texts(_common(first, second))
+    return greedy or same_numbers_same_texts(_common_questions(first, second))
 
 
-def _known(whole: Part, part: Part) -> int:
-    """Return how many trials of a part are in the whole."""
-    by_number = _by_number(whole, part)
-    return sum(int(repeats(one, more, by_number).sum()) for one, more in _common(whole, part))
-
-
-def _sum(first: Part, second: Part, prefer_second: bool = False) -> Part:
+def _n_common(first: PartialRun, second: PartialRun) -> int:
+    """Return how many trials of the second are in the first."""
     by_number = _by_number(first, second)
-    questions: dict[str, PartQuestion] = {}
+    return sum(int(duplicates(a, b, by_number).sum()) for a, b in _common_questions(first, second))
+
+
+def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> PartialRun:
+    by_number = _by_number(first, second)
+    questions: dict[str, QuestionTrials] = {}
     for id in dict.fromkeys([*first.questions, *second.questions]):
-        here = [part.questions[id] for part in (first, second) if id in part.questions]
+        several = [p.questions[id] for p in (first, second) if id in p.questions]
         if prefer_second:
-            here.reverse()
-        questions[id] = united(id, here, by_number).question if len(here) > 1 else here[0]
+            several.reverse()
+        questions[id] = merge_trials(id, several, by_number)
     leading = second if prefer_second else first
-    took = (first.made.seconds, second.made.seconds)
-    seconds = None if None in took else sum(one for one in took if one is not None)
-    notes = dict.fromkeys([*first.notes, *second.notes])
-    made = replace(leading.made, seconds=seconds)
-    sources = tuple(dict.fromkeys([*first.sources, *second.sources]))
+    seconds = (first.made.seconds, second.made.seconds)
+    total = None if None in seconds else sum(s for s in seconds if s is not None)
+    verifiers = [*first.verifiers, *second.verifiers]
     return replace(
         leading,
-        sources=sources,
+        sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
-        made=made,
-        notes=tuple(notes),
+        made=replace(leading.made, seconds=total),
+        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
         signals_error=first.signals_error or second.signals_error,
-        verifiers=_distinct([*first.verifiers, *second.verifiers]),
+        verifiers=tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i]),
     )
 
 
-def _distinct(verifiers: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i])
+def duplicates(
+    first: QuestionTrials, second: QuestionTrials, by_number: bool
+) -> npt.NDArray[np.bool_]:
+    """Return which trials of the second are trials of the first.
+
+    Trials of one seed are the same if their numbers or their texts are the same too: seeds are
+    hashes of 31 bits, and among many trials two may agree by accident. Trials without a seed are
+    the same if their numbers are, where a number means the same in both.
+
+    Parameters
+    ----------
+    first, second : QuestionTrials
+        The same question twice.
+    by_number : bool
+        Whether trials without a seed are the same if their numbers are.
+
+    Returns
+    -------
+    array of bool, shape (N,)
+        One per trial of `second`.
+    """
+    by_seed: dict[int, list[int]] = {}
+    numbers = set()
+    for i in range(first.trials.size):
+        seed = first.seeds[i] if first.seeds is not None else None
+        if seed is None:
+            numbers.add(int(first.numbers[i]))
+        else:
+            by_seed.setdefault(seed, []).append(i)
+
+    def is_duplicate(j: int) -> bool:
+        seed = second.seeds[j] if second.seeds is not None else None
+        if seed is None:
+            return by_number and int(second.numbers[j]) in numbers
+        return any(_same_trial(first, i, second, j) for i in by_seed.get(seed, ()))
+
+    return np.array([is_duplicate(j) for j in range(second.trials.size)], dtype=np.bool_)
 
 
-# -- what must be the same -------------------------------------------------------------------------
+def _same_trial(first: QuestionTrials, i: int, second: QuestionTrials, j: int) -> bool:
+    if first.digests is None or second.digests is None:
+        return True
+    same_number = bool(first.numbers[i] == second.numbers[j])
+    return same_number or bool(first.digests[i] == second.digests[j])
 
 
-def _differs(one: Part, other: Part) -> str:
-    """Say in what a part cannot be added to another, "" if it can."""
-    if one.version != other.version:
-        return f"version {one.version or 'unknown'} of the task, not {other.version or 'unknown'}"
-    if one.weights != other.weights:
-        return "other scores of the categories"
-    if (one.metric, one.filter) != (other.metric, other.filter):
-        return "another metric or filter"
-    return ""
+def same_numbers_same_texts(pairs: Sequence[tuple[QuestionTrials, QuestionTrials]]) -> bool:
+    """Return whether trials of one number, of the same question twice, always have one text.
+
+    Trials that were sampled without a seed are then taken for the same ones. Where texts are
+    missing, outcomes are compared.
+    """
+    some = False
+    for first, second in pairs:
+        _, i, j = np.intersect1d(first.numbers, second.numbers, return_indices=True)
+        some = some or i.size > 0
+        for a, b in ((first.digests, second.digests), (first.trials, second.trials)):
+            if a is not None and b is not None:
+                if not np.array_equal(a[i], b[j]):
+                    return False
+                break
+    return some
 
 
-def _other_prompt(one: Part, other: Part) -> str:
-    differ = sum(
-        bool(first.prompt and second.prompt and first.prompt != second.prompt)
-        for first, second in _common(one, other)
+def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) -> QuestionTrials:
+    """Merge the trials of one question; of a trial that occurs twice the first counts.
+
+    Trials are ordered by number where no number occurs twice, else source by source. A grade
+    counts whichever source has it.
+
+    Parameters
+    ----------
+    id : str
+        The identifier of the merged question.
+    questions : sequence of QuestionTrials
+        The same question several times.
+    by_number : bool
+        As in :func:`duplicates`.
+    """
+    merged = questions[0]
+    for question in questions[1:]:
+        if (merged.trials < 0).any():
+            graded_elsewhere = (merged.trials < 0) & duplicates(question, merged, by_number)
+            merged = merged.select(np.flatnonzero(~graded_elsewhere))
+        new = np.flatnonzero(~duplicates(merged, question, by_number))
+        merged = _concatenate(merged, question.select(new))
+    return replace(merged, id=id)
+
+
+def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrials:
+    numbers = np.concatenate([first.numbers, second.numbers])
+    order: Indices = np.arange(numbers.size)
+    if np.unique(numbers).size == numbers.size:
+        order = np.argsort(numbers, kind="stable")
+    n, m = first.trials.size, second.trials.size
+    digests = logged = None
+    if first.digests is not None and second.digests is not None:
+        digests = np.concatenate([first.digests, second.digests])
+    if first.logged is not None or second.logged is not None:
+        logged = (first.logged or LoggedTexts.none(n)) + (second.logged or LoggedTexts.none(m))
+    joined = QuestionTrials(
+        id=first.id,
+        trials=np.concatenate([first.trials, second.trials]),
+        numbers=numbers,
+        text=first.text or second.text,
+        prompt=first.prompt or second.prompt,
+        answers=_joined_tuples(first.answers, second.answers, n, m),
+        seeds=_joined_tuples(first.seeds, second.seeds, n, m),
+        digests=digests,
+        measured=_joined_columns(first.measured, second.measured, n, m),
+        doc_id=second.doc_id if first.doc_id is None else first.doc_id,
+        signals=_joined_columns(first.signals, second.signals, n, m),
+        logged=logged,
     )
-    return f"other prompts for {differ:,} questions" if differ else ""
+    return joined.select(order)
+
+
+def _joined_tuples(
+    first: Sequence[Any] | None, second: Sequence[Any] | None, n: int, m: int
+) -> tuple[Any, ...] | None:
+    if first is None and second is None:
+        return None
+    return (
+        *((None,) * n if first is None else first),
+        *((None,) * m if second is None else second),
+    )
+
+
+def _joined_columns(
+    first: Mapping[str, FloatArray], second: Mapping[str, FloatArray], n: int, m: int
+) -> dict[str, FloatArray]:
+    def column(columns: Mapping[str, FloatArray], name: str, size: int) -> FloatArray:
+        return columns[name] if name in columns else np.full(size, np.nan)
+
+    return {
+        name: np.concatenate([column(first, name, n), column(second, name, m)])
+        for name in dict.fromkeys([*first, *second])
+    }

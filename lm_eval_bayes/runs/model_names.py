@@ -1,72 +1,80 @@
-"""What models are called where several runs of one name are read."""
+"""Names of models among all that were read, and differences between runs that are compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.runs.model_arguments import is_hashed
-from lm_eval_bayes.runs.partial_runs import Part
+from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.task_run import TaskRun
 
-#: A name with its settings is no longer than this many characters more.
+#: The settings in a name have at most this many characters.
 _LONGEST = 60
 
 
-def distinct_names(parts: Sequence[Part], told: list[str]) -> list[str]:
-    """Tell models of one name apart by the settings that differ, else by a number.
+def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]]:
+    """Give runs of one model name different names: by the settings that differ, else by a number.
 
     A model has the same name in all tasks where its settings are the same.
 
     Parameters
     ----------
-    parts : sequence of Part
-        One for every run.
-    told : list of str
-        Gets a sentence for every name with a number.
+    partials : sequence of PartialRun
+        One per run.
+
+    Returns
+    -------
+    names : list of str
+        One per run.
+    warnings : list of str
+        A sentence for every name with a number.
     """
-    by_task: dict[tuple[str, str], list[Part]] = {}
-    for part in parts:
-        by_task.setdefault((part.model, part.task), []).append(part)
+    by_task: dict[tuple[str, str], list[PartialRun]] = {}
+    for partial in partials:
+        by_task.setdefault((partial.model, partial.task), []).append(partial)
     differing: dict[str, dict[str, None]] = {}
-    for (model, _), here in by_task.items():
-        keys = differing_keys([_settings(part) for part in here])
+    for (model, _), group in by_task.items():
+        keys = differing_keys([_settings(partial) for partial in group])
         differing.setdefault(model, {}).update(dict.fromkeys(keys))
     names: list[str] = []
+    warnings: list[str] = []
     taken: set[tuple[str, str]] = set()
-    for part in parts:
-        plain, number = with_settings(part.model, _settings(part), differing[part.model]), 1
-        name = plain
-        while (name, part.task) in taken:
+    for partial in partials:
+        keys = list(differing[partial.model])
+        base, number = with_settings(partial.model, _settings(partial), keys), 1
+        name = base
+        while (name, partial.task) in taken:
             number += 1
-            name = f"{plain} ({number})"
+            name = f"{base} ({number})"
         if number > 1:
-            listed = ", ".join(differing[part.model])
-            why = f"it differs in {listed}" if listed else "it stands at a path of its own"
-            told.append(f"{name} is the run in {part.source}: {why}")
-        taken.add((name, part.task))
+            reason = f"it differs in {', '.join(keys)}" if keys else "it has a path of its own"
+            warnings.append(f"{name} is the run in {partial.source}: {reason}")
+        taken.add((name, partial.task))
         names.append(name)
-    return names
+    return names, warnings
 
 
-def _settings(part: Part) -> dict[str, Any]:
-    return {**part.arguments, **part.settings}
+def _settings(partial: PartialRun) -> dict[str, Any]:
+    return {**partial.arguments, **partial.settings}
 
 
 def with_settings(model: str, settings: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return a model's name with some of its settings, if they are not too long.
+    """Return the name of a model with some of its settings, if they are not too long.
 
     Examples
     --------
     >>> with_settings("phi", {"temperature": 0.2, "top_p": 1}, ["temperature"])
     'phi (temperature=0.2)'
     """
-    known = (key for key in keys if key in settings and not is_hashed(settings[key]))
-    told = ", ".join(f"{key}={_short(settings[key])}" for key in known)
-    return f"{model} ({told})" if told and len(told) <= _LONGEST else model
+    printed = [key for key in keys if key in settings and not is_hashed(settings[key])]
+    text = ", ".join(f"{key}={_short(settings[key])}" for key in printed)
+    return f"{model} ({text})" if text and len(text) <= _LONGEST else model
 
 
 def _short(value: object) -> str:
-    """Return a value as text, of a long path the end, of a hash or the like the beginning."""
+    """Return a value as text, of a long path the end, of other long values the beginning."""
     text = str(value)
     if len(text) <= _LONGEST // 2:
         return text
@@ -74,17 +82,68 @@ def _short(value: object) -> str:
 
 
 def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of what is not the same everywhere, in order.
+    """Return the names of the settings that are not the same everywhere, in order.
 
     Examples
     --------
     >>> differing_keys([{"temperature": 0.6, "top_p": 1}, {"temperature": 0.2, "top_p": 1}])
     ['temperature']
     """
-    names = dict.fromkeys(name for one in settings for name in one)
+    names = dict.fromkeys(name for mapping in settings for name in mapping)
     missing = object()
     return [
         name
         for name in names
-        if any(one.get(name, missing) != settings[0].get(name, missing) for one in settings)
+        if any(m.get(name, missing) != settings[0].get(name, missing) for m in settings)
     ]
+
+
+# -- runs that are compared ----------------------------------------------------------------------
+
+
+def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
+    """Return what the runs of a task lack, and what differs between them though it should not."""
+    by_task: dict[str, list[TaskRun]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, []).append(run)
+    return [warning for task, group in by_task.items() for warning in _warnings_of(task, group)]
+
+
+def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
+    for run in runs:
+        n_without = int((run.outcomes.n_trials == 0).sum())
+        if n_without:
+            share = f"{n_without:,} of {run.n_questions:,} questions"
+            yield f"task {task}: {share} have no trial of {run.model}"
+    versions = {str(run.made.versions["task"]): run for run in runs if "task" in run.made.versions}
+    if len(versions) > 1:
+        listed = ", ".join(f"{version} ({run.model})" for version, run in versions.items())
+        yield f"task {task}: the runs are of different versions, {listed}"
+    for name, values in (
+        ("scores of the categories", {tuple(run.outcomes.weights.tolist()): run for run in runs}),
+        ("metrics", {run.metric: run for run in runs}),
+        ("filters", {run.filter: run for run in runs}),
+    ):
+        if len(values) > 1:
+            listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
+            yield f"task {task}: the runs have different {name}, {listed}"
+    sent = [generation(run.made.generation_kwargs) for run in runs if run.made.generation_kwargs]
+    differing = differing_keys(sent) if sent else []
+    if differing:
+        listed = "; ".join(
+            f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))
+            for key in differing
+        )
+        yield f"task {task}: the runs were generated with different settings ({listed})"
+    prompts: dict[str, set[str]] = {}
+    for run in runs:
+        for id, prompt in zip(run.question_ids, run.prompt_hashes or (), strict=False):
+            if prompt:
+                prompts.setdefault(id, set()).add(prompt)
+    n_different = sum(len(hashes) > 1 for hashes in prompts.values())
+    if n_different:
+        yield (
+            f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "
+            "between the runs, as they do where models have chat templates of their own, and where "
+            "something else was asked"
+        )

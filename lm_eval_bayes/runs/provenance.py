@@ -1,22 +1,21 @@
-"""How a saved run was made, as far as it says, and what of that makes its model another one."""
+"""The provenance of a logged task: what its results file says of the model and the settings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes.runs.model_arguments import Kind, as_mapping, identity, kind_of
 from lm_eval_bayes.runs.task_run import Made
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.runs.saved_tasks import SavedTask
 
 #: Names of one setting, the first of which stands for all.
 _LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _STOPS = ("until", "stops", "stop")
 
-#: Values of settings that change nothing, so that it is the same to leave them out.
+#: Values of settings that have no effect, so that it is the same to leave them out.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "top_p": (1,),
     "top_k": (0, -1),
@@ -28,7 +27,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "until": ([],),
 }
 
-#: What the results say of how prompts were made of questions.
+#: Keys of the results file that say how prompts were built from questions.
 _PROMPTING = (
     ("system_instruction_sha", "system_instruction"),
     ("chat_template_sha", "chat_template"),
@@ -36,67 +35,123 @@ _PROMPTING = (
 )
 
 
-def origin(saved: SavedTask, sent: Mapping[str, Any] | None) -> Made:
-    """Return how the trials of a saved task were made.
+@dataclass(frozen=True, eq=False)
+class LoggedTask:
+    """A samples file with the results file beside it.
+
+    Attributes
+    ----------
+    model : str
+        The name of the model.
+    task : str
+        The name of the task.
+    samples : Path
+        The samples file.
+    config : mapping
+        The configuration of the task; empty where there is no results file.
+    stamp : str
+        The time in the names of the files.
+    results : mapping
+        The content of the results file; empty where there is none.
+    """
+
+    model: str
+    task: str
+    samples: Path
+    config: Mapping[str, Any]
+    stamp: str = ""
+    results: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of repeated sampling; empty for a task without them."""
+        return mapping(mapping(self.config.get("metadata")).get("bayes"))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The score of each graded category."""
+        return tuple(self.settings.get("weights") or (0.0, 1.0))
+
+    @property
+    def metric_list(self) -> list[Mapping[str, Any]]:
+        """The metrics that the task lists."""
+        listed = self.config.get("metric_list")
+        return [mapping(entry) for entry in listed] if isinstance(listed, list) else []
+
+    @property
+    def version(self) -> str:
+        """The version of the task, as text; "" where it is not recorded."""
+        version = mapping(self.results.get("versions")).get(self.task)
+        if version is None:
+            version = mapping(self.config.get("metadata")).get("version")
+        return "" if version is None else str(version)
+
+    @property
+    def n_answered(self) -> int | None:
+        """The number of questions that the run answered, None where it is not recorded."""
+        return self._n_samples("effective")
+
+    @property
+    def n_questions(self) -> int | None:
+        """The number of questions of the task, None where it is not recorded."""
+        return self._n_samples("original")
+
+    def _n_samples(self, key: str) -> int | None:
+        n = mapping(mapping(self.results.get("n-samples")).get(self.task)).get(key)
+        return n if isinstance(n, int) else None
+
+
+def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Made:
+    """Return how the trials of a logged task were sampled.
 
     Parameters
     ----------
-    saved : SavedTask
-        The task, with what the results file says.
+    task : LoggedTask
+        The task.
     sent : mapping or None
         The generation settings that the samples log beside a prompt, which are those that the
         model got.
     """
-    results, config = saved.results, saved.config
-    asked = mapping(results.get("config"))
+    results, config = task.results, task.config
+    run_config = mapping(results.get("config"))
     versions = {
         name: results[key]
         for name, key in (("lm_eval", "lm_eval_version"), ("transformers", "transformers_version"))
         if isinstance(results.get(key), str) and results[key] != "N/A"
     }
-    version = version_of(saved)
-    if version:
-        versions["task"] = version
-    dataset, part = config.get("dataset_path"), config.get("dataset_name")
-    path = "/".join(text for text in (dataset, part) if isinstance(text, str) and text)
+    if task.version:
+        versions["task"] = task.version
+    dataset, name = config.get("dataset_path"), config.get("dataset_name")
     return Made(
-        backend=str(asked.get("model") or ""),
-        model_args=as_mapping(asked.get("model_args")),
+        backend=str(run_config.get("model") or ""),
+        model_args=as_mapping(run_config.get("model_args")),
         generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),
         metadata=mapping(config.get("metadata")),
         date=number(results.get("date")),
         versions=versions,
         seconds=number(results.get("total_evaluation_time_seconds")),
-        dataset=path,
+        dataset="/".join(text for text in (dataset, name) if isinstance(text, str) and text),
         revision=str(mapping(config.get("dataset_kwargs")).get("revision") or ""),
-        n_questions=saved.n_there,
+        n_questions=task.n_questions,
         config=config,
     )
 
 
-def version_of(saved: SavedTask) -> str:
-    """Return the version of the task, as text; "" where nobody wrote it down."""
-    version = mapping(saved.results.get("versions")).get(saved.task)
-    if version is None:
-        version = mapping(saved.config.get("metadata")).get("version")
-    return "" if version is None else str(version)
-
-
-def arguments_of(saved: SavedTask) -> dict[str, Any]:
-    """Return what makes a model another one besides its name and how it generates."""
-    given = as_mapping(mapping(saved.results.get("config")).get("model_args"))
-    found = identity({k: v for k, v in given.items() if kind_of(k) is not Kind.PLACE})
+def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
+    """Return what identifies the model besides its name and its generation settings."""
+    model_args = as_mapping(mapping(task.results.get("config")).get("model_args"))
+    arguments = identity({k: v for k, v in model_args.items() if kind_of(k) is not Kind.PLACE})
     for key, name in _PROMPTING:
-        if saved.results.get(key) not in (None, False):
-            found[name] = saved.results[key]
-    shots = mapping(saved.results.get("n-shot")).get(saved.task, saved.config.get("num_fewshot"))
+        if task.results.get(key) not in (None, False):
+            arguments[name] = task.results[key]
+    shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
-        found["num_fewshot"] = shots
-    return found
+        arguments["num_fewshot"] = shots
+    return arguments
 
 
 def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return generation settings under one name each, without those that change nothing.
+    """Return generation settings under one name each, without those that have no effect.
 
     Examples
     --------
@@ -105,22 +160,22 @@ def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     >>> generation({"do_sample": False, "temperature": 0.0, "until": ["Q:"]})
     {'temperature': 0, 'until': ['Q:']}
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = "max_gen_toks" if key in _LENGTH else "until" if key in _STOPS else key
         if name == "until" and isinstance(value, str):
             value = [value]
         if value is not None and name not in ("seed", "do_sample"):
-            found.setdefault(name, value)
-    if kwargs.get("do_sample") is False or found.get("temperature") == 0:
-        found["temperature"] = 0
-    return {k: v for k, v in found.items() if v not in _NEUTRAL.get(k, ())}
+            settings.setdefault(name, value)
+    if kwargs.get("do_sample") is False or settings.get("temperature") == 0:
+        settings["temperature"] = 0
+    return {k: v for k, v in settings.items() if v not in _NEUTRAL.get(k, ())}
 
 
 def greedy(kwargs: Mapping[str, Any]) -> bool:
-    """Return whether generation settings leave nothing to chance.
+    """Return whether generation settings are deterministic.
 
-    The harness generates greedily where nobody says anything else.
+    The harness generates greedily by default.
 
     Examples
     --------
@@ -147,17 +202,17 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _leaves(group: str, listed: Mapping[str, list[str]]) -> tuple[str, ...]:
-    found, seen, left = [], {group}, listed[group][::-1]
-    while left:
-        name = left.pop()
-        if name in seen:
+    leaves, visited, pending = [], {group}, listed[group][::-1]
+    while pending:
+        name = pending.pop()
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         if name in listed:
-            left += listed[name][::-1]
+            pending += listed[name][::-1]
         else:
-            found.append(name)
-    return tuple(found)
+            leaves.append(name)
+    return tuple(leaves)
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -170,7 +225,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        found = float(value)
+        real = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return real if math.isfinite(real) else None

@@ -1,23 +1,39 @@
-"""Reading runs of every kind: output of the harness, trial stores, matrices, counts."""
+"""Reading of saved runs of every format: the one way from files to runs.
+
+A format is a module of :mod:`~lm_eval_bayes.runs.readers` and an entry of :data:`READERS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.consistency import check_together
-from lm_eval_bayes.runs.merging import Merging, merged_runs
-from lm_eval_bayes.runs.partial_runs import Part
-from lm_eval_bayes.runs.readers.harness_log import Wanted
-from lm_eval_bayes.runs.readers.logged_trials import NothingToCountError, Regrade
-from lm_eval_bayes.runs.sources import SamplesSource, Source, chosen, sources_at
+from lm_eval_bayes.runs.merging import merge_runs
+from lm_eval_bayes.runs.model_names import consistency_warnings
+from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.readers import counts, harness_log, trial_store, zero_one_matrix
+from lm_eval_bayes.runs.readers.log_lines import JsonLines
+from lm_eval_bayes.runs.readers.protocol import (
+    NothingToCountError,
+    Query,
+    Reader,
+    Regrade,
+)
 from lm_eval_bayes.runs.task_run import SavedRuns
 
-#: Told of bytes that are read, and of how many there are in all.
+#: The readers of all formats; the first that recognises a file reads it.
+READERS: tuple[Reader, ...] = (harness_log, counts, zero_one_matrix, trial_store)
+
+#: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
+
+_RULE = (
+    "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
+    "it, a trial store, an outcome matrix (.csv, .npz) or a file of counts (.csv, .jsonl)"
+)
 
 
 def read_runs(
@@ -36,14 +52,16 @@ def read_runs(
 ) -> SavedRuns:
     """Read runs.
 
+    Every file is read once, a line at a time. Texts are not held in memory.
+
     Parameters
     ----------
     paths : str, Path, or iterable of them
         Folders that the harness wrote into, its `results_*.json` or `samples_*.jsonl` files,
         trial stores, outcome matrices (CSV, NPZ), files of counts (JSON lines, CSV).
     task : str, optional
-        Only this task, or the tasks of this group. Matrices and counts in files that name no
-        task are taken for it.
+        Only this task, or the tasks of this group. Outcomes in files that name no task are taken
+        for it.
     metric : str, optional
         The 0/1 metric that counts in tasks that were not sampled repeatedly by this package.
     filter : str, optional
@@ -53,121 +71,112 @@ def read_runs(
     regrade : callable, optional
         Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.regrade.regraded`.
     merge : bool
-        Whether what is found at several paths of one model and task is brought together;
-        otherwise each path's run stays one of its own.
+        Whether runs of one model and task at several paths are merged; otherwise the runs of each
+        path stay apart.
     signals : {"all", "recorded"}, optional
         Whether the signals of all trials are read too, or only of runs whose model recorded some.
     verdicts : bool
         Whether the verdicts of a verifier, beside the samples, are among the signals.
     argument : str
-        What to call a path in an error.
+        The name of a path in an error.
     progress : callable, optional
-        Called with the bytes that have been read and the bytes there are.
+        Called with the bytes that have been read and the bytes of all files.
+
+    Returns
+    -------
+    SavedRuns
+        The runs in the order of the paths, with the warnings of reading and merging.
 
     Raises
     ------
     InvalidInputError
         If a path holds no run, a file is broken, or runs contradict each other.
     """
-    told: list[str] = []
-    wanted = Wanted(task, metric, filter, dedupe, regrade, argument, signals, verdicts)
-    sources = _sources([paths] if isinstance(paths, (str, Path)) else paths, wanted)
-    parts = _parts(sources, wanted, told, progress)
-    _check_names(parts, wanted)
-    runs = merged_runs(parts, Merging(dedupe, not merge, argument, told))
-    told += check_together(runs)
+    query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, argument)
+    files = _files([paths] if isinstance(paths, (str, Path)) else list(paths), query)
+    if progress is not None:
+        query = replace(query, advance=_advance(files, progress))
+    partials, file_groups, read_warnings = _read_files(files, query)
+    _check_names(partials, query)
+    runs, merge_warnings = merge_runs(partials, dedupe=dedupe, by_path=not merge, argument=argument)
     tasks = {run.task for run in runs}
-    groups = _groups([one for _, one in sources], tasks, wanted, told)
-    return SavedRuns(tuple(runs), groups, tuple(dict.fromkeys(told)))
+    groups, group_warnings = _tasks_of_groups(file_groups, tasks, query)
+    warnings = [*read_warnings, *merge_warnings, *consistency_warnings(runs), *group_warnings]
+    return SavedRuns(tuple(runs), groups, tuple(dict.fromkeys(warnings)))
 
 
-def _sources(paths: Iterable[str | Path], wanted: Wanted) -> list[tuple[int, Source]]:
-    """Find what is at the paths, each file once, with the number of its path."""
-    found: list[tuple[int, Source]] = []
-    known: set[Path] = set()
+# -- files ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file with its reader, and the path among the arguments that it belongs to."""
+
+    file: Path
+    reader: Reader
+    path: str
+    number: int
+
+
+def _files(paths: Sequence[str | Path], query: Query) -> list[_File]:
+    """Return the files at the paths, each once.
+
+    Raises
+    ------
+    InvalidInputError
+        If a path holds no run.
+    """
+    files: dict[Path, _File] = {}
     for number, path in enumerate(paths):
-        here = sources_at(path, wanted.argument)
-        if wanted.task is not None:
-            there = here
-            here = list(chosen(there, wanted.task))
-            if not here:
-                names = sorted({one.saved.task for one in there if isinstance(one, SamplesSource)})
-                rule = f"hold task {wanted.task}; there is {', '.join(names)}"
-                raise InvalidInputError.of(wanted.argument, rule, str(path))
-        for one in here:
-            file = one.file.resolve()
-            if file not in known:
-                known.add(file)
-                found.append((number, one))
-    if not found:
-        raise InvalidInputError.of(wanted.argument, "name at least one run", "none")
-    return found
+        for file in _files_at(path, query.argument):
+            reader = next((reader for reader in READERS if reader.sniff(file)), None)
+            if reader is None:
+                raise _unreadable(file, path, query.argument)
+            files.setdefault(file.resolve(), _File(file, reader, str(path), number))
+    if not files:
+        raise InvalidInputError.of(query.argument, "name at least one run", "none")
+    return list(files.values())
 
 
-def _parts(
-    sources: Sequence[tuple[int, Source]],
-    wanted: Wanted,
-    told: list[str],
-    progress: Progress | None,
-) -> list[Part]:
-    total, done = sum(_size(one.file) for _, one in sources), 0
+def _files_at(path: str | Path, argument: str) -> list[Path]:
+    try:
+        expanded = Path(path).expanduser()
+        exists = expanded.is_file() or expanded.is_dir()
+    except (OSError, ValueError, RuntimeError):
+        exists = False
+    if not exists:
+        raise InvalidInputError.of(argument, _RULE, str(path))
+    files = harness_log.samples_files(expanded)
+    if files is None:
+        return [expanded]
+    if not files:
+        rule = (
+            "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
+            "with logged samples (--log_samples)"
+        )
+        raise InvalidInputError.of(argument, rule, str(path))
+    return files
 
-    def advance(n: int) -> None:
+
+def _unreadable(file: Path, path: str | Path, argument: str) -> InvalidInputError:
+    if file.suffix != ".jsonl":
+        return InvalidInputError.of(argument, _RULE, str(path))
+    first = next(iter(JsonLines(file, argument)), None)
+    if first is None:
+        return InvalidInputError.of(argument, f"hold samples or counts in {file.name}", "nothing")
+    rule = f"hold samples of the harness, or counts with id, c and n, in {file.name}"
+    return InvalidInputError.of(argument, rule, f"a line with {', '.join(first) or 'nothing'}")
+
+
+def _advance(files: Sequence[_File], progress: Progress) -> Callable[[int], None]:
+    total, done = sum(_size(file.file) for file in files), 0
+
+    def advance(n_bytes: int) -> None:
         nonlocal done
-        done += n
-        if progress is not None:
-            progress(min(done, total), total)
+        done += n_bytes
+        progress(min(done, total), total)
 
-    found: list[Part] = []
-    nothing: list[NothingToCountError] = []
-    for number, one in sources:
-        try:
-            here = one.read(wanted, told, advance)
-        except NothingToCountError as error:
-            nothing.append(error)
-            continue
-        if wanted.task is not None and not isinstance(one, SamplesSource):
-            there, here = here, [part for part in here if part.task == wanted.task]
-            if not here:
-                rule = f"hold task {wanted.task}; there is {_listed(part.task for part in there)}"
-                raise InvalidInputError.of(wanted.argument, rule, str(one.file))
-        found += [replace(part, path=number) for part in here]
-    if nothing and not found:
-        raise nothing[0]
-    told += [f"left out: {error.what}" for error in nothing]
-    return found
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(set(names)))
-
-
-def _check_names(parts: Sequence[Part], wanted: Wanted) -> None:
-    """Refuse a metric or a filter that nothing could be asked for."""
-    if wanted.metric is not None and all(part.metric != wanted.metric for part in parts):
-        rule = f"be left out: what was read holds {_listed(part.metric for part in parts)}"
-        raise InvalidInputError.of("metric", rule, wanted.metric)
-    if wanted.filter is not None and all(part.filter != wanted.filter for part in parts):
-        rule = "be left out: what was read holds nothing that was filtered"
-        raise InvalidInputError.of("filter", rule, wanted.filter)
-
-
-def _groups(
-    sources: Sequence[Source], tasks: Container[str], wanted: Wanted, told: list[str]
-) -> Mapping[str, tuple[str, ...]]:
-    """Return the groups whose tasks were read, and tell what is missing of one."""
-    found: dict[str, tuple[str, ...]] = {}
-    for one in sources:
-        for group, members in one.groups.items():
-            missing = [member for member in members if member not in tasks]
-            there = [member for member in members if member in tasks]
-            if not there or (missing and wanted.task is not None):
-                continue
-            found[group] = tuple(dict.fromkeys([*found.get(group, ()), *there]))
-            if missing:
-                more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-                told.append(f"nothing was read of {', '.join(missing[:3])}{more} in group {group}")
-    return found
+    return advance
 
 
 def _size(file: Path) -> int:
@@ -175,3 +184,82 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+# -- contents ------------------------------------------------------------------------------------
+
+
+def _read_files(
+    files: Sequence[_File], query: Query
+) -> tuple[list[PartialRun], list[Mapping[str, tuple[str, ...]]], list[str]]:
+    """Return the partial runs, the groups of every file, and warnings.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file is broken, nothing can be counted, or a path does not hold the task.
+    """
+    partials: list[PartialRun] = []
+    groups: list[Mapping[str, tuple[str, ...]]] = []
+    warnings: list[str] = []
+    skipped: list[NothingToCountError] = []
+    matched: set[str] = set()
+    tasks: dict[str, set[str]] = {}
+    for file in files:
+        try:
+            contents = file.reader.read(file.file, query)
+        except NothingToCountError as error:
+            skipped.append(error)
+            matched.add(file.path)
+            continue
+        runs = contents.runs
+        if file.reader is not harness_log and query.task is not None:
+            runs = [run for run in runs if run.task == query.task]
+        tasks.setdefault(file.path, set()).update(contents.tasks)
+        if runs:
+            matched.add(file.path)
+            partials += [replace(run, path=file.number) for run in runs]
+            groups.append(contents.groups)
+            warnings += contents.warnings
+    for path, names in tasks.items():
+        if path not in matched:
+            rule = f"hold task {query.task}; there is {_listed(names)}"
+            raise InvalidInputError.of(query.argument, rule, path)
+    if skipped and not partials:
+        raise skipped[0]
+    warnings += [f"left out: {error.lacking}" for error in skipped]
+    return partials, groups, warnings
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
+    """Refuse a metric or a filter that nothing could be asked for."""
+    if query.metric is not None and all(run.metric != query.metric for run in partials):
+        rule = f"be left out: what was read holds {_listed(run.metric for run in partials)}"
+        raise InvalidInputError.of("metric", rule, query.metric)
+    if query.filter is not None and all(run.filter != query.filter for run in partials):
+        rule = "be left out: what was read holds nothing that was filtered"
+        raise InvalidInputError.of("filter", rule, query.filter)
+
+
+def _tasks_of_groups(
+    groups: Sequence[Mapping[str, tuple[str, ...]]], tasks: Container[str], query: Query
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the groups whose tasks were read, and warnings of tasks that are missing of one."""
+    members: dict[str, tuple[str, ...]] = {}
+    warnings: list[str] = []
+    for of_file in groups:
+        for group, names in of_file.items():
+            missing = [name for name in names if name not in tasks]
+            present = [name for name in names if name in tasks]
+            if not present or (missing and query.task is not None):
+                continue
+            members[group] = tuple(dict.fromkeys([*members.get(group, ()), *present]))
+            if missing:
+                more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+                listed = ", ".join(missing[:3])
+                warnings.append(f"nothing was read of {listed}{more} in group {group}")
+    return members, warnings

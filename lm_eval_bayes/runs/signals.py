@@ -13,7 +13,7 @@ import numpy as np
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.rubric.verifier import THINK_END
-from lm_eval_bayes.runs.partial_runs import floats
+from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, read_verdicts, verdicts_path
 from lm_eval_bayes.runs.verifier_inputs import verifier_inputs
 from lm_eval_bayes.stats.validation import FloatArray
@@ -39,8 +39,8 @@ class SignalReader:
         The samples file.
     config : mapping
         The configuration of the task.
-    binary : bool
-        Whether grade 1 means right and 0 wrong.
+    weights : sequence of float
+        The score of each category.
     argument : str
         What to call the run in an error.
     use_verdicts : bool
@@ -58,7 +58,7 @@ class SignalReader:
 
     samples: Path
     config: Mapping[str, Any]
-    binary: bool
+    weights: Sequence[float]
     argument: str
     use_verdicts: bool = True
     error: InvalidInputError | None = field(default=None, init=False)
@@ -133,7 +133,7 @@ class SignalReader:
                 texts,
                 grades,
                 recorded,
-                binary=self.binary,
+                binary=is_right_or_wrong(self.weights),
                 max_gen_toks=_sent_limit(row)
                 or completion_limit(self.config.get("generation_kwargs")),
                 think_end_token=token if isinstance(token, str) else None,

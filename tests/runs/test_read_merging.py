@@ -7,8 +7,8 @@ import pytest
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.deduplication import repeats, united
-from lm_eval_bayes.runs.partial_runs import PartQuestion
+from lm_eval_bayes.runs.merging import duplicates, merge_trials
+from lm_eval_bayes.runs.partial_run import QuestionTrials
 from lm_eval_bayes.runs.reader import read_runs
 
 
@@ -21,7 +21,7 @@ def graded(outcomes, **columns):
 
 def question(trials, seeds=None, numbers=None, texts=None):
     numbers = range(len(trials)) if numbers is None else numbers
-    return PartQuestion(
+    return QuestionTrials(
         "q",
         np.array(trials),
         np.array(numbers),
@@ -34,23 +34,24 @@ def test_a_seed_tells_a_trial_unless_two_agree_by_accident():
     known = question([1, 1, 0], seeds=[7, 8, None], texts="abc")
     # the same seed: with another number and text, the same number, the same text; no seed
     more = question([0, 0, 0, 0], seeds=[7, 8, 7, None], numbers=[9, 1, 4, 2], texts="xyaz")
-    assert repeats(known, more, by_number=False).tolist() == [False, True, True, False]
-    assert repeats(known, more, by_number=True).tolist() == [False, True, True, True]
+    assert duplicates(known, more, by_number=False).tolist() == [False, True, True, False]
+    assert duplicates(known, more, by_number=True).tolist() == [False, True, True, True]
     bare = replace(more, digests=None)
-    assert repeats(known, bare, by_number=False).tolist() == [True, True, True, False]
+    assert duplicates(known, bare, by_number=False).tolist() == [True, True, True, False]
 
 
 def test_trials_are_united_by_number_where_numbers_tell_them():
     first = question([0, 1], seeds=[10, 11], numbers=[2, 3], texts="ab")
     second = question([1, 0, 0], seeds=[8, 9, 10], numbers=[0, 1, 2], texts="cda")
-    both = united("q", [first, second], by_number=False)
-    assert both.repeated == 1
-    assert both.question.trials.tolist() == [1, 0, 0, 1]
-    assert both.question.numbers.tolist() == [0, 1, 2, 3]
-    assert both.question.seeds == (8, 9, 10, 11)
+    both = merge_trials("q", [first, second], by_number=False)
+    assert both.trials.tolist() == [1, 0, 0, 1]
+    assert both.numbers.tolist() == [0, 1, 2, 3]
+    assert both.seeds == (8, 9, 10, 11)
     elsewhere = question([1, 0], seeds=[50, 51], texts="ef")
-    apart = united("q", [question([0, 0], seeds=[1, 2], texts="gh"), elsewhere], by_number=False)
-    assert apart.question.trials.tolist() == [0, 0, 1, 0]
+    apart = merge_trials(
+        "q", [question([0, 0], seeds=[1, 2], texts="gh"), elsewhere], by_number=False
+    )
+    assert apart.trials.tolist() == [0, 0, 1, 0]
 
 
 # -- several folders -------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path)
     apart = read_runs(paths, merge=False)
     assert apart.models == ("org/model", "org/model (2)")
     assert [run.n_trials for run in apart.runs] == [12, 12]
-    assert "it stands at a path of its own" in apart.warnings[0]
+    assert "it has a path of its own" in apart.warnings[0]
 
 
 def test_the_same_file_twice_is_one(tmp_path):

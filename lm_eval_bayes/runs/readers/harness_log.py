@@ -1,230 +1,316 @@
-"""The trials that a run of the harness logged on one task, whoever made the task."""
+"""Samples files of the harness, with the results files beside them."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from functools import lru_cache
+from glob import escape
+from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.deduplication import same_numbers_same_texts, united
 from lm_eval_bayes.runs.logged_texts import LoggedLine
-from lm_eval_bayes.runs.partial_runs import Part, PartQuestion
-from lm_eval_bayes.runs.provenance import arguments_of, generation, greedy, origin, version_of
-from lm_eval_bayes.runs.readers import logged_rows as rows
-from lm_eval_bayes.runs.readers.logged_counts import LoggedCounts, average_row
-from lm_eval_bayes.runs.readers.logged_metric import LoggedMetric, either
-from lm_eval_bayes.runs.readers.logged_trials import (
-    GradedAgain,
-    GradedTrials,
-    NothingToCountError,
-    Regrade,
-    TrialLog,
+from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
+from lm_eval_bayes.runs.model_arguments import as_mapping, model_name, plain_model_name
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.provenance import (
+    LoggedTask,
+    generation,
+    greedy,
+    groups_of,
+    identifying_arguments,
+    provenance_of,
 )
-from lm_eval_bayes.runs.saved_tasks import SavedTask
-from lm_eval_bayes.runs.signals import SignalReader, is_right_or_wrong
+from lm_eval_bayes.runs.readers import log_lines
+from lm_eval_bayes.runs.readers.logged_trials import (
+    LoggedTrials,
+    LogLine,
+    alternatives,
+    collector_for,
+)
+from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import distinct_ids
 
-
-@dataclass(frozen=True)
-class Wanted:
-    """What of a source counts.
-
-    Attributes
-    ----------
-    task : str or None
-        Only this task, or this group's.
-    metric, filter : str or None
-        Named by the user; None for the first there is.
-    dedupe : bool
-        Whether a trial that stands twice counts once, or is refused.
-    regrade : callable or None
-        Grades the texts again.
-    argument : str
-        What to call the run in an error.
-    signals : {"all", "recorded"} or None
-        Whether the signals of all trials are read, or only of runs whose model recorded some.
-    verdicts : bool
-        Whether the verdicts of a verifier are among the signals.
-    """
-
-    task: str | None = None
-    metric: str | None = None
-    filter: str | None = None
-    dedupe: bool = False
-    regrade: Regrade | None = None
-    argument: str = "RUN"
-    signals: Literal["all", "recorded"] | None = None
-    verdicts: bool = True
+#: The name of a task and the time of a run, in the name of a samples file.
+_NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
 
 
-def read_samples(
-    saved: SavedTask, wanted: Wanted, told: list[str], advance: rows.Advance | None = None
-) -> Part:
-    """Read the trials of a saved task, line by line.
+def sniff(file: Path) -> bool:
+    """Return whether a file is a samples file, by its name or by its first line."""
+    if file.suffix != ".jsonl":
+        return False
+    first = log_lines.first_line(file)
+    if first is None:
+        return file.name.startswith("samples_")
+    return "doc_id" in first and not {"resps", "metrics", "outcomes", "filter"}.isdisjoint(first)
 
-    Our own tasks log the category of every trial. Of others one metric of zeros and ones counts,
-    one trial a question; where `regrade` is given, every text that was generated is a trial.
+
+def samples_files(path: Path) -> list[Path] | None:
+    """Return the samples files in a folder, or those beside a results file; None for others.
 
     Parameters
     ----------
-    saved : SavedTask
-        One of :func:`lm_eval_bayes.runs.saved_tasks.found_tasks`.
-    wanted : Wanted
-        What counts.
-    told : list of str
-        Gets what was left out.
-    advance : callable, optional
-        Gets the bytes of every line.
+    path : Path
+        A folder that the harness wrote into, or a file.
+    """
+    if path.is_dir():
+        return sorted(file for file in path.rglob("samples_*.jsonl") if file.is_file())
+    if path.suffix == ".json":
+        stamp = path.stem.rpartition("_")[2]
+        return sorted(path.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
+    return None
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read the trials of a samples file.
+
+    Tasks of this package log the category of every trial. Of others one metric of zeros and ones
+    counts, one trial per question; with `regrade`, every text that was generated is a trial.
 
     Raises
     ------
     NothingToCountError
         If no trial can be counted.
     InvalidInputError
-        If a line contradicts itself or another one, or a name is none of those there are.
+        If a line contradicts itself or another one, or a name is none of those in the file.
     """
-    filters: dict[str, None] = {}
-    log: TrialLog | None = None
-    start = end = 0
-
-    def count(n_bytes: int) -> None:
-        nonlocal start, end
-        start, end = end, end + n_bytes
-        if advance is not None:
-            advance(n_bytes)
-
-    chosen, sent = wanted.filter, None
-    doc_ids, hashes = [], []
-    for row in rows.logged_rows(saved.samples, wanted.argument, told, count):
-        name = row.get("filter")
-        filters[name := name if isinstance(name, str) else ""] = None
-        chosen = name if chosen is None else chosen
-        if name != chosen:
-            continue
-        prompt, kwargs = rows.asked(row)
-        if log is None:
-            log, sent = _log_for(saved, wanted, row), kwargs
-        doc_ids.append(doc_id := _doc_id(row, saved, wanted))
-        hashes.append(rows.question_hash(row))
-        line = LoggedLine(str(saved.samples), start, doc_id)
-        log.add(row, rows.question_text(row, prompt), rows.prompt_hash(row, prompt), line)
-    if not filters:
-        raise InvalidInputError.of(wanted.argument, "hold samples", str(saved.samples))
-    if log is None or chosen is None:
-        rule = f"be a filter of {saved.samples}: {either([repr(name) for name in filters])}"
-        raise InvalidInputError.of("filter", rule, wanted.filter)
-    counted = log.counted()
-    notes = list(counted.notes)
-    if len(filters) > 1 and wanted.filter is None:
-        notes.append(f"filter {chosen} was counted; --filter chooses among {either(filters)}")
-    sampled = sent is not None and not greedy(sent)
-    logged = _Logged(doc_ids, hashes, counted.questions)
-    n, answered = len(set(doc_ids)), saved.n_answered
-    if answered is not None and n < answered:
-        told.append(f"{saved.samples} is cut off: it has {n} of {answered} questions")
-    elif saved.n_there is not None and n < saved.n_there:
-        notes.append(f"{n} of the task's {saved.n_there} questions were asked")
-    made = origin(saved, sent)
-    return Part(
-        model=saved.model,
-        task=saved.task,
-        sources=(str(saved.samples),),
-        questions=_in_order(logged, saved, wanted, sampled, told),
-        weights=counted.weights,
-        metric=counted.metric,
-        filter=chosen,
-        made=made,
-        notes=tuple(notes),
-        settings=generation(made.generation_kwargs),
-        arguments=arguments_of(saved),
-        version=version_of(saved),
-        sampled=sampled,
-        place=saved.samples.parent,
-        stamp=saved.stamp,
-        signals_error=counted.signals_error,
-        verifiers=counted.verifiers,
-    )
+    task = logged_task(file, query.argument)
+    groups = groups_of(task.results)
+    if query.task not in (None, task.task) and task.task not in groups.get(query.task or "", ()):
+        query.advance(file.stat().st_size)
+        return FileContents((), (task.task,), groups)
+    try:
+        log = _read_log(task, query)
+    except RecursionError:
+        rule = f"hold no values nested hundreds deep ({file.name})"
+        raise InvalidInputError.of(query.argument, rule, "one") from None
+    return FileContents((log.partial_run(query),), (task.task,), groups, tuple(log.warnings))
 
 
-def _log_for(saved: SavedTask, wanted: Wanted, row: Mapping[str, Any]) -> TrialLog:
-    """Tell by its first line what a file's trials are."""
-    if wanted.regrade is not None:
-        return GradedAgain(saved, wanted.argument, regrade=wanted.regrade)
-    if "outcomes" in row:
-        return GradedTrials(saved, wanted.argument, _signal_reader(saved, wanted, row))
-    average = average_row(row)
-    if average is not None:
-        return LoggedCounts(saved, wanted.argument, average)
-    return LoggedMetric(saved, wanted.argument, wanted.metric)
+# -- the files -----------------------------------------------------------------------------------
 
 
-def _signal_reader(saved: SavedTask, wanted: Wanted, row: Mapping[str, Any]) -> SignalReader | None:
-    if wanted.signals is None or (wanted.signals == "recorded" and not row.get("signals")):
-        return None
-    binary = is_right_or_wrong(saved.weights)
-    return SignalReader(saved.samples, saved.config, binary, wanted.argument, wanted.verdicts)
+def logged_task(file: Path, argument: str) -> LoggedTask:
+    """Return the task whose samples are in a file, with the results file beside it.
+
+    Raises
+    ------
+    InvalidInputError
+        If the results file cannot be read.
+    """
+    name, stamp = _task_and_stamp(file.stem.removeprefix("samples_"))
+    results_file = _results_file(file, stamp)
+    results: Mapping[str, Any] = {}
+    if results_file.is_file():
+        status = results_file.stat()
+        results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
+    configs = results.get("configs")
+    configs = configs if isinstance(configs, Mapping) else {}
+    # the harness writes the slashes of a task as two underscores
+    task = next((t for t in configs if t.replace("/", "__") == name), name)
+    config = configs.get(task)
+    config = config if isinstance(config, Mapping) else {}
+    return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
 
 
-def _doc_id(row: Mapping[str, Any], saved: SavedTask, wanted: Wanted) -> int:
-    doc_id = row.get("doc_id")
-    if isinstance(doc_id, bool) or not isinstance(doc_id, int):
-        rule = f"number its questions (`doc_id` in every line of {saved.samples})"
-        raise InvalidInputError.of(wanted.argument, rule, doc_id)
-    return doc_id
+def _task_and_stamp(stem: str) -> tuple[str, str]:
+    """Split the name of a samples file; what the name of a copy has after the time is dropped.
+
+    Examples
+    --------
+    >>> _task_and_stamp("aime25_2026-01-31T10-00-00.5 (1)")
+    ('aime25', '2026-01-31T10-00-00.5')
+    """
+    match = _NAME.match(stem)
+    if match is not None:
+        return match[1], match[2]
+    name, _, stamp = stem.rpartition("_")
+    return (name, stamp) if name else (stamp, "")
 
 
-@dataclass(frozen=True)
-class _Logged:
-    """What the lines said, one entry a line."""
+def _results_file(samples: Path, stamp: str) -> Path:
+    """Return the results file; with `--output_path x.json` its name begins with x."""
+    usual = samples.with_name(f"results_{stamp}.json")
+    if usual.is_file() or not stamp:
+        return usual
+    return min(samples.parent.glob(f"*_{escape(stamp)}.json"), default=usual)
 
+
+@lru_cache(maxsize=4)
+def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str, Any]:
+    """Read a results file, which several samples files may share."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError.of(argument, f"have a complete {file}", str(error)) from None
+    return content if isinstance(content, dict) else {}
+
+
+def _model_name(results: Mapping[str, Any], file: Path) -> str:
+    """Return the name of the model: the harness names those without a path by a hash."""
+    config = results.get("config")
+    config = config if isinstance(config, Mapping) else {}
+    recorded = str(results.get("model_name") or "") or file.parent.name
+    if not isinstance(config.get("model_args"), (Mapping, str)):
+        return plain_model_name(recorded)
+    arguments = as_mapping(config["model_args"])
+    backend = str(arguments.get("backend") or config.get("model") or file.parent.name)
+    return model_name(arguments, backend, recorded)
+
+
+# -- the lines -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Log:
+    """A samples file, read.
+
+    Attributes
+    ----------
+    task : LoggedTask
+        Its task.
+    filter : str
+        The filter pipeline whose output counts.
+    filters : tuple of str
+        All that are logged.
+    sent : mapping or None
+        The generation settings that were logged; None where nothing was generated.
+    doc_ids, hashes : list
+        The number and the hash of every question, in the order of the lines.
+    trials : LoggedTrials
+        The trials.
+    warnings : list of str
+        What was left out.
+    """
+
+    task: LoggedTask
+    filter: str
+    filters: tuple[str, ...]
+    sent: Mapping[str, Any] | None
     doc_ids: list[int]
     hashes: list[str]
-    questions: list[PartQuestion]
+    trials: LoggedTrials
+    warnings: list[str] = field(default_factory=list)
 
-
-def _in_order(
-    logged: _Logged, saved: SavedTask, wanted: Wanted, sampled: bool, told: list[str]
-) -> dict[str, PartQuestion]:
-    """Name the questions by their hashes, in the order of the task, those logged twice united."""
-    lines: dict[int, list[int]] = {}
-    for line, doc_id in enumerate(logged.doc_ids):
-        lines.setdefault(doc_id, []).append(line)
-    order = sorted(lines)
-    ids = distinct_ids([logged.hashes[lines[doc_id][0]] for doc_id in order])
-    found = {}
-    for doc_id, id in zip(order, ids, strict=True):
-        here = [logged.questions[line] for line in lines[doc_id]]
-        if len(here) > 1:
-            counts = any(question.counts is not None for question in here)
-            hashes = {logged.hashes[line] for line in lines[doc_id]}
-            _check_twice(doc_id, hashes, counts, saved, wanted)
-            times = f"{len(here)} times; each of its trials was counted once"
-            told.append(f"{saved.samples} has question {doc_id} {times}")
-        by_number = not sampled or same_numbers_same_texts([(here[0], one) for one in here[1:]])
-        found[id] = united(id, here, by_number).question
-    again = sum("#" in id for id in ids)
-    if again:
-        told.append(
-            f"task {saved.task} has {again:,} of its questions a second time; each was counted as "
-            "a question of its own"
+    def partial_run(self, query: Query) -> PartialRun:
+        """Return the trials with their provenance."""
+        task, trials = self.task, self.trials
+        notes = list(trials.notes)
+        if len(self.filters) > 1 and query.filter is None:
+            choice = alternatives(self.filters)
+            notes.append(f"filter {self.filter} was counted; --filter chooses among {choice}")
+        n, n_answered = len(set(self.doc_ids)), task.n_answered
+        if n_answered is not None and n < n_answered:
+            self.warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
+        elif task.n_questions is not None and n < task.n_questions:
+            notes.append(f"{n} of the task's {task.n_questions} questions were asked")
+        made = provenance_of(task, self.sent)
+        sampled = self.sent is not None and not greedy(self.sent)
+        return PartialRun(
+            model=task.model,
+            task=task.task,
+            sources=(str(task.samples),),
+            questions=self._questions(query, sampled),
+            weights=trials.weights,
+            metric=trials.metric,
+            filter=self.filter,
+            made=made,
+            notes=tuple(notes),
+            settings=generation(made.generation_kwargs),
+            arguments=identifying_arguments(task),
+            version=task.version,
+            sampled=sampled,
+            folder=task.samples.parent,
+            stamp=task.stamp,
+            signals_error=trials.signals_error,
+            verifiers=trials.verifiers,
         )
-    if not any(question.n_trials for question in found.values()):
-        what = f"task {saved.task}, of which no trial was graded"
-        rule = f"hold a graded trial of task {saved.task}"
-        raise NothingToCountError.of_task(wanted.argument, rule, saved.samples.name, what)
-    return found
+
+    def _questions(self, query: Query, sampled: bool) -> dict[str, QuestionTrials]:
+        """Return the questions by their hashes, in the order of the task, each once."""
+        lines: dict[int, list[int]] = {}
+        for line, doc_id in enumerate(self.doc_ids):
+            lines.setdefault(doc_id, []).append(line)
+        order = sorted(lines)
+        ids = distinct_ids([self.hashes[lines[doc_id][0]] for doc_id in order])
+        questions = {}
+        for doc_id, id in zip(order, ids, strict=True):
+            several = [self.trials.questions[line] for line in lines[doc_id]]
+            if len(several) > 1:
+                counts = any(question.counts is not None for question in several)
+                self._check_repeated(doc_id, {self.hashes[i] for i in lines[doc_id]}, counts, query)
+                self.warnings.append(
+                    f"{self.task.samples} has question {doc_id} {len(several)} times; each of its "
+                    "trials was counted once"
+                )
+            pairs = [(several[0], question) for question in several[1:]]
+            by_number = not sampled or same_numbers_same_texts(pairs)
+            questions[id] = merge_trials(id, several, by_number)
+        n_repeated = sum("#" in id for id in ids)
+        if n_repeated:
+            self.warnings.append(
+                f"task {self.task.task} has {n_repeated:,} of its questions a second time; each "
+                "was counted as a question of its own"
+            )
+        if not any(question.n_trials for question in questions.values()):
+            lacking = f"task {self.task.task}, of which no trial was graded"
+            rule = f"hold a graded trial of task {self.task.task}"
+            got = self.task.samples.name
+            raise NothingToCountError.of_task(query.argument, rule, got, lacking)
+        return questions
+
+    def _check_repeated(self, doc_id: int, hashes: set[str], counts: bool, query: Query) -> None:
+        """Refuse a question that was logged twice, unless the same one may count once."""
+        rule = f"log every question once ({self.task.samples})"
+        if len(hashes) > 1:
+            got = f"two documents for question {doc_id}"
+            raise InvalidInputError.of(query.argument, rule, got)
+        if not query.dedupe or counts:
+            got = f"question {doc_id} twice"
+            got += "" if counts else " (--dedupe counts each of its trials once)"
+            raise InvalidInputError.of(query.argument, rule, got)
 
 
-def _check_twice(
-    doc_id: int, hashes: set[str], counts: bool, saved: SavedTask, wanted: Wanted
-) -> None:
-    """Refuse a question that was logged twice, unless the same one may count once."""
-    rule = f"log every question once ({saved.samples})"
-    if len(hashes) > 1:
-        got = f"two documents for question {doc_id}"
-        raise InvalidInputError.of(wanted.argument, rule, got)
-    if not wanted.dedupe or counts:
-        got = f"question {doc_id} twice"
-        got += "" if counts else " (--dedupe counts each of its trials once)"
-        raise InvalidInputError.of(wanted.argument, rule, got)
+def _read_log(task: LoggedTask, query: Query) -> _Log:
+    filters: dict[str, None] = {}
+    collector = None
+    filter, sent = query.filter, None
+    doc_ids, hashes = [], []
+    lines = log_lines.JsonLines(task.samples, query.argument, query.advance)
+    for row in lines:
+        name = row.get("filter")
+        filters[name := name if isinstance(name, str) else ""] = None
+        filter = name if filter is None else filter
+        if name != filter:
+            continue
+        prompt, settings = log_lines.prompt_and_settings(row)
+        if collector is None:
+            collector, sent = collector_for(task, row, query), settings
+        doc_ids.append(doc_id := _doc_id(row, task, query))
+        hashes.append(log_lines.document_hash(row))
+        collector.add(
+            LogLine(
+                row,
+                log_lines.question_text(row, prompt),
+                log_lines.prompt_hash(row, prompt),
+                LoggedLine(str(task.samples), lines.offset, doc_id),
+            )
+        )
+    if not filters:
+        raise InvalidInputError.of(query.argument, "hold samples", str(task.samples))
+    if collector is None or filter is None:
+        rule = f"be a filter of {task.samples}: {alternatives([repr(name) for name in filters])}"
+        raise InvalidInputError.of("filter", rule, query.filter)
+    trials, warnings = collector.result(), list(lines.warnings)
+    return _Log(task, filter, tuple(filters), sent, doc_ids, hashes, trials, warnings)
+
+
+def _doc_id(row: Mapping[str, Any], task: LoggedTask, query: Query) -> int:
+    doc_id = row.get("doc_id")
+    if isinstance(doc_id, bool) or not isinstance(doc_id, int):
+        rule = f"number its questions (`doc_id` in every line of {task.samples})"
+        raise InvalidInputError.of(query.argument, rule, doc_id)
+    return doc_id

@@ -1,70 +1,70 @@
-"""What one line of a samples file says of its question's trials: graded by us, or graded again."""
+"""The trials that the lines of a samples file hold: graded, graded again, a metric, or counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedLine, LoggedTexts
-from lm_eval_bayes.runs.partial_runs import PartQuestion, floats
-from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers import logged_rows as rows
-from lm_eval_bayes.runs.saved_tasks import SavedTask
+from lm_eval_bayes.runs.partial_run import QuestionTrials, floats
+from lm_eval_bayes.runs.provenance import LoggedTask, mapping
+from lm_eval_bayes.runs.readers import log_lines
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
 from lm_eval_bayes.runs.signals import SignalReader
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.stats.validation import check_weights
+from lm_eval_bayes.stats.validation import MOST_TRIALS, IntArray, check_weights
 
-#: Grades the texts of one question against its target: for every text whether it is right, and
-#: the answer that was found. Gets the texts, the target, and the model's own mark of the end of
-#: its reasoning. :func:`lm_eval_bayes.harness.grading.regrade.regraded` is one.
-Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
+#: Recorded of every trial, but not measurements of it.
+_NO_MEASUREMENTS = frozenset({"trial", "seed"})
 
-#: Trials are numbered and seeded; these are no measurements.
-_NO_MEASURE = frozenset({"trial", "seed"})
-
-
-class NothingToCountError(InvalidInputError):
-    """A task logs nothing that its trials could be counted by.
-
-    Attributes
-    ----------
-    what : str
-        The task, and what it lacks.
-    """
-
-    what = ""
-
-    @classmethod
-    def of_task(cls, argument: str, rule: str, got: object, what: str) -> NothingToCountError:
-        """Build the standard sentence; `what` is for a warning, where other tasks can be read."""
-        error = cls(str(InvalidInputError.of(argument, rule, got)))
-        error.what = what
-        return error
+#: The row of the average score of a question over N trials.
+_AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What was made of all lines.
+class LogLine:
+    """One line of a samples file.
 
     Attributes
     ----------
-    questions : list of PartQuestion
+    row : mapping
+        Its content.
+    text : str
+        The text of the question.
+    prompt : str
+        The hash of the prompt.
+    position : LoggedLine
+        Where the line is.
+    """
+
+    row: Mapping[str, Any]
+    text: str
+    prompt: str
+    position: LoggedLine
+
+
+@dataclass(frozen=True)
+class LoggedTrials:
+    """The questions of a samples file.
+
+    Attributes
+    ----------
+    questions : list of QuestionTrials
         In the order of the lines.
     metric : str
         What was counted.
     weights : tuple of float
         The score of each category.
-    notes : tuple of str
-        What a reader should know.
-    signals_error, verifiers
+    notes, signals_error, verifiers
         As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     """
 
-    questions: list[PartQuestion]
+    questions: list[QuestionTrials]
     metric: str
     weights: tuple[float, ...] = (0.0, 1.0)
     notes: tuple[str, ...] = ()
@@ -72,14 +72,44 @@ class Counted:
     verifiers: tuple[Mapping[str, Any], ...] = ()
 
 
-class TrialLog(Protocol):
-    """Takes the lines of a samples file, one a question, and makes trials of them."""
+class TrialCollector(Protocol):
+    """Makes trials of the lines of a samples file."""
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
-        """Take a row, with the text of the question, the hash of its prompt and its line."""
+    def add(self, line: LogLine) -> None:
+        """Add the question of a line."""
 
-    def counted(self) -> Counted:
-        """Return the questions with their trials, when all lines are read."""
+    def result(self) -> LoggedTrials:
+        """Return the questions, after the last line."""
+
+
+def collector_for(task: LoggedTask, first: Mapping[str, Any], query: Query) -> TrialCollector:
+    """Return what makes trials of a samples file, judged by its first line.
+
+    Parameters
+    ----------
+    task : LoggedTask
+        The task of the file.
+    first : mapping
+        Its first line.
+    query : Query
+        What is read.
+    """
+    if query.regrade is not None:
+        return RegradedTrials(task, query.argument, regrade=query.regrade)
+    if "outcomes" in first:
+        signals = None
+        if query.signals == "all" or (query.signals == "recorded" and first.get("signals")):
+            signals = SignalReader(
+                task.samples, task.config, task.weights, query.argument, query.verdicts
+            )
+        return GradedTrials(task, query.argument, signals)
+    average = average_metric(first)
+    if average is not None:
+        return LoggedCounts(task, query.argument, average)
+    return LoggedMetric(task, query.argument, query.metric)
+
+
+# -- tasks of this package -----------------------------------------------------------------------
 
 
 @dataclass
@@ -88,106 +118,112 @@ class GradedTrials:
 
     Attributes
     ----------
-    saved : SavedTask
+    task : LoggedTask
         The task.
     argument : str
-        What to call the run in an error.
+        The name of the argument in an error.
     signals : SignalReader or None
-        Reads the signals, where they are asked for.
+        Reads the signals, where the query asks for them.
     """
 
-    saved: SavedTask
+    task: LoggedTask
     argument: str
     signals: SignalReader | None = None
-    questions: list[PartQuestion] = field(default_factory=list)
+    questions: list[QuestionTrials] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         try:
-            self.weights = tuple(check_weights(self.saved.weights).tolist())
+            self.weights = tuple(check_weights(self.task.weights).tolist())
         except (InvalidInputError, TypeError):
-            rule = f"tell the scores of the categories of task {self.saved.task} in its results"
-            got = self.saved.settings.get("weights")
+            rule = f"tell the scores of the categories of task {self.task.task} in its results"
+            got = self.task.settings.get("weights")
             raise InvalidInputError.of(self.argument, rule, got) from None
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
-        """Take a line; a trial that nobody graded is null in it."""
-        outcomes = row.get("outcomes")
+    def add(self, line: LogLine) -> None:
+        """Add the question of a line, in which the outcome of an ungraded trial is null."""
+        outcomes = line.row.get("outcomes")
         if not isinstance(outcomes, list):
-            raise self._broken(row, "`outcomes` is no list")
+            raise self._broken(line, "`outcomes` is no list")
         top = len(self.weights) - 1
         for outcome in outcomes:
             if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
-                if not self.saved.config:
+                if not self.task.config:
                     rule = "lie beside its results file, which tells the score of each category"
-                    raise InvalidInputError.of(self.argument, rule, self.saved.samples.name)
-                raise self._broken(row, f"outcome {outcome!r} is no category of 0..{top}")
-        answers = row.get("answers")
+                    raise InvalidInputError.of(self.argument, rule, self.task.samples.name)
+                raise self._broken(line, f"outcome {outcome!r} is no category of 0..{top}")
+        answers = line.row.get("answers")
         if answers is not None:
-            answers = self._column(row, "answers", answers, len(outcomes))
+            answers = self._column(line, "answers", answers, len(outcomes))
             answers = tuple(None if answer is None else str(answer) for answer in answers)
         self.questions.append(
-            PartQuestion(
+            QuestionTrials(
                 id="",
-                trials=np.array([-1 if c is None else c for c in outcomes], dtype=np.int64),
-                text=text,
-                prompt=prompt,
+                trials=np.array([-1 if k is None else k for k in outcomes], dtype=np.int64),
+                text=line.text,
+                prompt=line.prompt,
                 answers=answers,
-                signals={} if self.signals is None else self.signals.signals(row),
-                **self.recorded(row, len(outcomes), line),
+                signals={} if self.signals is None else self.signals.signals(line.row),
+                **self.recorded(line, len(outcomes)),
             )
         )
 
-    def recorded(self, row: Mapping[str, Any], n: int, line: LoggedLine) -> dict[str, Any]:
-        """Return what was logged of n trials besides their grades."""
-        signals = row.get("signals")
+    def recorded(self, line: LogLine, n_trials: int) -> dict[str, Any]:
+        """Return what is logged of the trials besides their grades."""
+        signals = line.row.get("signals")
         if signals is not None and not isinstance(signals, Mapping):
-            raise self._broken(row, "`signals` holds no lists")
+            raise self._broken(line, "`signals` holds no lists")
         columns = {
-            name: self._column(row, name, values, n) for name, values in (signals or {}).items()
+            name: self._column(line, name, values, n_trials)
+            for name, values in (signals or {}).items()
         }
         numbers = columns.get("trial", [])
-        if not all(type(one) is int and 0 <= one < 2**62 for one in numbers):
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
             numbers = []
         seeds = columns.get("seed")
-        texts = rows.texts(row)
+        texts = log_lines.texts(line.row)
         digests = logged = None
-        if texts is not None and len(texts) == n:
+        if texts is not None and len(texts) == n_trials:
             digests = np.array([hash(text) for text in texts], dtype=np.int64)
-            logged = LoggedTexts.of_line(line, n)
+            logged = LoggedTexts.of_line(line.position, n_trials)
         measured = {
-            name: floats(values) for name, values in columns.items() if name not in _NO_MEASURE
+            name: floats(values) for name, values in columns.items() if name not in _NO_MEASUREMENTS
         }
         return {
-            "numbers": np.array(numbers or range(n), dtype=np.int64),
+            "numbers": np.array(numbers or range(n_trials), dtype=np.int64),
             "seeds": None if seeds is None else tuple(map(_seed, seeds)),
             "digests": digests,
-            "doc_id": line.doc_id,
+            "doc_id": line.position.doc_id,
             "logged": logged,
-            "measured": {name: found for name, found in measured.items() if found is not None},
+            "measured": {name: column for name, column in measured.items() if column is not None},
         }
 
-    def counted(self) -> Counted:
-        """Return the questions, with the scores that the task ran with."""
-        error = None if self.signals is None else self.signals.error
-        verifiers = () if self.signals is None else self.signals.verifiers
-        return Counted(
-            self.questions, GRADED, self.weights, signals_error=error, verifiers=verifiers
+    def result(self) -> LoggedTrials:
+        """Return the questions, with the scores that the task was configured with."""
+        if self.signals is None:
+            return LoggedTrials(self.questions, GRADED, self.weights)
+        return LoggedTrials(
+            self.questions,
+            GRADED,
+            self.weights,
+            signals_error=self.signals.error,
+            verifiers=self.signals.verifiers,
         )
 
-    def _column(self, row: Mapping[str, Any], name: str, values: object, n: int) -> list[Any]:
+    def _column(self, line: LogLine, name: str, values: object, n: int) -> list[Any]:
         if not isinstance(values, list):
-            raise self._broken(row, f"`{name}` is no list")
+            raise self._broken(line, f"`{name}` is no list")
         if len(values) != n:
-            raise self._broken(row, f"{n} trials and {len(values)} `{name}`")
+            raise self._broken(line, f"{n} trials and {len(values)} `{name}`")
         return values
 
-    def _broken(self, row: Mapping[str, Any], why: str) -> InvalidInputError:
-        rule = f"log one outcome and signal a trial ({self.saved.samples.name})"
-        return InvalidInputError.of(self.argument, rule, f"question {row['doc_id']}: {why}")
+    def _broken(self, line: LogLine, reason: str) -> InvalidInputError:
+        rule = f"log one outcome and signal per trial ({self.task.samples.name})"
+        got = f"question {line.position.doc_id}: {reason}"
+        return InvalidInputError.of(self.argument, rule, got)
 
 
 @dataclass
-class GradedAgain(GradedTrials):
+class RegradedTrials(GradedTrials):
     """Trials whose texts are graded again, against the logged target.
 
     Attributes
@@ -197,52 +233,261 @@ class GradedAgain(GradedTrials):
     """
 
     regrade: Regrade | None = None
-    changed: int = 0
+    n_changed: int = 0
 
-    def add(self, row: Mapping[str, Any], text: str, prompt: str, line: LoggedLine) -> None:
-        """Take a line; every text in it is a trial."""
-        texts, target = rows.texts(row), row.get("target")
-        task, where = self.saved.task, f"question {row['doc_id']} of {self.saved.samples.name}"
-        if rows.asked(row)[1] is None or texts is None:
+    def add(self, line: LogLine) -> None:
+        """Add the question of a line; every text in it is a trial."""
+        row, task = line.row, self.task.task
+        texts, target = log_lines.texts(row), row.get("target")
+        where = f"question {line.position.doc_id} of {self.task.samples.name}"
+        if log_lines.prompt_and_settings(row)[1] is None or texts is None:
             rule = f"hold generated texts of task {task} to be graded again"
-            what = f"task {task}, which holds no generated texts to be graded again"
-            raise NothingToCountError.of_task(self.argument, rule, where, what)
+            lacking = f"task {task}, which holds no generated texts to be graded again"
+            raise NothingToCountError.of_task(self.argument, rule, where, lacking)
         if isinstance(target, (int, float)) and not isinstance(target, bool):
             target = str(target)
         if not isinstance(target, str) or not target.strip():
             rule = f"hold the right answers of task {task} (`target` in every line)"
-            what = f"task {task}, which holds no right answers to grade again by"
-            raise NothingToCountError.of_task(self.argument, rule, where, what)
-        marker = mapping(self.saved.config.get("metadata")).get("think_end_token")
+            lacking = f"task {task}, which holds no right answers to grade again by"
+            raise NothingToCountError.of_task(self.argument, rule, where, lacking)
+        marker = mapping(self.task.config.get("metadata")).get("think_end_token")
         if self.regrade is None:
             raise InvalidInputError.of("regrade", "grade texts", self.regrade)
         grades = self.regrade(texts, target, marker if isinstance(marker, str) else None)
-        now = [int(right) for right, _ in grades]
+        outcomes = [int(right) for right, _ in grades]
         before = row.get("outcomes")
-        if isinstance(before, list) and len(before) == len(now) and len(self.weights) == 2:
-            pairs = zip(before, now, strict=True)
-            self.changed += sum(one is not None and one != new for one, new in pairs)
+        if isinstance(before, list) and len(before) == len(outcomes) and len(self.weights) == 2:
+            pairs = zip(before, outcomes, strict=True)
+            self.n_changed += sum(old is not None and old != new for old, new in pairs)
         self.questions.append(
-            PartQuestion(
+            QuestionTrials(
                 id="",
-                trials=np.array(now, dtype=np.int64),
-                text=text,
-                prompt=prompt,
+                trials=np.array(outcomes, dtype=np.int64),
+                text=line.text,
+                prompt=line.prompt,
                 answers=tuple(answer for _, answer in grades),
-                **self.recorded(row, len(now), line),
+                **self.recorded(line, len(outcomes)),
             )
         )
 
-    def counted(self) -> Counted:
+    def result(self) -> LoggedTrials:
         """Return the questions, right or wrong."""
         notes = []
-        if self.changed:
-            notes.append(f"graded again: {self.changed:,} trials got another grade than before")
+        if self.n_changed:
+            notes.append(f"graded again: {self.n_changed:,} trials got another grade than before")
         if len(self.weights) > 2:
-            told = f"the task's own {len(self.weights)} categories were not used"
-            notes.append(f"graded again as right or wrong: {told}")
-        return Counted(self.questions, REGRADED, notes=tuple(notes))
+            unused = f"the task's own {len(self.weights)} categories were not used"
+            notes.append(f"graded again as right or wrong: {unused}")
+        return LoggedTrials(self.questions, REGRADED, notes=tuple(notes))
 
 
 def _seed(value: object) -> int | None:
     return value if type(value) is int else None
+
+
+# -- other tasks: one metric of zeros and ones ---------------------------------------------------
+
+
+@dataclass
+class LoggedMetric:
+    """Trials of a task of the harness, one per question: a metric that is 0 or 1.
+
+    Attributes
+    ----------
+    task : LoggedTask
+        The task.
+    argument : str
+        The name of the argument in an error.
+    metric : str or None
+        The metric; None for the first that the task lists and that is 0 or 1.
+    """
+
+    task: LoggedTask
+    argument: str
+    metric: str | None
+    questions: list[QuestionTrials] = field(default_factory=list)
+    #: By metric, the outcome of every question, -1 for none; a metric with other values is removed.
+    values: dict[str, list[int]] = field(default_factory=dict)
+    logged: list[str] = field(default_factory=list)
+    #: The most texts per question, which got one grade.
+    n_texts: int = 0
+    generated: bool = False
+
+    def add(self, line: LogLine) -> None:
+        """Add the question of a line."""
+        row = line.row
+        if not self.questions:
+            self.logged = log_lines.metrics(row)
+            self.values = {name: [] for name in self.logged}
+        for name in list(self.values):
+            value = log_lines.right_or_wrong(row[name]) if name in row else None
+            if value is None:
+                del self.values[name]
+            else:
+                self.values[name].append(value)
+        n_texts = len(log_lines.texts(row) or ())
+        if log_lines.prompt_and_settings(row)[1] is not None:
+            self.generated = True
+            self.n_texts = max(self.n_texts, n_texts)
+        # its outcome is added after the last line, when it is known which metrics are 0 or 1
+        self.questions.append(
+            QuestionTrials(
+                id="",
+                trials=np.empty(0, dtype=np.int64),
+                numbers=np.zeros(1, dtype=np.int64),
+                text=line.text,
+                prompt=line.prompt,
+                answers=_filtered_answer(row),
+                digests=np.array([hash(repr(row.get("resps")))], dtype=np.int64),
+                doc_id=line.position.doc_id,
+                logged=LoggedTexts.of_line(line.position, 1) if n_texts == 1 else None,
+            )
+        )
+
+    def result(self) -> LoggedTrials:
+        """Choose the metric, and add its outcome to every question.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such metric.
+        """
+        graded = {name: v for name, v in self.values.items() if any(k >= 0 for k in v)}
+        metric = self._choose(graded)
+        questions = [
+            _with_outcome(question, outcome)
+            for question, outcome in zip(self.questions, graded[metric], strict=True)
+        ]
+        notes = []
+        others = [name for name in graded if name != metric]
+        if others and self.metric is None:
+            choice = alternatives([metric, *others])
+            notes.append(f"{metric} was counted; --metric chooses among {choice}")
+        if self.n_texts > 1:
+            notes.append(
+                f"the task gave the {self.n_texts} texts of a question one grade, which was "
+                "counted as one trial; --regrade grades each"
+            )
+        return LoggedTrials(questions, metric, notes=tuple(notes))
+
+    def _choose(self, graded: Mapping[str, Any]) -> str:
+        task = self.task.task
+        if self.metric is not None:
+            if self.metric not in graded:
+                choice = f", {alternatives(graded)}" if graded else "; it has none"
+                rule = f"be a metric of zeros and ones that task {task} logs{choice}"
+                raise InvalidInputError.of("metric", rule, self.metric)
+            return self.metric
+        directions = mapping(mapping(self.task.results.get("higher_is_better")).get(task))
+        candidates = [name for name in graded if directions.get(name) is not False]
+        if not candidates:
+            logs = ", ".join(self.logged) or "no metric"
+            rule = f"log graded trials or a metric of zeros and ones of task {task}"
+            rule += " (--regrade grades the texts)" if self.generated else ""
+            lacking = f"task {task}, which logs no metric of zeros and ones ({logs})"
+            raise NothingToCountError.of_task(self.argument, rule, logs, lacking)
+        names = [entry.get("metric") for entry in self.task.metric_list]
+        return next((name for name in names if name in candidates), candidates[0])
+
+
+def _filtered_answer(row: Mapping[str, Any]) -> tuple[str | None] | None:
+    """Return the answer that a filter extracted from the text, where one did."""
+    filtered = row.get("filtered_resps")
+    if row.get("filter") in (None, "", "none"):
+        return None
+    if not isinstance(filtered, list) or len(filtered) != 1 or not isinstance(filtered[0], str):
+        return None
+    return (filtered[0],)
+
+
+def _with_outcome(question: QuestionTrials, outcome: int) -> QuestionTrials:
+    trials: IntArray = np.array([outcome] if outcome >= 0 else [], dtype=np.int64)
+    if not trials.size:
+        return replace(question, numbers=trials, answers=None, digests=None, logged=None)
+    return replace(question, trials=trials)
+
+
+def alternatives(names: Collection[str]) -> str:
+    """Return names as a choice.
+
+    Examples
+    --------
+    >>> alternatives(["acc", "acc_norm", "f1"]), alternatives(["acc"])
+    ('acc, acc_norm or f1', 'acc')
+    """
+    listed = list(names)
+    return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
+
+
+# -- other tasks: counts from the metric `bayes` -------------------------------------------------
+
+
+def average_metric(row: Mapping[str, Any]) -> str | None:
+    """Return the name of the average that the metric `bayes` logged; None where it did not.
+
+    Examples
+    --------
+    >>> average_metric({"metrics": ["bayes@16", "avg@16"], "bayes@16": 0.5, "avg@16": 0.5})
+    'avg@16'
+    >>> average_metric({"metrics": ["avg@4"], "avg@4": 0.5}) is None
+    True
+    """
+    names = log_lines.metrics(row)
+    averages = [name for name in names if _AVERAGE.fullmatch(name)]
+    return next((name for name in averages if name.replace("avg", "bayes") in names), None)
+
+
+@dataclass
+class LoggedCounts:
+    """Counts of right trials, from the average score that the metric `bayes` logs.
+
+    Attributes
+    ----------
+    task : LoggedTask
+        The task.
+    argument : str
+        The name of the argument in an error.
+    average : str
+        The name of the average, "avg@N".
+    """
+
+    task: LoggedTask
+    argument: str
+    average: str
+    questions: list[QuestionTrials] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        entry = next((e for e in self.task.metric_list if e.get("metric") == "bayes"), {})
+        weights = check_weights(entry.get("weights") or (0.0, 1.0)).tolist()
+        if len(weights) != 2 or not weights[0] < weights[1]:
+            rule = f"score a right answer above a wrong one in task {self.task.task}"
+            raise InvalidInputError.of(self.argument, rule, weights)
+        self.weights = (float(weights[0]), float(weights[1]))
+
+    def add(self, line: LogLine) -> None:
+        """Add the question of a line."""
+        match, value = _AVERAGE.fullmatch(self.average), line.row.get(self.average)
+        low, high = self.weights
+        n = int(match[1]) if match is not None else 0
+        right = -1.0
+        if isinstance(value, (int, float)) and 0 < n <= MOST_TRIALS:
+            right = n * (value - low) / (high - low)
+        # a float keeps fifteen digits, so c of N trials is an integer but for rounding
+        if not (-0.01 < right < n + 0.01) or abs(right - round(right)) > 0.01:
+            rule = f"log the average score of {n} trials ({self.task.samples.name})"
+            got = f"question {line.position.doc_id}: {self.average} = {value!r}"
+            raise InvalidInputError.of(self.argument, rule, got)
+        none = np.empty(0, dtype=np.int64)
+        counts = (n - round(right), round(right))
+        doc_id = line.position.doc_id
+        self.questions.append(
+            QuestionTrials("", none, none, line.text, line.prompt, counts=counts, doc_id=doc_id)
+        )
+
+    def result(self) -> LoggedTrials:
+        """Return the questions with their counts."""
+        note = (
+            f"the metric bayes of task {self.task.task} logs how many trials were right and not "
+            "which: what needs their order needs --regrade"
+        )
+        return LoggedTrials(self.questions, GRADED, self.weights, (note,))

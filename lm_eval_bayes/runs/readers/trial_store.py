@@ -1,9 +1,9 @@
-"""The runs that a trial store keeps: what its trials were graded as, and what was measured."""
+"""Trial stores: the outcomes that its trials were graded as, and what was measured of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,20 @@ from lm_eval_bayes._util.hashing import model_hash, sha256_text
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
-from lm_eval_bayes.runs.partial_runs import Part, PartQuestion, floats
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
-from lm_eval_bayes.runs.readers.harness_log import Wanted
-from lm_eval_bayes.runs.readers.logged_rows import Advance
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
+from lm_eval_bayes.runs.signals import is_right_or_wrong
 from lm_eval_bayes.runs.task_run import Made, distinct_ids
 from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.store.errors import NotAStoreError
+from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
 from lm_eval_bayes.store.trial import Trial
 from lm_eval_bayes.store.trial_store import TrialStore
 
-#: Questions whose texts are held at a time.
+#: Questions whose texts are held in memory at a time.
 _BATCH = 100
 
 #: What is measured of every trial and is a number.
@@ -33,73 +35,68 @@ _NUMBERS = tuple(
 )
 
 
-def read_store(
-    path: Path, wanted: Wanted, told: list[str], advance: Advance | None = None
-) -> list[Part]:
+def sniff(file: Path) -> bool:
+    """Return whether a file is a trial store, which only SQLite opens."""
+    try:
+        return is_store(file.resolve())
+    except NotAStoreError:
+        return False
+
+
+def read(file: Path, query: Query) -> FileContents:
     """Read the graded trials of every model, sampling and task in a store.
 
     Of several versions of a task the newest counts. A store keeps no scores of categories, so
     those of more than two are spaced evenly.
-
-    Parameters
-    ----------
-    path : Path
-        The store.
-    wanted : Wanted
-        What counts.
-    told : list of str
-        Gets what was left out.
-    advance : callable, optional
-        Gets the bytes that were read, as a share of the file.
 
     Raises
     ------
     InvalidInputError
         If no task has graded its trials.
     StoreError
-        If it cannot be read.
+        If the store cannot be read.
     """
-    parts = []
-    with TrialStore.open(path, mode="read") as store:
+    check_no_regrade(file, query)
+    runs: list[PartialRun] = []
+    warnings: list[str] = []
+    with TrialStore.open(file, mode="read") as store:
         by_task: dict[str, list[GradedTask]] = {}
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
-        chosen = [_chosen(path, here, wanted, told) for here in by_task.values()]
-        bytes_each = path.stat().st_size // max(1, sum(len(one.questions) for one in chosen))
+        chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
+        bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
-            notes = _notes(graded)
             for model, sampling in graded.series:
-                read = list(
-                    _questions(store, graded.of(model, sampling), told, wanted.signals is not None)
-                )
-                parts.append(_part(store, path, graded, (model, sampling), read, notes))
-            if advance is not None:
-                advance(bytes_each * len(graded.questions))
-    if not parts:
+                series = _Series(store, graded.of(model, sampling), model, sampling)
+                runs.append(series.read(file, query, warnings))
+            query.advance(bytes_each * len(graded.questions))
+    if not runs:
         rule = "hold graded trials: run a task of this package on it once"
-        raise InvalidInputError.of(wanted.argument, rule, path.name)
-    return parts
+        raise InvalidInputError.of(query.argument, rule, file.name)
+    return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 
-def _chosen(path: Path, tasks: Sequence[GradedTask], wanted: Wanted, told: list[str]) -> GradedTask:
-    """Return what counts of a task's versions and filters."""
+def _choose(
+    path: Path, tasks: Sequence[GradedTask], query: Query, warnings: list[str]
+) -> GradedTask:
+    """Return the version and filter of a task that counts."""
     name = tasks[0].task
-    filters = sorted({one.filter for one in tasks}, key=lambda one: (one != "none", one))
-    if wanted.filter is not None and wanted.filter not in filters:
+    filters = sorted({task.filter for task in tasks}, key=lambda filter: (filter != "none", filter))
+    if query.filter is not None and query.filter not in filters:
         rule = f"be a filter that graded task {name} in {path}, {' or '.join(filters)}"
-        raise InvalidInputError.of("filter", rule, wanted.filter)
-    pipeline = wanted.filter or filters[0]
-    fitting = [one for one in tasks if one.filter == pipeline]
-    newest = max(fitting, key=lambda one: (_version(one.version), len(one.questions)))
-    for one in fitting:
-        if one is not newest:
-            told.append(
-                f"{path}: what task {name} was graded as in version {one.version} with "
-                f"{one.categories} categories was left out, version {newest.version} with "
+        raise InvalidInputError.of("filter", rule, query.filter)
+    filter = query.filter or filters[0]
+    candidates = [task for task in tasks if task.filter == filter]
+    newest = max(candidates, key=lambda task: (_version(task.version), len(task.questions)))
+    for task in candidates:
+        if task is not newest:
+            warnings.append(
+                f"{path}: the grades of task {name} in version {task.version} with "
+                f"{task.categories} categories were left out; version {newest.version} with "
                 f"{newest.categories} counts"
             )
-    if len(filters) > 1 and wanted.filter is None:
-        told.append(f"{path}: filter {pipeline} of task {name} was counted (--filter)")
+    if len(filters) > 1 and query.filter is None:
+        warnings.append(f"{path}: filter {filter} of task {name} was counted (--filter)")
     return newest
 
 
@@ -110,75 +107,138 @@ def _version(text: str) -> tuple[float, str]:
         return float("-inf"), text
 
 
-def _notes(graded: GradedTask) -> tuple[str, ...]:
-    if graded.categories == 2:
-        return ()
-    return (
-        f"a trial store keeps no scores of the {graded.categories} categories: they were spaced "
-        "evenly from 0 to 1",
-    )
+@dataclass(frozen=True)
+class _Series:
+    """The trials of one model and sampling on one task, in a store.
 
+    Attributes
+    ----------
+    store : TrialStore
+        The store.
+    graded : GradedTask
+        The outcomes.
+    model, sampling : str
+        The hashes of the two.
+    """
 
-def _part(
-    store: TrialStore,
-    path: Path,
-    graded: GradedTask,
-    series: tuple[str, str],
-    read: Sequence[tuple[PartQuestion, Trial | None]],
-    notes: tuple[str, ...],
-) -> Part:
-    fingerprint, sampling = normalised(store.model(series[0])), store.sampling(series[1])
-    backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
-    newest = max((one for _, one in read if one is not None), key=lambda t: t.created, default=None)
-    top = graded.categories - 1
-    made = Made(
-        backend=backend,
-        model_args=arguments,
-        generation_kwargs=generation_kwargs(sampling),
-        date=None if newest is None else newest.created,
-        versions={**(newest.versions if newest is not None else {}), "task": graded.version},
-    )
-    return Part(
-        model=model_name(fingerprint, backend),
-        task=graded.task,
-        sources=(str(path),),
-        questions={question.id: question for question, _ in read},
-        weights=tuple(k / top for k in range(graded.categories)),
-        filter=graded.filter,
-        made=made,
-        notes=notes,
-        settings=generation(made.generation_kwargs),
-        arguments={k: v for k, v in arguments.items() if k not in ("backend", "pretrained")},
-        fingerprint=model_hash(fingerprint),
-        version=graded.version,
-        sampled=not greedy(made.generation_kwargs),
-    )
+    store: TrialStore
+    graded: GradedTask
+    model: str
+    sampling: str
 
-
-def _questions(
-    store: TrialStore, graded: GradedTask, told: list[str], with_signals: bool
-) -> Iterator[tuple[PartQuestion, Trial | None]]:
-    """Return every question with its trials, and the trial of each that was made last."""
-    ids = distinct_ids([question.doc_hash for question in graded.questions])
-    left_out = 0
-    for start in range(0, len(ids), _BATCH):
-        batch = [_of_one_prompt(q) for q in graded.questions[start : start + _BATCH]]
-        there = store.trials_of({trial.key for one in batch for trial in one})
-        for id, question, trials in zip(ids[start:], graded.questions[start:], batch, strict=False):
-            left_out += len(question.trials) - len(trials)
-            made = [there[one.key].get(one.trial) for one in trials]
-            newest = max((t for t in made if t), key=lambda t: t.created, default=None)
-            prompt = trials[0].key.prompt
-            read = _question(id, store.prompt(prompt), trials, made)
-            if with_signals:
-                signals = _signals(store, trials, made, graded.categories == 2)
-                read = replace(read, signals=signals)
-            yield replace(read, doc_id=question.doc_id), newest
-    if left_out:
-        told.append(
-            f"{store.path}: {left_out:,} trials of task {graded.task} were left out, for "
-            "their questions have more trials with another prompt"
+    def read(self, path: Path, query: Query, warnings: list[str]) -> PartialRun:
+        """Return the trials with their provenance."""
+        store, graded = self.store, self.graded
+        fingerprint = normalised(store.model(self.model))
+        sampling = store.sampling(self.sampling)
+        backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
+        top = graded.categories - 1
+        weights = tuple(k / top for k in range(graded.categories))
+        questions: dict[str, QuestionTrials] = {}
+        newest: Trial | None = None
+        n_left_out = 0
+        for id, question, trials, stored in self._questions():
+            read = self._question(id, trials, stored)
+            if query.signals is not None:
+                read = replace(read, signals=self._signals(trials, stored, weights))
+            questions[id] = replace(read, doc_id=question.doc_id)
+            n_left_out += len(question.trials) - len(trials)
+            for trial in stored:
+                if trial is not None and (newest is None or trial.created > newest.created):
+                    newest = trial
+        if n_left_out:
+            warnings.append(
+                f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
+                "their questions have more trials with another prompt"
+            )
+        notes: tuple[str, ...] = ()
+        if graded.categories > 2:
+            notes = (
+                f"a trial store keeps no scores of the {graded.categories} categories: they were "
+                "spaced evenly from 0 to 1",
+            )
+        made = Made(
+            backend=backend,
+            model_args=arguments,
+            generation_kwargs=generation_kwargs(sampling),
+            date=None if newest is None else newest.created,
+            versions={**(newest.versions if newest is not None else {}), "task": graded.version},
         )
+        return PartialRun(
+            model=model_name(fingerprint, backend),
+            task=graded.task,
+            sources=(str(path),),
+            questions=questions,
+            weights=weights,
+            filter=graded.filter,
+            made=made,
+            notes=notes,
+            settings=generation(made.generation_kwargs),
+            arguments={k: v for k, v in arguments.items() if k not in ("backend", "pretrained")},
+            fingerprint=model_hash(fingerprint),
+            version=graded.version,
+            sampled=not greedy(made.generation_kwargs),
+        )
+
+    def _questions(
+        self,
+    ) -> Iterator[tuple[str, GradedQuestion, list[GradedTrial], list[Trial | None]]]:
+        """Yield every question with its outcomes and, in their order, the stored trials."""
+        ids = distinct_ids([question.doc_hash for question in self.graded.questions])
+        questions = list(zip(ids, self.graded.questions, strict=True))
+        for start in range(0, len(questions), _BATCH):
+            batch = questions[start : start + _BATCH]
+            outcomes = {id: _of_one_prompt(question) for id, question in batch}
+            keys = {trial.key for trials in outcomes.values() for trial in trials}
+            stored = self.store.trials_of(keys)
+            for id, question in batch:
+                trials = outcomes[id]
+                yield id, question, trials, [stored[t.key].get(t.trial) for t in trials]
+
+    def _question(
+        self, id: str, trials: Sequence[GradedTrial], stored: Sequence[Trial | None]
+    ) -> QuestionTrials:
+        prompt = self.store.prompt(trials[0].key.prompt)
+        rows = [_measured(trial, _NUMBERS) for trial in stored]
+        measured = {name: floats(values) for name, values in _columns(rows).items()}
+        texts = [trial.text for trial in stored if trial is not None]
+        digests = np.array([hash(text) for text in texts], dtype=np.int64)
+        return QuestionTrials(
+            id=id,
+            trials=np.array([trial.outcome for trial in trials], dtype=np.int64),
+            numbers=np.array([trial.trial for trial in trials], dtype=np.int64),
+            text=prompt.strip(),
+            prompt=sha256_text(prompt),
+            answers=tuple(trial.answer for trial in trials),
+            seeds=tuple(None if trial is None else trial.seed for trial in stored),
+            digests=digests if len(texts) == len(trials) else None,
+            measured={name: column for name, column in measured.items() if column is not None},
+        )
+
+    def _signals(
+        self,
+        trials: Sequence[GradedTrial],
+        stored: Sequence[Trial | None],
+        weights: Sequence[float],
+    ) -> dict[str, FloatArray]:
+        """Compute the signals of the trials of one question, as from a log of the same trials."""
+        prompt = trials[0].key.prompt
+        of_prompt = self.store.prompt_signals(self.model, [prompt]).get(prompt, {})
+        present = [i for i, trial in enumerate(stored) if trial is not None]
+        rows = [{**_measured(stored[i], MEASURED), **of_prompt} for i in present]
+        computed = trial_signals(
+            [trial.text for trial in stored if trial is not None],
+            [trials[i].outcome for i in present],
+            _columns(rows),
+            binary=is_right_or_wrong(weights),
+            max_gen_toks=completion_limit(generation_kwargs(self.store.sampling(self.sampling))),
+        )
+        signals = {}
+        for name, values in computed.items():
+            column = np.full(len(trials), np.nan)
+            column[present] = [np.nan if value is None else value for value in values]
+            signals[name] = column
+        return signals
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
@@ -190,61 +250,12 @@ def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
     return sorted(most, key=lambda trial: trial.trial)
 
 
-def _question(
-    id: str, prompt: str, trials: Sequence[GradedTrial], made: Sequence[Trial | None]
-) -> PartQuestion:
-    signals = [_measured(one) for one in made]
-    names = dict.fromkeys(name for one in signals for name in one)
-    measured = {name: floats([one.get(name) for one in signals]) for name in names}
-    whole = all(one is not None for one in made)
-    return PartQuestion(
-        id=id,
-        trials=np.array([one.outcome for one in trials], dtype=np.int64),
-        numbers=np.array([one.trial for one in trials], dtype=np.int64),
-        text=prompt.strip(),
-        prompt=sha256_text(prompt),
-        answers=tuple(one.answer for one in trials),
-        seeds=tuple(None if one is None else one.seed for one in made),
-        digests=np.array([hash(one.text) for one in made if one], dtype=np.int64)
-        if whole
-        else None,
-        measured={name: found for name, found in measured.items() if found is not None},
-    )
-
-
-def _signals(
-    store: TrialStore,
-    trials: Sequence[GradedTrial],
-    stored: Sequence[Trial | None],
-    binary: bool,
-) -> dict[str, FloatArray]:
-    """Compute the signals of the trials of one question, as from a log of the same trials."""
-    key = trials[0].key
-    of_prompt = store.prompt_signals(key.model, [key.prompt]).get(key.prompt, {})
-    limit = completion_limit(generation_kwargs(store.sampling(key.sampling)))
-    intact = [i for i, trial in enumerate(stored) if trial is not None]
-    there = [trial for trial in stored if trial is not None]
-    recorded = [
-        {**{name: getattr(t, name) for name in MEASURED}, **(t.signals or {}), **of_prompt}
-        for t in there
-    ]
-    names = dict.fromkeys(name for row in recorded for name in row)
-    computed = trial_signals(
-        [trial.text for trial in there],
-        [trials[i].outcome for i in intact],
-        {name: [row.get(name) for row in recorded] for name in names},
-        binary=binary,
-        max_gen_toks=limit,
-    )
-    signals = {}
-    for name, values in computed.items():
-        column = np.full(len(trials), np.nan)
-        column[intact] = [np.nan if value is None else value for value in values]
-        signals[name] = column
-    return signals
-
-
-def _measured(trial: Trial | None) -> dict[str, Any]:
+def _measured(trial: Trial | None, names: Sequence[str]) -> Mapping[str, Any]:
     if trial is None:
         return {}
-    return {**{name: getattr(trial, name) for name in _NUMBERS}, **(trial.signals or {})}
+    return {**{name: getattr(trial, name) for name in names}, **(trial.signals or {})}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

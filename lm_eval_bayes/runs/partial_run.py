@@ -1,0 +1,256 @@
+"""Trials of one model on one task as one file holds them, before files are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.task_run import GRADED, Made, TaskRun
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionTrials:
+    """One question with its trials, or with counts of them.
+
+    Attributes
+    ----------
+    id : str
+        The identifier by which runs of several models match questions.
+    trials : array of int, shape (N,)
+        The category of every trial, -1 for one that was not graded; empty where only counts are
+        known.
+    numbers : array of int, shape (N,)
+        The numbers of the trials, from 0.
+    text, prompt : str
+        The text of the question, and the hash of its prompt; "" where there is none.
+    answers : tuple of str or None, or None
+        The answer that was extracted from every trial; None where none is logged.
+    seeds : tuple of int or None, or None
+        The seeds of the trials.
+    digests : array of int, shape (N,), or None
+        Hashes of the texts, valid within this process; None where there are no texts.
+    measured : mapping
+        By name, one float per trial.
+    counts : tuple of int or None
+        Trials per category, where their order is not known.
+    doc_id : int or None
+        The number of the question in the task.
+    signals : mapping
+        By name, one float per trial, as in `measured`; empty unless the query asks for signals.
+    logged : LoggedTexts or None
+        Where the texts of the trials are logged.
+    """
+
+    id: str
+    trials: IntArray
+    numbers: IntArray
+    text: str = ""
+    prompt: str = ""
+    answers: tuple[str | None, ...] | None = None
+    seeds: tuple[int | None, ...] | None = None
+    digests: IntArray | None = None
+    measured: Mapping[str, FloatArray] = field(default_factory=dict)
+    counts: tuple[int, ...] | None = None
+    doc_id: int | None = None
+    signals: Mapping[str, FloatArray] = field(default_factory=dict)
+    logged: LoggedTexts | None = None
+
+    @classmethod
+    def plain(cls, id: str, trials: Sequence[int] | IntArray) -> QuestionTrials:
+        """Return a question of which only the outcomes are known."""
+        array = np.asarray(trials, dtype=np.int64)
+        return cls(id, array, np.arange(array.size))
+
+    @property
+    def n_trials(self) -> int:
+        """The number of graded trials."""
+        return int((self.trials >= 0).sum()) if self.counts is None else sum(self.counts)
+
+    def graded(self) -> QuestionTrials:
+        """Return the question without its trials that were not graded."""
+        return self if (self.trials >= 0).all() else self.select(np.flatnonzero(self.trials >= 0))
+
+    def select(self, trials: npt.NDArray[np.intp]) -> QuestionTrials:
+        """Return the question with these of its trials, in their order."""
+        chosen = trials.tolist()
+        return replace(
+            self,
+            trials=self.trials[trials],
+            numbers=self.numbers[trials],
+            answers=None if self.answers is None else tuple(self.answers[i] for i in chosen),
+            seeds=None if self.seeds is None else tuple(self.seeds[i] for i in chosen),
+            digests=None if self.digests is None else self.digests[trials],
+            measured={name: column[trials] for name, column in self.measured.items()},
+            signals={name: column[trials] for name, column in self.signals.items()},
+            logged=None if self.logged is None else self.logged.select(trials),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PartialRun:
+    """The trials of one model on one task, from one file or from several that were merged.
+
+    Attributes
+    ----------
+    model, task : str
+        Names.
+    sources : tuple of str
+        The files that they were read from.
+    questions : mapping of str to QuestionTrials
+        By id, in order.
+    weights : tuple of float
+        The score of each category.
+    metric, filter, made, notes, signals_error, verifiers
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
+    settings : mapping
+        The generation settings, such as the temperature, without those that have no effect.
+    arguments : mapping
+        The further arguments that identify the model, as the harness names them.
+    fingerprint : str
+        The hash by which a trial store identifies the model; "" for other formats.
+    version : str
+        The version of the task; "" where it is not known.
+    sampled : bool
+        Whether further trials may have other outcomes; False for greedy answers and likelihoods.
+    folder : Path or None
+        The folder of a samples file; of one folder the newest file counts.
+    stamp : str
+        The time in the name of a samples file.
+    path : int
+        The index of the path that it was read from, among those of the query.
+    """
+
+    model: str
+    task: str
+    sources: tuple[str, ...]
+    questions: Mapping[str, QuestionTrials]
+    weights: tuple[float, ...] = (0.0, 1.0)
+    metric: str = GRADED
+    filter: str = ""
+    made: Made = field(default_factory=Made)
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    version: str = ""
+    sampled: bool = True
+    folder: Path | None = None
+    stamp: str = ""
+    path: int = 0
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The first of the files."""
+        return self.sources[0]
+
+    @property
+    def n_trials(self) -> int:
+        """The number of trials."""
+        return sum(question.n_trials for question in self.questions.values())
+
+    @property
+    def only_counts(self) -> bool:
+        """Whether the order of the trials is unknown."""
+        return any(question.counts is not None for question in self.questions.values())
+
+
+def task_run_of(partial: PartialRun, name: str) -> TaskRun:
+    """Return merged trials in the form that commands read.
+
+    Parameters
+    ----------
+    partial : PartialRun
+        The trials.
+    name : str
+        The name of the model, distinct among all that were read.
+    """
+    responses = list(partial.questions.values())
+    questions = [question.graded() for question in responses]
+    ids = [question.id for question in questions]
+    attributes: dict[str, Any] = {
+        "sources": partial.sources,
+        "questions": tuple(question.text for question in questions),
+        "metric": partial.metric,
+        "filter": partial.filter,
+        "made": partial.made,
+        "notes": partial.notes,
+        "signals_error": partial.signals_error,
+        "verifiers": partial.verifiers,
+    }
+    if any(question.prompt for question in questions):
+        attributes["prompt_hashes"] = tuple(question.prompt for question in questions)
+    numbers = [question.doc_id for question in questions if question.doc_id is not None]
+    if len(numbers) == len(questions):
+        attributes["doc_ids"] = tuple(numbers)
+    weights = partial.weights
+    if partial.only_counts:
+        counts = np.array([_counts(question, len(weights)) for question in questions])
+        outcomes = Outcomes.from_counts(counts, weights=weights, question_ids=tuple(ids))
+        return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
+    for field_name in ("answers", "seeds"):
+        columns = [getattr(question, field_name) for question in questions]
+        if any(column is not None for column in columns):
+            attributes[field_name] = tuple(
+                column if column is not None else (None,) * question.n_trials
+                for column, question in zip(columns, questions, strict=True)
+            )
+    if all(seed is None for seeds in attributes.get("seeds", ()) for seed in seeds):
+        attributes.pop("seeds", None)
+    attributes["measured"] = _columns([q.measured for q in questions], questions)
+    attributes["signals"] = _columns([q.signals for q in responses], responses)
+    if any(question.logged is not None for question in responses):
+        attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
+    trials = [question.trials for question in questions]
+    return TaskRun.from_trials(name, partial.task, trials, ids, weights=weights, **attributes)
+
+
+def _counts(question: QuestionTrials, n_categories: int) -> Sequence[int]:
+    if question.counts is not None:
+        return question.counts
+    return [int(n) for n in np.bincount(question.trials, minlength=n_categories)]
+
+
+def _columns(
+    by_question: Sequence[Mapping[str, FloatArray]], questions: Sequence[QuestionTrials]
+) -> dict[str, tuple[FloatArray, ...]]:
+    columns: dict[str, tuple[FloatArray, ...]] = {}
+    for name in dict.fromkeys(name for named in by_question for name in named):
+        arrays = tuple(
+            named[name] if name in named else np.full(question.trials.size, np.nan)
+            for named, question in zip(by_question, questions, strict=True)
+        )
+        if any(array.size and not np.isnan(array).all() for array in arrays):
+            for array in arrays:
+                array.setflags(write=False)
+            columns[name] = arrays
+    return columns
+
+
+def floats(values: Sequence[Any]) -> FloatArray | None:
+    """Return numbers, NaN for anything else; None if nothing is a number.
+
+    Examples
+    --------
+    >>> floats([3, None, 0.5]).tolist()
+    [3.0, nan, 0.5]
+    >>> floats(["stop", None]) is None
+    True
+    """
+    numbers = [value if isinstance(value, (int, float)) else None for value in values]
+    if all(value is None for value in numbers):
+        return None
+    try:
+        return np.array(numbers, dtype=np.float64)
+    except OverflowError:  # an integer of more than 308 digits
+        return None

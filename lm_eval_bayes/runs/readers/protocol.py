@@ -1,0 +1,123 @@
+"""What every reader of a format has in common: what it is asked for and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.partial_run import PartialRun
+
+#: Called with the number of bytes that were read since the last call.
+Advance = Callable[[int], None]
+
+#: Grades the texts of one question against its target: for every text whether it is right, and
+#: the answer that was extracted. Its arguments are the texts, the target, and the marker that ends
+#: the reasoning of the model. :func:`lm_eval_bayes.harness.grading.regrade.regraded` is one.
+Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is read of a file.
+
+    Attributes
+    ----------
+    task : str or None
+        Only this task, or the tasks of this group. Outcomes in a file that names no task are
+        taken for it.
+    metric, filter : str or None
+        Named by the user; None for the first one.
+    dedupe : bool
+        Whether a trial that occurs twice counts once; otherwise it is refused.
+    regrade : callable or None
+        Grades the texts again.
+    signals : {"all", "recorded"} or None
+        Whether the signals of all trials are read, or only of runs whose model recorded some.
+    verdicts : bool
+        Whether the verdicts of a verifier are among the signals.
+    argument : str
+        The name of the argument in an error.
+    advance : callable
+        Called with the bytes that were read.
+    """
+
+    task: str | None = None
+    metric: str | None = None
+    filter: str | None = None
+    dedupe: bool = False
+    regrade: Regrade | None = None
+    signals: Literal["all", "recorded"] | None = None
+    verdicts: bool = True
+    argument: str = "RUN"
+    advance: Advance = field(default=lambda n_bytes: None, repr=False)
+
+
+@dataclass(frozen=True)
+class FileContents:
+    """What a reader returns of a file.
+
+    Attributes
+    ----------
+    runs : sequence of PartialRun
+        One per model and task.
+    tasks : tuple of str
+        The names of all tasks in the file, those that the query leaves out included.
+    groups : mapping of str to tuple of str
+        The tasks of the groups that the file names.
+    warnings : tuple of str
+        What was left out.
+    """
+
+    runs: Sequence[PartialRun]
+    tasks: tuple[str, ...]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """A format of saved runs: a module of this folder, listed in `runs.reader.READERS`."""
+
+    @staticmethod
+    def sniff(file: Path) -> bool:
+        """Return whether a file has this format."""
+
+    @staticmethod
+    def read(file: Path, query: Query) -> FileContents:
+        """Read a file.
+
+        Raises
+        ------
+        NothingToCountError
+            If it holds no trial that can be counted.
+        InvalidInputError
+            If it is broken, or contradicts the query.
+        """
+
+
+class NothingToCountError(InvalidInputError):
+    """A task logs nothing that its trials could be counted by.
+
+    Attributes
+    ----------
+    lacking : str
+        The task, and what it lacks.
+    """
+
+    lacking = ""
+
+    @classmethod
+    def of_task(cls, argument: str, rule: str, got: object, lacking: str) -> NothingToCountError:
+        """Return the error; `lacking` is for a warning, where other tasks can be read."""
+        error = cls(str(InvalidInputError.of(argument, rule, got)))
+        error.lacking = lacking
+        return error
+
+
+def check_no_regrade(file: Path, query: Query) -> None:
+    """Refuse to grade again what holds no texts and right answers."""
+    if query.regrade is not None:
+        rule = "be left out: only samples of the harness hold texts and right answers"
+        raise InvalidInputError.of("regrade", rule, file.name)

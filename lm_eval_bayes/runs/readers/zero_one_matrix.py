@@ -1,0 +1,383 @@
+"""Outcome matrices: CSV files of zeros and ones, and NPZ files with an array R of categories."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.readers.csv_tables import (
+    IDS,
+    MODELS,
+    TASKS,
+    UNNAMED,
+    CsvRow,
+    CsvTable,
+    read_csv,
+)
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
+from lm_eval_bayes.stats.outcome_validation import check_weights
+from lm_eval_bayes.stats.validation import MOST_HELD
+
+#: Names of a column of trial numbers.
+TRIALS = frozenset({"trial", "attempt", "run", "repeat", "sample"})
+
+#: Columns that are trials of one model: numbered, with a word for a trial or without.
+_NUMBERED = re.compile(
+    r"(?:trial|attempt|run|repeat|rep|sample|seed|try|outcome|[rtsixy])?[ _#.-]{0,2}\d{1,9}", re.I
+)
+_MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
+_WORDS = {"true": 1, "false": 0}
+#: Names of the array of outcomes, if it is not the only one of its shape.
+_OUTCOMES = ("R", "outcomes", "r")
+
+#: By model and task, the trials of every question, NaN where one is missing.
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def sniff(file: Path) -> bool:
+    """Return whether a file is a CSV or an NPZ file; files of counts are tried before."""
+    return file.suffix in (".csv", ".tsv", ".npz")
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read an outcome matrix.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not an outcome matrix.
+    """
+    check_no_regrade(file, query)
+    warnings: tuple[str, ...] = ()
+    if file.suffix == ".npz":
+        runs = matrices_of_npz(file, query.argument, query.task or UNNAMED)
+    else:
+        table = read_csv(file, query.argument)
+        warnings = table.warnings
+        runs = matrices_of_csv(table, query.argument, query.task or UNNAMED)
+    query.advance(file.stat().st_size)
+    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings)
+
+
+def _partial_runs(
+    rows: Rows, path: Path, weights: Sequence[float], notes: tuple[str, ...] = ()
+) -> list[PartialRun]:
+    """Return a run per model and task; missing trials are left out."""
+    return [
+        PartialRun(
+            model=model,
+            task=task,
+            sources=(str(path),),
+            arguments=file_argument(path, model),
+            questions={id: _question(id, trials) for id, trials in questions.items()},
+            weights=tuple(weights),
+            notes=notes,
+        )
+        for (model, task), questions in rows.items()
+    ]
+
+
+def file_argument(path: Path, model: str) -> dict[str, str]:
+    """Return the file as an argument of the model, where the model is named after the file.
+
+    The trials of two models in files of one name are then never merged.
+    """
+    return {"file": str(path)} if model.startswith(path.stem) else {}
+
+
+def _question(id: str, trials: Any) -> QuestionTrials:
+    values = np.asarray(trials, dtype=np.float64)
+    numbers = np.flatnonzero(~np.isnan(values)).astype(np.int64)
+    return QuestionTrials(id, values[numbers].astype(np.int64), numbers)
+
+
+# -- CSV -----------------------------------------------------------------------------------------
+
+
+def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRun]:
+    """Read outcomes of zeros and ones, one question a row.
+
+    Without a header a row is a question and a column a trial of one model, named as the file.
+    A header may name a column of question ids, one of models and one of tasks; the others
+    are trials of one model if their names are numbered (``1``, ``trial_2``) or there is a column
+    of models, else each is named after its model, and columns of one name are its trials. With
+    a column ``trial`` beside one of outcomes every row is one trial. An empty cell or NaN is a
+    trial that is missing. Rows ``q``, ``q.1``, ``q.2``, as data frames tell repeated labels apart,
+    are the trials of question q where every question has equally many of them.
+
+    Parameters
+    ----------
+    table : CsvTable
+        The file.
+    argument : str
+        The name of the argument in an error.
+    task : str
+        The name of a task that has none.
+
+    Raises
+    ------
+    InvalidInputError
+        If a cell holds anything else, or a question occurs twice.
+    """
+    layout = _layout(table)
+    if not layout.values or not layout.body:
+        raise InvalidInputError.of(argument, f"hold outcomes ({table.path.name})", "none")
+    rows: Rows = {}
+    seen: set[tuple[str, ...]] = set()
+    repeated = _repeated_labels(layout)
+    for number, row in enumerate(layout.body):
+        id = layout.cell(row, "id", str(number))
+        model = layout.cell(row, "model", table.path.stem) or table.path.stem
+        of_task = layout.cell(row, "task", task) or task
+        key = (id, model, of_task, layout.cell(row, "trial", ""))
+        if key in seen or not id:
+            rule = f"name every question once ({table.path.name})"
+            raise InvalidInputError.of(argument, rule, f"{id or 'no name'} in line {row.line}")
+        seen.add(key)
+        for column in layout.values:
+            value = _category(row.cells[column])
+            if value is None:
+                rule = (
+                    f"hold 0 or 1 in every cell of {table.path.name}; more categories need an NPZ "
+                    "file with an array `weights`"
+                )
+                got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
+                raise InvalidInputError.of(argument, rule, got)
+            name = layout.names[column] if layout.columns_are_models else model
+            question = repeated.get(id, id)
+            rows.setdefault((name, of_task), {}).setdefault(question, []).append(value)
+    notes: tuple[str, ...] = ()
+    if repeated:
+        (q, times) = Counter(repeated.values()).most_common(1)[0]
+        notes = (f"rows {q}, {q}.1, … are read as {times} trials of question {q}, and so on",)
+    return _partial_runs(rows, table.path, (0.0, 1.0), notes)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The columns of a table.
+
+    Attributes
+    ----------
+    names : list of str
+        Their names; "" without a header.
+    body : list of CsvRow
+        The rows below the header.
+    special : dict
+        The indices of the columns of ids, models, tasks and trial numbers, where there are such.
+    values : list of int
+        The indices of the columns of outcomes.
+    columns_are_models : bool
+        Whether the names of these columns are those of models.
+    """
+
+    names: list[str]
+    body: list[CsvRow]
+    special: dict[str, int]
+    values: list[int]
+    columns_are_models: bool
+
+    def cell(self, row: CsvRow, kind: str, default: str) -> str:
+        """Return the cell of a row in a special column."""
+        column = self.special.get(kind)
+        return default if column is None else row.cells[column].strip()
+
+
+def _layout(table: CsvTable) -> _Layout:
+    names = [cell.strip() for cell in table.rows[0].cells]
+    if not _is_header(names, table.rows):
+        return _Layout([""] * len(names), table.rows, {}, list(range(len(names))), False)
+    special: dict[str, int] = {}
+    for kind, aliases in (("id", IDS), ("model", MODELS), ("task", TASKS), ("trial", TRIALS)):
+        columns = [i for i, name in enumerate(names) if name.lower() in aliases]
+        if columns:
+            special[kind] = columns[0]
+    if not names[0]:
+        special.setdefault("id", 0)
+    values = [i for i in range(len(names)) if i not in special.values()]
+    if "trial" in special and len(values) != 1:
+        # one of several columns of trials, not a column of trial numbers
+        values = sorted([*values, special.pop("trial")])
+    numbered = all(_NUMBERED.fullmatch(names[i]) or not names[i] for i in values)
+    columns_are_models = not (numbered or "model" in special or "trial" in special)
+    return _Layout(names, table.rows[1:], special, values, columns_are_models)
+
+
+def _repeated_labels(layout: _Layout) -> dict[str, str]:
+    """Return the question of every id where data frames numbered repeated labels, else nothing."""
+    ids = [layout.cell(row, "id", "") for row in layout.body]
+    if "id" not in layout.special or {"model", "task", "trial"} & set(layout.special):
+        return {}
+    questions: dict[str, str] = {}
+    times: Counter[str] = Counter()
+    for id in ids:
+        question, dot, number = id.rpartition(".")
+        repeated = bool(dot) and question in times and number == str(times[question])
+        questions[id] = question if repeated else id
+        times[questions[id]] += 1
+    if len(questions) < len(ids) or len(set(times.values())) > 1 or set(times.values()) == {1}:
+        return {}
+    return questions
+
+
+def _is_header(first: Sequence[str], rows: Sequence[CsvRow]) -> bool:
+    """Return whether the first row names columns and holds no outcomes."""
+    if any(_category(cell) is None and not _is_number(cell) for cell in first):
+        return True
+    numbers = list(first[1:] if not first[0] else first)
+    if numbers not in (_numbers(0, len(numbers)), _numbers(1, len(numbers))):
+        return False
+    if any(_category(cell) is None for cell in first):
+        return True
+    # zeros and ones: the header of a data frame, if its rows are numbered in front of them
+    index = [row.cells[0].strip() for row in rows[1:]]
+    return not first[0] and len(index) > 0 and index == _numbers(0, len(index))
+
+
+def _numbers(start: int, n: int) -> list[str]:
+    return [str(start + i) for i in range(n)]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _category(cell: str) -> float | None:
+    """Return 0, 1 or NaN; None for anything else."""
+    if cell in ("0", "1"):
+        return int(cell)
+    text = cell.strip().lower()
+    if text in _MISSING:
+        return math.nan
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if value in (0.0, 1.0) else None
+
+
+# -- NPZ -----------------------------------------------------------------------------------------
+
+
+def matrices_of_npz(path: Path, argument: str, task: str) -> list[PartialRun]:
+    """Read an outcome matrix R of shape (M, N) or (L, M, N).
+
+    The array is called ``R`` or ``outcomes``, or is the only one of two or three dimensions.
+    Beside it may stand ``models`` (L names), ``question_ids`` (M names), ``weights`` (the score
+    of each category; without them the outcomes are 0 and 1) and ``task``. NaN is a trial that
+    is missing. Nothing in the file is executed: arrays of Python objects are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not such a matrix.
+    """
+    arrays = _arrays(path, argument)
+    name, outcomes = _outcomes(arrays, path, argument)
+    stacked = outcomes if outcomes.ndim == 3 else outcomes[None]
+    n_models, n_questions, _ = stacked.shape
+    weights = arrays.get("weights")
+    scores = (0.0, 1.0) if weights is None else tuple(check_weights(weights).tolist())
+    categories = _check_categories(name, stacked, len(scores), weights is None, argument, path)
+    models = _names(arrays, MODELS, n_models, argument, path)
+    if models is None:
+        models = [path.stem if n_models == 1 else f"{path.stem} {i + 1}" for i in range(n_models)]
+    ids = _names(arrays, IDS, n_questions, argument, path)
+    if ids is None:
+        ids = [str(i) for i in range(n_questions)]
+    tasks = _names(arrays, TASKS, 1, argument, path) or [task]
+    rows: Rows = {
+        (model, tasks[0]): dict(zip(ids, of_model, strict=True))
+        for model, of_model in zip(models, categories, strict=True)
+    }
+    return _partial_runs(rows, path, scores)
+
+
+def _arrays(path: Path, argument: str) -> dict[str, npt.NDArray[Any]]:
+    rule = f"have an NPZ file of numbers and names in {path.name}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > 8 * MOST_HELD:
+            raise InvalidInputError.of(argument, rule, f"{size:,} bytes, too many to be held")
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidInputError.of(argument, rule, reason) from None
+
+
+def _outcomes(
+    arrays: dict[str, npt.NDArray[Any]], path: Path, argument: str
+) -> tuple[str, npt.NDArray[Any]]:
+    fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
+    name = next((n for n in _OUTCOMES if n in fitting), None)
+    if name is None and len(fitting) == 1:
+        (name,) = fitting
+    if name is None:
+        rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {path.name}"
+        shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
+        raise InvalidInputError.of(argument, rule, ", ".join(shapes) or "no array")
+    if 0 in fitting[name].shape:
+        rule = f"not be empty in {path.name} (M >= 1 questions, N >= 1 trials)"
+        raise InvalidInputError.of(argument, rule, f"shape {fitting[name].shape}")
+    return name, fitting[name]
+
+
+def _check_categories(
+    name: str,
+    values: npt.NDArray[Any],
+    n_categories: int,
+    default_weights: bool,
+    argument: str,
+    path: Path,
+) -> npt.NDArray[np.float64]:
+    floats = values.astype(np.float64)
+    missing = np.isnan(floats)
+    valid = missing | ((floats >= 0) & (floats < n_categories) & (floats == np.floor(floats)))
+    if not valid.all():
+        rule = f"hold categories 0..{n_categories - 1} in the array {name} of {path.name}"
+        rule += "; more need an array `weights`, one score per category" if default_weights else ""
+        first = tuple(int(i) for i in np.argwhere(~valid)[0])
+        raise InvalidInputError.of(argument, rule, f"{floats[first]:g} at {first}")
+    return floats
+
+
+def _names(
+    arrays: dict[str, npt.NDArray[Any]],
+    aliases: frozenset[str],
+    n: int,
+    argument: str,
+    path: Path,
+) -> list[str] | None:
+    name = next((key for key in arrays if key in aliases), None)
+    if name is None:
+        return None
+    names = [_text(value) for value in np.atleast_1d(arrays[name]).ravel().tolist()]
+    if len(names) != n or len(set(names)) != n or not all(names):
+        rule = f"hold {n} different names in the array {name} of {path.name}"
+        raise InvalidInputError.of(argument, rule, f"{len(names)} of them: {', '.join(names)}")
+    return names
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
