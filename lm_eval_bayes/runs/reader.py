@@ -212,9 +212,8 @@ def _read_files(
             skipped.append(error)
             matched.add(file.path)
             continue
-        runs = contents.runs
-        if file.reader is not harness_log and query.task is not None:
-            runs = [run for run in runs if run.task == query.task]
+        wanted = {query.task, *contents.groups.get(query.task or "", ())}
+        runs = [run for run in contents.runs if query.task is None or run.task in wanted]
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
             matched.add(file.path)

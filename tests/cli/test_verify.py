@@ -272,7 +272,7 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
     for name, sentence in (
         ("absent", "`RUN` must be a run: a folder"),
         ("empty", "with logged samples"),
-        ("samples_bad_x.jsonl", "`RUN` must have a whole samples_bad_x.jsonl"),
+        ("samples_bad_x.jsonl", "`RUN` must have a complete samples_bad_x.jsonl"),
         ("gold", "hold the standard answer of every question"),
     ):
         code, printed, told = run(name, "--verifier", "judge")

@@ -383,7 +383,7 @@ def test_the_newest_version_of_a_task_in_a_store_counts(tmp_path):
     found = read_runs([path])
     assert found.runs[0].made.versions["task"] == "10.0"
     assert found.runs[0].n_trials == 3
-    assert "in version 9.0 with 2 categories was left out" in found.warnings[0]
+    assert "in version 9.0 with 2 categories were left out" in found.warnings[0]
 
 
 def test_stores_of_two_jobs_and_the_same_one_twice(tmp_path):

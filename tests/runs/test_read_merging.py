@@ -1,4 +1,4 @@
-"""Several files of one model and task: what is brought together, refused, left out, kept apart."""
+"""Several files of one model and task: what is merged, refused, left out, kept apart."""
 
 from dataclasses import replace
 
@@ -213,7 +213,7 @@ def test_a_smaller_run_later_takes_nothing_away(tmp_path):
     (run,) = read_runs([tmp_path]).runs
     # of a trial in both the newer grade counts
     assert [trials.tolist() for trials in run.trials] == [[1, 1, 0, 0], [0] * 4]
-    assert "2 that stand in both once" in run.notes[0]
+    assert "2 that both hold count once" in run.notes[0]
 
 
 def test_other_trials_in_one_folder_are_added(tmp_path):
@@ -222,7 +222,7 @@ def test_other_trials_in_one_folder_are_added(tmp_path):
     (run,) = read_runs([tmp_path]).runs
     assert run.sources == (str(first), str(second))
     assert run.trials[0].tolist() == [0, 0, 1, 1]
-    assert "were brought together" in run.notes[0]
+    assert "were merged" in run.notes[0]
 
 
 def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
@@ -240,7 +240,7 @@ def test_what_cannot_be_added_in_one_folder_is_left_out(tmp_path):
     found = read_runs([tmp_path])
     assert found.runs[0].n_trials == 2
     assert found.warnings == (
-        f"{old.name} was left out, for {new.name} is newer and does not fit it: version 0.5 of "
+        f"{old.name} was left out, because {new.name} is newer and does not fit it: version 0.5 of "
         "the task, not 1.0",
     )
 

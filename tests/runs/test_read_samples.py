@@ -118,7 +118,7 @@ def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     again = write_run(tmp_path, rows[:1], stamp=LATER)
     found = read_runs([tmp_path])
     assert found.runs[0].n_trials == 3
-    assert f"{samples.name} was left out, for {again.name} is newer" in found.warnings[0]
+    assert f"{samples.name} was left out, because {again.name} is newer" in found.warnings[0]
     again.unlink()
     write_run(tmp_path, rows + rows[:1])
     with pytest.raises(InvalidInputError, match=r"question 0 twice$"):
@@ -173,7 +173,7 @@ def test_the_last_line_may_be_cut_off_unless_it_is_the_only_one(tmp_path):
     assert found.runs[0].n_questions == 1
     assert found.warnings == (f"{samples} ends in the middle of line 2; that line was left out",)
     samples.write_text(whole[:40])
-    with pytest.raises(InvalidInputError, match=r"have a whole samples_.*line 1"):
+    with pytest.raises(InvalidInputError, match=r"have a complete samples_.*line 1"):
         read_runs([tmp_path])
 
 
@@ -184,10 +184,10 @@ ROW = row(0, outcomes=[1, 0])
     ("text", "message"),
     [
         ("", "hold samples"),
-        ("{broken}\n" + json.dumps(ROW), "have a whole samples_.*line 1"),
-        ("[1]\n", "line 1 is no object"),
-        ("\udcff\n", "have a whole samples_"),
-        ("[" * 100_000 + "\n", "have a whole samples_"),
+        ("{broken}\n" + json.dumps(ROW), "have a complete samples_.*line 1"),
+        ("[1]\n", "line 1 is not an object"),
+        ("\udcff\n", "have a complete samples_"),
+        ("[" * 100_000 + "\n", "have a complete samples_"),
         ('{"doc_id": 0, "doc": ' + '{"a":' * 900 + "1" + "}" * 900 + "}\n", "log graded|nested"),
         (json.dumps({**ROW, "doc_id": "zero"}) + "\n", "number its questions"),
         (json.dumps({**ROW, "outcomes": [1, 2]}) + "\n", "outcome 2 is no category of 0..1"),

@@ -42,10 +42,11 @@ def sniff(file: Path) -> bool:
     """Return whether a file is a samples file, by its name or by its first line."""
     if file.suffix != ".jsonl":
         return False
-    first = log_lines.first_line(file)
+    named, first = file.name.startswith("samples_"), log_lines.first_line(file)
     if first is None:
-        return file.name.startswith("samples_")
-    return "doc_id" in first and not {"resps", "metrics", "outcomes", "filter"}.isdisjoint(first)
+        return named
+    fields = {"resps", "metrics", "outcomes", "filter"}
+    return "doc_id" in first and (named or not fields.isdisjoint(first))
 
 
 def samples_files(path: Path) -> list[Path] | None:

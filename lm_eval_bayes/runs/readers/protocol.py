@@ -80,12 +80,10 @@ class FileContents:
 class Reader(Protocol):
     """A format of saved runs: a module of this folder, listed in `runs.reader.READERS`."""
 
-    @staticmethod
-    def sniff(file: Path) -> bool:
+    def sniff(self, file: Path) -> bool:
         """Return whether a file has this format."""
 
-    @staticmethod
-    def read(file: Path, query: Query) -> FileContents:
+    def read(self, file: Path, query: Query) -> FileContents:
         """Read a file.
 
         Raises

@@ -26,8 +26,7 @@ from lm_eval_bayes.runs.readers.csv_tables import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
-from lm_eval_bayes.stats.outcome_validation import check_weights
-from lm_eval_bayes.stats.validation import MOST_HELD
+from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
 #: Names of a column of trial numbers.
 TRIALS = frozenset({"trial", "attempt", "run", "repeat", "sample"})
