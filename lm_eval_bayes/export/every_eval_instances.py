@@ -209,28 +209,34 @@ class _QuestionTexts:
 
 
 def _read_texts(run: TaskRun, number: int) -> _QuestionTexts:
-    """Read the texts of one question; completions only if every graded trial has one."""
+    """Read the texts of one question; completions only of the outcomes that were read."""
     if run.texts is None:
         return _QuestionTexts()
     texts = run.texts[number]
-    completions: list[str | None] = [None] * texts.index.shape[0]
+    outcomes = (run.trials or ())[number].tolist()
+    logged: list[tuple[int, str, int | None]] = []
     targets: list[str | None] = []
     for line, trials in texts.by_line():
         row = read_line(line)
         targets.append(_target(row))
-        responses, outcomes = log_lines.texts(row) or [], row.get("outcomes")
+        responses, graded = log_lines.texts(row) or [], row.get("outcomes")
         for trial in trials.tolist():
             response = int(texts.index[trial, 1])
-            ungraded = isinstance(outcomes, list) and outcomes[response] is None
-            if run.metric == REGRADED or not ungraded:
-                completions[trial] = replace_surrogates(responses[response])
+            outcome = graded[response] if isinstance(graded, list) else None
+            if outcome is not None or run.metric == REGRADED or graded is None:
+                logged.append((trial, replace_surrogates(responses[response]), outcome))
     target = next((text for text in targets if text is not None), None)
-    logged = [text for text in completions if text is not None]
-    n_trials = (run.trials or ())[number].size
-    return _QuestionTexts(
-        [] if target is None else [replace_surrogates(target)],
-        logged if len(logged) == n_trials else [],
+    reference = [] if target is None else [replace_surrogates(target)]
+    logged.sort(key=lambda text: text[0])
+    # a file that was replaced since may hold other texts
+    same = len(logged) == len(outcomes) and (
+        run.metric == REGRADED
+        or all(
+            outcome in (None, category)
+            for (_, _, outcome), category in zip(logged, outcomes, strict=True)
+        )
     )
+    return _QuestionTexts(reference, [text for _, text, _ in logged] if same else [])
 
 
 def _target(row: Mapping[str, Any]) -> str | None:
