@@ -111,9 +111,9 @@
   function table(models) {
     const tiedRanks = lmeb.ranksWithTies(models, Z);
     const order = models.map((_, i) => i).sort((a, b) => models[b].mu - models[a].mu || a - b);
-    const rows = order.map((i, place) => {
+    const rows = order.map((i, position) => {
       const model = models[i];
-      const next = models[order[place + 1]];
+      const next = models[order[position + 1]];
       return [
         tiedRanks[i], model.name, points(model.truth),
         `${points(model.mu)} ± ${points(model.sigma).replace("%", "")}`,
