@@ -1,1 +1,4 @@
-"""Files for others to read: the hub's eval results, Every Eval Ever, and tables."""
+"""Results as files for other tools: hub results, Every Eval Ever records, leaderboard tables.
+
+What belongs here: a format and its escaping. What does not: computing a result.
+"""

@@ -1,1 +1,5 @@
-"""What is told about runs: tables and pictures."""
+"""Presentation of results: the HTML report, its figures as files, and the interactive page.
+
+What belongs here: HTML, SVG and matplotlib code that shows results of `analysis`. What does not:
+computing a result.
+"""

@@ -1,1 +1,1 @@
-"""One offline HTML page on which estimates, intervals and ranks move as trials come in."""
+"""The interactive page: simulated models, their posteriors and their ranking."""

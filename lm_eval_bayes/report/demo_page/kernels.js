@@ -5,11 +5,11 @@
 const lmeb = (() => {
   const { betaQuantile, expit, log1pexp, normalCdf, normalQuantile } = special;
 
-  // -- what the trials say -------------------------------------------------------------------
+  // -- posteriors and estimates --------------------------------------------------------------
 
   const sum = (values) => values.reduce((a, b) => a + b, 0);
 
-  /** Bayes@N for right and wrong: μ and σ, `pseudo` imagined trials a category. */
+  /** Bayes@N for two categories: μ and σ, with `pseudo` pseudo-counts per category. */
   function bayesAtN(right, total, pseudo = 1) {
     let mean = 0;
     let variance = 0;
@@ -22,7 +22,7 @@ const lmeb = (() => {
     return { mu: mean / right.length, sigma: Math.sqrt(variance) / right.length };
   }
 
-  /** avg@N, with the sd that Bayes@N gives it. */
+  /** avg@N, with the sd of [Hariri 2026, eq. 20]. */
   function avgAtN(right, total) {
     let mean = 0;
     let variance = 0;
@@ -49,7 +49,7 @@ const lmeb = (() => {
     return mean / right.length;
   }
 
-  /** Equal tails of the Beta distribution that has this mean and sd. */
+  /** Equal-tailed interval of the Beta distribution with this mean and sd. */
   function betaInterval(mu, sigma, level) {
     const tail = 0.5 * (1 - level);
     const variance = sigma * sigma;
@@ -68,29 +68,29 @@ const lmeb = (() => {
   }
 
   /** z and ρ of two scores: |μ − μ'| / sqrt(σ² + σ'²) and Φ(z). */
-  function separation(one, other) {
-    const gap = Math.abs(one.mu - other.mu);
-    const z = gap === 0 ? 0 : gap / Math.hypot(one.sigma, other.sigma);
+  function separation(a, b) {
+    const gap = Math.abs(a.mu - b.mu);
+    const z = gap === 0 ? 0 : gap / Math.hypot(a.sigma, b.sigma);
     return { z, rho: normalCdf(z) };
   }
 
-  /** Dense ranks, 1 the best; sorted neighbours with z below the threshold share one. */
-  function ranksWithTies(found, threshold) {
-    const order = found.map((_, i) => i);
-    order.sort((i, j) => found[j].mu - found[i].mu || found[i].sigma - found[j].sigma);
-    const ranks = new Array(found.length);
+  /** Dense ranks, 1 the best; sorted neighbours with z below the threshold tie. */
+  function ranksWithTies(models, threshold) {
+    const order = models.map((_, i) => i);
+    order.sort((i, j) => models[j].mu - models[i].mu || models[i].sigma - models[j].sigma);
+    const ranks = new Array(models.length);
     let rank = 1;
     order.forEach((i, place) => {
       if (place > 0) {
-        const above = found[order[place - 1]];
-        if (above.mu - found[i].mu > 1e-12 && separation(above, found[i]).z >= threshold) rank += 1;
+        const above = models[order[place - 1]];
+        if (above.mu - models[i].mu > 1e-12 && separation(above, models[i]).z >= threshold) rank += 1;
       }
       ranks[i] = rank;
     });
     return ranks;
   }
 
-  /** Kendall's τ_b; NaN where all of one side tie. */
+  /** Kendall's τ_b; NaN if all values of one ranking tie. */
   function kendallTauB(x, y) {
     let agree = 0;
     let left = 0;
@@ -114,7 +114,7 @@ const lmeb = (() => {
   const DEPTH = 15;
   const COLUMNS = 17;
 
-  /** How many questions have more than j of something, j = 0, 1, …: for Σ log Γ(a+x)/Γ(a). */
+  /** Number of questions with counts above j, j = 0, 1, …: for Σ log Γ(a+x)/Γ(a). */
   function exceeding(counts) {
     const above = new Float64Array(Math.max(0, ...counts));
     for (const c of counts) for (let j = 0; j < c; j += 1) above[j] += 1;
@@ -157,7 +157,7 @@ const lmeb = (() => {
     return [first, last];
   }
 
-  /** Widen or narrow the bracket of a row until it is what matters, with a small margin. */
+  /** Adapt the bracket of a row to the region of non-negligible density, with a small margin. */
   function fitted(density, low, high) {
     for (let i = 0; i < 60; i += 1) {
       const nodes = between(low, high, COLUMNS);
@@ -235,7 +235,7 @@ const lmeb = (() => {
   /** hbayes@N, scope benchmark: μ and σ of the mean of these questions' probabilities. */
   function hbayesAtN(right, total) {
     const grid = hyperGrid(right, total);
-    // questions of equal n need only be counted and summed
+    // questions of equal n are grouped
     const groups = new Map();
     right.forEach((c, i) => {
       const n = total[i];
@@ -272,9 +272,9 @@ const lmeb = (() => {
     return { mu: mean, sigma, mean: level, strength: Math.exp(strength) };
   }
 
-  // -- made-up models ------------------------------------------------------------------------
+  // -- simulated models ----------------------------------------------------------------------
 
-  /** A number in (0, 1) that depends on four whole numbers and nothing else. */
+  /** A uniform number in (0, 1), a hash of four integers. */
   function toss(seed, model, question, trial) {
     const mix = (h) => {
       h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
@@ -300,7 +300,7 @@ const lmeb = (() => {
     let values = at(m);
     let miss = sum(values) / M - mean;
     let [lowMiss, highMiss] = [-mean, 1 - mean];
-    // regula falsi, halving the end that stays (Illinois)
+    // regula falsi, Illinois variant
     for (let i = 0; i < 100 && Math.abs(miss) > 1e-14; i += 1) {
       if (miss < 0) {
         [low, lowMiss] = [m, miss];
@@ -323,7 +323,7 @@ const lmeb = (() => {
     const counts = [p.map(() => 0)];
     for (let n = 1; n <= trials; n += 1) {
       const before = counts[n - 1];
-      counts.push(p.map((chance, q) => before[q] + (toss(seed, model, q, n) < chance ? 1 : 0)));
+      counts.push(p.map((probability, q) => before[q] + (toss(seed, model, q, n) < probability ? 1 : 0)));
     }
     return counts;
   }

@@ -1,4 +1,4 @@
-"""The interactive page: settings in, one HTML file without any other file out."""
+"""The interactive page as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lm_eval_bayes.stats.validation import as_real, check_integer, check_option
 
 DemoPrior: TypeAlias = Literal["uniform", "jeffreys", "learned"]
 PRIORS: tuple[DemoPrior, ...] = ("uniform", "jeffreys", "learned")
-#: What the page's list of levels offers.
+#: Credible levels of the page's list.
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-#: Ends of the sliders, which the page has as well.
-MOST_MODELS, MOST_QUESTIONS, MOST_TRIALS, MOST_K = 8, 100, 128, 32
-_SLOT = re.compile(r"@@(\w+)@@")
+#: Maxima of the sliders, the same as in page.html.
+MAX_MODELS, MAX_QUESTIONS, MAX_TRIALS, MAX_K = 8, 100, 128, 32
+_PLACEHOLDER = re.compile(r"@@(\w+)@@")
 
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """Where the page's controls stand when it is opened.
+    """Initial settings of the page.
 
     Attributes
     ----------
@@ -34,24 +34,24 @@ class DemoSettings:
     trials : int
         N, 1 to 128.
     k : int
-        Of Pass@k, 1 to 32.
+        k of Pass@k, 1 to 32.
     mean : float
-        The models' average true score, .03 to .97.
+        Mean true score of the models, .03 to .97.
     gap : float
-        Distance between neighbours, 0 to .1.
+        Difference of true scores between neighbours, 0 to .1.
     strength : float
-        s of the Beta(s·m, s(1−m)) that the questions are spread by, .1 to 100.
+        s of the questions' distribution Beta(s·m, s(1−m)), .1 to 100.
     prior : {"uniform", "jeffreys", "learned"}
-        Of each question.
+        Prior of every question.
     level : float
-        .5, .8, .9, .95 or .99.
+        Credible level: .5, .8, .9, .95 or .99.
     seed : int
-        Of the tosses, below a million.
+        Seed of the simulated trials, below a million.
 
     Raises
     ------
     InvalidInputError
-        If one of them is outside its range.
+        If a setting is outside its range.
 
     Examples
     --------
@@ -73,10 +73,10 @@ class DemoSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_integer("models", self.models, 2, MOST_MODELS)
-        check_integer("questions", self.questions, 5, MOST_QUESTIONS)
-        check_integer("trials", self.trials, 1, MOST_TRIALS)
-        check_integer("k", self.k, 1, MOST_K)
+        check_integer("models", self.models, 2, MAX_MODELS)
+        check_integer("questions", self.questions, 5, MAX_QUESTIONS)
+        check_integer("trials", self.trials, 1, MAX_TRIALS)
+        check_integer("k", self.k, 1, MAX_K)
         check_integer("seed", self.seed, 0, 999_999)
         check_option("prior", self.prior, PRIORS)
         for name, low, high in (("mean", 0.03, 0.97), ("gap", 0.0, 0.1), ("strength", 0.1, 100.0)):
@@ -85,17 +85,17 @@ class DemoSettings:
             if number is None or not low - 1e-9 <= number <= high + 1e-9:
                 raise InvalidInputError.of(name, f"be a number from {low:g} to {high:g}", value)
         if self.level not in LEVELS:
-            rule = f"be one of {', '.join(map(str, LEVELS))}, which the page has"
+            rule = f"be one of {', '.join(map(str, LEVELS))}"
             raise InvalidInputError.of("level", rule, self.level)
 
 
 def demo_page(settings: DemoSettings | None = None) -> str:
-    """Return the page as one HTML document that needs no network and no other file.
+    """Return the page as a self-contained HTML document.
 
     Parameters
     ----------
     settings : DemoSettings, optional
-        Where its controls stand.
+        Initial settings of its controls.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def demo_page(settings: DemoSettings | None = None) -> str:
 
     start = asdict(settings or DemoSettings())
     start["spread"] = log10(start.pop("strength"))
-    slots = {
+    contents = {
         "version": escape(__version__),
         "start": json.dumps(start, allow_nan=False).replace("<", "\\u003c"),
         "style": _file("page.css"),
@@ -118,7 +118,7 @@ def demo_page(settings: DemoSettings | None = None) -> str:
         "drawings": _file("drawings.js"),
         "page": _file("page.js"),
     }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _file("page.html"))
+    return _PLACEHOLDER.sub(lambda match: contents[match[1]], _file("page.html"))
 
 
 def _file(name: str) -> str:

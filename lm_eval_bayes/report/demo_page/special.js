@@ -1,12 +1,12 @@
 "use strict";
 
-/* Special functions to about fourteen digits: Beta distributions and the normal one. */
+/* Special functions of Beta and normal distributions, to about fourteen digits. */
 const special = (() => {
   /** log(1 + e^x) without overflow. */
   const log1pexp = (x) => (x > 0 ? x + Math.log1p(Math.exp(-x)) : Math.log1p(Math.exp(x)));
   const expit = (x) => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.exp(x) / (1 + Math.exp(x)));
 
-  /** log Γ(a) − (a − ½) log a + a − ½ log 2π: what Stirling's formula lacks. */
+  /** log Γ(a) − (a − ½) log a + a − ½ log 2π: the error of Stirling's formula. */
   function stirlingTail(a) {
     let extra = 0;
     for (; a < 12; a += 1) extra += (a + 0.5) * Math.log1p(1 / a) - 1;
@@ -15,7 +15,7 @@ const special = (() => {
     return extra + i * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))));
   }
 
-  /** log of x^a y^b / B(a, b), for x + y = 1; nothing large cancels near the mean. */
+  /** log of x^a y^b / B(a, b), for x + y = 1; without cancellation near the mean. */
   function logPeak(a, b, x, y) {
     const n = a + b;
     const p = a / n;
@@ -61,14 +61,14 @@ const special = (() => {
     return Math.log1p(-Math.exp(logPeak(b, a, y, x)) * (betaFraction(b, a, y) / b));
   }
 
-  /** The quantile of Beta(a, b): where the mass u lies below. */
+  /** The quantile of Beta(a, b) at probability u. */
   function betaQuantile(a, b, u) {
     const middle = Math.exp(logBetaBelow(a, b, a / (a + b), b / (a + b)));
     if (u > middle) return 1 - lowerQuantile(b, a, 1 - u);
     return lowerQuantile(a, b, u);
   }
 
-  /* In the log-odds the log of the mass below is concave: Newton, kept between two ends. */
+  /* log F is concave in the log-odds: bracketed Newton steps. */
   function lowerQuantile(a, b, u) {
     if (u <= 0) return 0;
     const target = Math.log(u);

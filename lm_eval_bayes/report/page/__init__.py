@@ -1,1 +1,1 @@
-"""The report: saved runs as one HTML file that needs nothing else."""
+"""The HTML report: one self-contained file."""

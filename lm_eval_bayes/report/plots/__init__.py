@@ -1,1 +1,1 @@
-"""The report's figures as PNG and SVG files."""
+"""Figures drawn with matplotlib, as PNG and SVG files."""

@@ -1,28 +1,28 @@
 "use strict";
-/* Sorting, and opening all panels. The page can be read without any of it. */
+/* Sorting of tables, and opening of panels. The page is readable without scripts. */
 (function () {
   function value(row, column) {
     var cell = row.cells[column];
     if (!cell) return null;
-    var told = cell.getAttribute("data-v");
-    if (told === null) return cell.textContent.trim().toLocaleLowerCase();
-    return told === "" ? null : Number(told);
+    var text = cell.getAttribute("data-v");
+    if (text === null) return cell.textContent.trim().toLocaleLowerCase();
+    return text === "" ? null : Number(text);
   }
 
   function sort(table, column, ascending) {
     var body = table.tBodies[0];
-    var rows = Array.prototype.map.call(body.rows, function (row, place) {
-      return { row: row, value: value(row, column), place: place };
+    var rows = Array.prototype.map.call(body.rows, function (row, index) {
+      return { row: row, value: value(row, column), index: index };
     });
     rows.sort(function (a, b) {
-      // what is missing comes last, whichever way
+      // missing values are last in both directions
       if (a.value === null || b.value === null) {
-        return a.value === b.value ? a.place - b.place : a.value === null ? 1 : -1;
+        return a.value === b.value ? a.index - b.index : a.value === null ? 1 : -1;
       }
       var order = typeof a.value === "string" ? a.value.localeCompare(String(b.value)) : a.value - b.value;
-      return (ascending ? order : -order) || a.place - b.place;
+      return (ascending ? order : -order) || a.index - b.index;
     });
-    rows.forEach(function (one) { body.appendChild(one.row); });
+    rows.forEach(function (entry) { body.appendChild(entry.row); });
   }
 
   function sortable(table) {
@@ -58,18 +58,18 @@
     button.addEventListener("click", function () { all(button.getAttribute("data-do") === "open"); });
   });
 
-  // paper shows every panel, and the screen is as before afterwards
+  // all panels are open in print, and restored afterwards
   var before = [];
   window.addEventListener("beforeprint", function () {
     before = Array.prototype.map.call(panels, function (panel) { return panel.open; });
     all(true);
   });
   window.addEventListener("afterprint", function () {
-    before.forEach(function (open, place) { panels[place].open = open; });
+    before.forEach(function (open, index) { panels[index].open = open; });
     before = [];
   });
 
-  // a link into a closed panel opens it
+  // a link into a closed panel opens the panel
   function reveal() {
     var target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     for (var at = target; at; at = at.parentElement) {
