@@ -172,9 +172,9 @@ def kind_of(name: str, value: object = "") -> Kind:
     >>> kind_of("my_token", "abc").value, kind_of("n_token", 7).value
     ('secret', 'unknown')
     """
-    known = _KINDS.get(name)
-    if known is not None:
-        return known
+    kind = _KINDS.get(name)
+    if kind is not None:
+        return kind
     return Kind.SECRET if names_a_secret(name, value) else Kind.UNKNOWN
 
 
@@ -232,18 +232,18 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> identity({"depth": 3})
     {'depth': {'hash': 'blake2b-128:c3585b60b755fb13e6e65a16d20f1230'}}
     """
-    found: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     for name, value in arguments.items():
         kind = kind_of(name, value)
         if kind is Kind.PLACE:
-            found[name] = _place(value)
+            recorded[name] = _place(value)
         elif kind is Kind.IDENTITY:
-            found[name] = _recorded(name, value, identity)
+            recorded[name] = _recorded(name, value, identity)
         elif kind is Kind.UNKNOWN:
-            found[name] = (
+            recorded[name] = (
                 value if is_hashed(value) else {"hash": hash_json(redacted(as_json(value)))}
             )
-    return found
+    return recorded
 
 
 def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,16 +256,16 @@ def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> shown({"pretrained": "org/model", "device": "cuda", "api_key": "sk-1", "depth": 3})
     {'pretrained': 'org/model', 'device': 'cuda', 'api_key': '(not shown)', 'depth': '(not shown)'}
     """
-    found: dict[str, Any] = {}
+    printed: dict[str, Any] = {}
     for name, value in arguments.items():
         kind = kind_of(name, value)
         if kind is Kind.PLACE:
-            found[name] = _place(value)
+            printed[name] = _place(value)
         elif kind in (Kind.IDENTITY, Kind.SPEED):
-            found[name] = _recorded(name, value, shown)
+            printed[name] = _recorded(name, value, shown)
         elif _IDENTIFIER.fullmatch(name):  # else it is a part of some value that was cut in two
-            found[name] = NOT_SHOWN
-    return found
+            printed[name] = NOT_SHOWN
+    return printed
 
 
 def _recorded(name: str, value: Any, of_arguments: Callable[..., dict[str, Any]]) -> Any:
@@ -423,16 +423,16 @@ def secret_texts(*values: object) -> tuple[str, ...]:
         Addresses, of which user name, password and the values of the query count; mappings of
         headers, of which every word of eight letters or more counts; and keys.
     """
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for value in values:
         if isinstance(value, Mapping):
             words = [word for item in value.values() for word in str(item).split()]
-            found.update(dict.fromkeys(word for word in words if len(word) >= 8))
+            texts.update(dict.fromkeys(word for word in words if len(word) >= 8))
         elif isinstance(value, str) and "://" in value:
-            found.update(dict.fromkeys(secrets_in(value)))
+            texts.update(dict.fromkeys(secrets_in(value)))
         elif isinstance(value, str) and value:
-            found[value] = None
-    return tuple(sorted(found, key=len, reverse=True))
+            texts[value] = None
+    return tuple(sorted(texts, key=len, reverse=True))
 
 
 def without_secrets(text: str, secrets: Collection[str]) -> str:

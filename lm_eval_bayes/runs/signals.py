@@ -147,7 +147,7 @@ class SignalReader:
             return {}
         think_end = str(self.verdicts.header.verifier.get("think_end", THINK_END))
         found: list[TrialVerdict | None] = [
-            self.verdicts.said_of(trial.doc_id, trial.trial, trial.text)
+            self.verdicts.verdict_of(trial.doc_id, trial.trial, trial.text)
             for trial in verifier_inputs(row, self.samples.name, think_end)
         ]
         return {

@@ -1,4 +1,4 @@
-"""One model's trials on one task, in the form that every command reads, whatever they came from."""
+"""The trials of one model on one task: the record that every command reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: What `TaskRun.metric` says of trials that a task of this package graded, and of texts that were
-#: graded once more.
+#: `TaskRun.metric` of trials that a task of this package graded, and of texts graded again.
 GRADED, REGRADED = "graded trials", "graded again"
 
-#: What was measured of every trial, where it was: the names under which it is kept.
+#: Names of measurements of trials.
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
 
 
@@ -94,12 +93,12 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class TaskRun:
-    """One model's trials on one task.
+    """The trials of one model on one task.
 
     Attributes
     ----------
     model, task : str
-        Names. The model's is told apart from others of the same name: ``name``, ``name (2)``.
+        Names. Models of one name are distinguished: ``name``, ``name (2)``.
     sources : tuple of str
         The files that the trials were read from.
     outcomes : Outcomes
@@ -109,12 +108,12 @@ class TaskRun:
         The category of every trial of every question, in the order of the trials; None where
         only counts are known. An ungraded trial is not among them.
     answers : tuple of tuple, length M, or None
-        The answer found in every trial (None where none was), where answers were logged.
+        The answer extracted from every trial (None where there is none), where answers are logged.
     measured : mapping
-        By name, what was measured of every trial: M arrays of one float a trial, NaN where it is
-        missing. Only what was measured of at least one trial is there.
+        By name, the measurements of every trial: M arrays of one float per trial, NaN where one
+        is missing. A name of which no trial has a measurement is absent.
     questions : tuple of str, length M
-        The text of every question, "" where there is none. Somebody else's words: escape them.
+        The text of every question, "" where there is none. Untrusted: escape it.
     prompt_hashes : tuple of str, length M, or None
         The hashes of the prompts.
     seeds : tuple of tuple, length M, or None
@@ -179,7 +178,7 @@ class TaskRun:
         trials : sequence of sequence of int, length M
             The category, 0..C, of every trial of every question.
         question_ids : sequence of str, length M
-            One distinct name a question.
+            One distinct identifier per question.
         weights : sequence of float, length C + 1
             The score of each category.
         **more
@@ -196,13 +195,13 @@ class TaskRun:
         >>> run.outcomes.counts.tolist(), run.n_common
         ([[1, 2], [0, 1]], 1)
         """
-        arrays = tuple(np.asarray(one, dtype=np.int64) for one in trials)
+        arrays = tuple(np.asarray(categories, dtype=np.int64) for categories in trials)
         for array in arrays:
             if array.size and not 0 <= array.min() <= array.max() < len(weights):
                 rule = f"be categories from 0 to {len(weights) - 1}"
                 raise InvalidInputError.of("trials", rule, array.tolist())
             array.setflags(write=False)
-        counts = [np.bincount(one, minlength=len(weights)) for one in arrays]
+        counts = [np.bincount(array, minlength=len(weights)) for array in arrays]
         outcomes = Outcomes.from_counts(
             np.stack(counts), weights=weights, question_ids=tuple(question_ids)
         )
@@ -211,7 +210,7 @@ class TaskRun:
 
     @property
     def question_ids(self) -> tuple[str, ...]:
-        """The questions' names, by which runs of several models match them."""
+        """The identifiers of the questions, by which runs of several models match them."""
         return tuple(map(str, self.outcomes.question_ids or ()))
 
     @property
@@ -231,9 +230,9 @@ class TaskRun:
 
     @property
     def counted(self) -> str:
-        """What was counted, in words: a metric, and of which filter if it has a name."""
-        plain = self.filter in ("", "none") or self.metric == REGRADED
-        return self.metric if plain else f"{self.metric}, filter {self.filter}"
+        """What was counted, in words: the metric, with the filter if it has a name."""
+        unfiltered = self.filter in ("", "none") or self.metric == REGRADED
+        return self.metric if unfiltered else f"{self.metric}, filter {self.filter}"
 
     @property
     def binary(self) -> bool:
@@ -258,7 +257,7 @@ class TaskRun:
         if not self.n_common:
             rule = f"have a trial of every question of {self.task}"
             raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
-        return np.stack([one[: self.n_common] for one in self.trials])
+        return np.stack([categories[: self.n_common] for categories in self.trials])
 
     @property
     def label(self) -> str:
@@ -325,47 +324,47 @@ class TaskRun:
         InvalidInputError
             If the configuration of one is not a rubric.
         """
-        found: Any = self.made.config
+        entry: Any = self.made.config
         for name in ("metadata", "bayes", "rubrics", "own"):
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return tuple(map(schema_from, found)) if isinstance(found, list) else ()
+            entry = entry.get(name) if isinstance(entry, Mapping) else None
+        return tuple(map(schema_from, entry)) if isinstance(entry, list) else ()
 
     @cached_property
     def tokens(self) -> int | None:
         """Tokens of all completions; None where they were not counted for every trial."""
-        found = self.measured.get(TOKENS)
-        if found is None or any(np.isnan(one).any() for one in found):
+        tokens = self.measured.get(TOKENS)
+        if tokens is None or any(np.isnan(column).any() for column in tokens):
             return None
-        return int(sum(float(one.sum()) for one in found))
+        return int(sum(float(column.sum()) for column in tokens))
 
     @cached_property
     def busy_seconds(self) -> float | None:
         """Seconds of the model's time that the trials took, each by its share.
 
-        The time from a trial's first token to its last, divided by the trials that were under
-        way beside it; None where it was not measured for every trial.
+        The time from the first token of a trial to its last, divided by the number of concurrent
+        trials; None where it was not measured for every trial.
         """
-        seconds, beside = self.measured.get(SECONDS), self.measured.get(CONCURRENCY)
-        if seconds is None or any(np.isnan(one).any() for one in seconds):
+        seconds, concurrency = self.measured.get(SECONDS), self.measured.get(CONCURRENCY)
+        if seconds is None or any(np.isnan(column).any() for column in seconds):
             return None
-        if beside is None:
-            return float(sum(float(one.sum()) for one in seconds))
-        shared = (s / np.fmax(b, 1.0) for s, b in zip(seconds, beside, strict=True))
-        return float(sum(float(one.sum()) for one in shared))
+        if concurrency is None:
+            return float(sum(float(column.sum()) for column in seconds))
+        shares = (s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
+        return float(sum(float(column.sum()) for column in shares))
 
 
 @dataclass(frozen=True, eq=False)
 class SavedRuns:
-    """What was read: the runs in the order of the paths, and what to know about them.
+    """Runs in the order of their paths, with the groups of their tasks and with warnings.
 
     Attributes
     ----------
     runs : tuple of TaskRun
-        One for every model and task.
+        One per model and task.
     groups : mapping
-        The tasks of every group that a run was made of, by the group's name.
+        The tasks of every group that was run, by the name of the group.
     warnings : tuple of str
-        What was left out, and what differs between runs though it need not.
+        What was left out, and what differs between runs though it should not.
     """
 
     runs: tuple[TaskRun, ...]
@@ -375,20 +374,20 @@ class SavedRuns:
     @property
     def tasks(self) -> tuple[str, ...]:
         """The names of the tasks, in order."""
-        return tuple(dict.fromkeys(one.task for one in self.runs))
+        return tuple(dict.fromkeys(run.task for run in self.runs))
 
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the models, in order."""
-        return tuple(dict.fromkeys(one.model for one in self.runs))
+        return tuple(dict.fromkeys(run.model for run in self.runs))
 
     def of_task(self, task: str) -> tuple[TaskRun, ...]:
-        """Return the runs of a task, one a model."""
-        return tuple(one for one in self.runs if one.task == task)
+        """Return the runs of a task, one per model."""
+        return tuple(run for run in self.runs if run.task == task)
 
     def of_model(self, model: str) -> tuple[TaskRun, ...]:
-        """Return the runs of a model, one a task."""
-        return tuple(one for one in self.runs if one.model == model)
+        """Return the runs of a model, one per task."""
+        return tuple(run for run in self.runs if run.model == model)
 
 
 def distinct_ids(hashes: Sequence[str]) -> tuple[str, ...]:

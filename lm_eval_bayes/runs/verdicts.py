@@ -1,21 +1,23 @@
-"""What a verifier said of the trials of a run: a file beside the run's samples.
+"""The verdicts of a verifier on the trials of a run: a file beside the samples file.
 
-One line says who judged and how, then every trial has a line with the calibrated probabilities
-of A (correct), B (incorrect) and C (invalid). Lines are only ever added; where a trial has
-several, the last one counts.
+The first line describes the verifier; every trial then has a line with the calibrated
+probabilities of A (correct), B (incorrect) and C (invalid). Lines are only added; where a trial
+has several, the last one counts.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import IO, Any
 
+from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes.rubric.verifier import VerifierInput
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
@@ -28,7 +30,7 @@ _ROUNDING = 1e-6
 
 
 class VerdictsError(StoreError, ValueError):
-    """A file of verdicts is broken, is none, or is not what it is taken for."""
+    """A file of verdicts is broken, or is not the one that is needed."""
 
 
 class OtherVerifierError(VerdictsError):
@@ -41,7 +43,7 @@ class ChangedTrialError(VerdictsError):
 
 @dataclass(frozen=True)
 class TrialVerdict:
-    """What was said of one trial.
+    """The verdict on one trial.
 
     Attributes
     ----------
@@ -73,7 +75,7 @@ class TrialVerdict:
         return (self.doc_id, self.trial)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, without what is not known."""
+        """Return plain JSON types, without fields that are None."""
         fields = dict(vars(self))
         if self.scores is not None:
             fields["scores"] = list(self.scores)
@@ -130,9 +132,9 @@ class Verdicts:
     trials: Mapping[tuple[int, int], TrialVerdict]
     size: int
 
-    def said_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
-        """Return what was said of a trial, see :func:`said_of`."""
-        return said_of(self.path, self.trials, doc_id, trial, text)
+    def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
+        """Return the verdict on a trial, see :func:`verdict_of`."""
+        return verdict_of(self.path, self.trials, doc_id, trial, text)
 
     def check_verifier(self, samples: str, verifier: Mapping[str, Any]) -> None:
         """Refuse to go on with another verifier, or for other samples.
@@ -150,11 +152,11 @@ class Verdicts:
             raise OtherVerifierError(
                 f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}"
             )
-        mine, theirs = dict(verifier), dict(self.header.verifier)
+        new, old = dict(verifier), dict(self.header.verifier)
         differ = [
-            f"{name} {_shown(theirs.get(name))}, now {_shown(mine.get(name))}"
-            for name in dict.fromkeys([*theirs, *mine])
-            if canonical_json(theirs.get(name)) != canonical_json(mine.get(name))
+            f"{name} {_shown(old.get(name))}, now {_shown(new.get(name))}"
+            for name in dict.fromkeys([*old, *new])
+            if canonical_json(old.get(name)) != canonical_json(new.get(name))
         ]
         if differ:
             raise OtherVerifierError(
@@ -162,7 +164,7 @@ class Verdicts:
             )
 
 
-def said_of(
+def verdict_of(
     path: Path,
     trials: Mapping[tuple[int, int], TrialVerdict],
     doc_id: int,
@@ -176,15 +178,15 @@ def said_of(
     ChangedTrialError
         If something else was judged under this number.
     """
-    found = trials.get((doc_id, trial))
-    if found is None:
+    verdict = trials.get((doc_id, trial))
+    if verdict is None:
         return None
-    if found.text != text:
+    if verdict.text != text:
         raise ChangedTrialError(
             f"{path} holds a verdict on another text of trial {trial} of question {doc_id} (or on "
             "another question or standard answer); judge anew with --restart"
         )
-    return None if found.error is not None else found
+    return None if verdict.error is not None else verdict
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:
@@ -246,8 +248,8 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
 
 def _header(path: Path, line: bytes) -> VerdictsHeader:
     try:
-        found = json.loads(line)
-        name, version = found["format"], found["version"]
+        content = json.loads(line)
+        name, version = content["format"], content["version"]
     except (ValueError, TypeError, KeyError, RecursionError):
         name, version = None, None
     if name != FORMAT:
@@ -257,26 +259,26 @@ def _header(path: Path, line: bytes) -> VerdictsHeader:
             f"{path} has version {_shown(version)} of the format, this release reads {VERSION}"
         )
     try:
-        samples, verifier = found["samples"], found["verifier"]
+        samples, verifier = content["samples"], content["verifier"]
         if not isinstance(samples, str) or not isinstance(verifier, dict):
             raise TypeError("samples or verifier is missing")
-        return VerdictsHeader(samples, MappingProxyType(verifier), _three(found["baseline"]))
+        return VerdictsHeader(samples, MappingProxyType(verifier), _three(content["baseline"]))
     except (ValueError, TypeError, KeyError) as error:
         raise VerdictsError(f"{path} is broken at line 1: {error}") from error
 
 
-def _trial(found: Any) -> TrialVerdict:
-    doc_id, trial, text = found["doc_id"], found["trial"], found["text"]
+def _trial(row: Any) -> TrialVerdict:
+    doc_id, trial, text = row["doc_id"], row["trial"], row["text"]
     if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in (doc_id, trial)):
         raise ValueError(f"question and trial are whole numbers from 0; got {doc_id}, {trial}")
     if not isinstance(text, str):
         raise TypeError("text is no hash")
-    if "error" in found:
-        return TrialVerdict(doc_id, trial, text, error=str(found["error"]))
-    a, b, c = _three([found[label] for label in "abc"])
+    if "error" in row:
+        return TrialVerdict(doc_id, trial, text, error=str(row["error"]))
+    a, b, c = _three([row[label] for label in "abc"])
     if min(a, b, c) < 0 or abs(a + b + c - 1) > _ROUNDING:
         raise ValueError(f"probabilities are in [0, 1] and add up to 1; got {a}, {b}, {c}")
-    scores = _three(found["scores"]) if "scores" in found else None
+    scores = _three(row["scores"]) if "scores" in row else None
     return TrialVerdict(doc_id, trial, text, a, b, c, scores)
 
 
@@ -290,3 +292,126 @@ def _three(values: Any) -> tuple[float, float, float]:
 def _shown(value: Any) -> str:
     text = json.dumps(value) if not isinstance(value, str) else value
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+class VerdictsFile:
+    """A file of verdicts that more are added to; nobody else may meanwhile.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is made with the header if it is missing.
+    header : VerdictsHeader
+        Of a new file; an existing file must be of the same verifier and samples.
+    restart : bool
+        Whether to replace an existing file, which is renamed to end in `.before`.
+
+    Attributes
+    ----------
+    header : VerdictsHeader
+        Of the file: an existing one keeps its own baseline.
+    trials : dict of (doc_id, trial) to TrialVerdict
+        All that is in it.
+
+    Raises
+    ------
+    VerdictsError
+        If an existing file is another verifier's, broken, or being written.
+    StoreFileError
+        If it cannot be written.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], header: VerdictsHeader, restart: bool = False
+    ) -> None:
+        self.path = Path(path)
+        if restart or not self.path.exists():
+            self._file = self._fresh(header)
+            self.header, trials = header, {}
+        else:
+            self._file = self._opened()
+            try:
+                verdicts = read_verdicts(self.path)
+                verdicts.check_verifier(header.samples, header.verifier)
+                self._file.truncate(verdicts.size)  # what a kill cut off
+            except BaseException:
+                self._file.close()
+                raise
+            self.header, trials = verdicts.header, dict(verdicts.trials)
+        self.trials: dict[tuple[int, int], TrialVerdict] = trials
+
+    def __enter__(self) -> VerdictsFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
+        """Return the verdict on a trial, see :func:`verdict_of`."""
+        return verdict_of(self.path, self.trials, doc_id, trial, text)
+
+    def add(self, verdicts: Iterable[TrialVerdict]) -> None:
+        """Write verdicts, and see them safely on the disk.
+
+        Raises
+        ------
+        StoreFileError
+            If they cannot be written.
+        """
+        added = list(verdicts)
+        lines = [json.dumps(verdict.to_dict(), allow_nan=False) + "\n" for verdict in added]
+        try:
+            self._file.write("".join(lines).encode("ascii"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
+        self.trials.update((verdict.key, verdict) for verdict in added)
+
+    def close(self) -> None:
+        """Close the file; closing twice does nothing."""
+        self._file.close()
+
+    def _fresh(self, header: VerdictsHeader) -> IO[bytes]:
+        line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
+        if self.path.exists():
+            self._opened().close()  # refused while another process writes
+        try:
+            if self.path.exists():
+                # judging again may stop before it is complete
+                backup = self.path.with_name(f"{self.path.name}.before")
+                write_atomic(backup, self.path.read_bytes(), parents=False)
+            write_atomic(self.path, line.encode("ascii"), parents=False)
+        except OSError as error:
+            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
+        return self._opened()
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            file = open(self.path, "ab")  # noqa: SIM115  closed with this object
+        except OSError as error:
+            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
+        if not _locked(file):
+            file.close()
+            raise VerdictsError(f"{self.path} is being written by another process")
+        return file
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; True too where files cannot be locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

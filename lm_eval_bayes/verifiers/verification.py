@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Verdict, VerifierInput
-from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, VerdictsHeader, read_verdicts
-from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verdicts import (
+    TrialVerdict,
+    Verdicts,
+    VerdictsFile,
+    VerdictsHeader,
+    read_verdicts,
+)
 from lm_eval_bayes.runs.verifier_inputs import TrialCase
 from lm_eval_bayes.verifiers.batching import (
     Judgement,
@@ -143,7 +148,9 @@ class Verification:
         inputs: dict[str, VerifierInput] = {}
         for plan, verdicts in [(plan, self._earlier_verdicts(plan)) for plan in plans]:
             for trial in plan.trials:
-                if verdicts is None or not verdicts.said_of(trial.doc_id, trial.trial, trial.text):
+                if verdicts is None or not verdicts.verdict_of(
+                    trial.doc_id, trial.trial, trial.text
+                ):
                     inputs.setdefault(trial.text, trial.case)
         self.distinct = sum(text not in self._scores for text in inputs)
         check_room(judge, inputs.values())
@@ -177,7 +184,7 @@ class Verification:
         if not self._restart and plan.target.exists():
             earlier = read_verdicts(plan.target)
         if earlier is not None and all(
-            earlier.said_of(trial.doc_id, trial.trial, trial.text) for trial in plan.trials
+            earlier.verdict_of(trial.doc_id, trial.trial, trial.text) for trial in plan.trials
         ):
             return _tally(plan, earlier.trials, len(plan.trials), earlier.header.baseline)
         baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
@@ -186,7 +193,7 @@ class Verification:
             calibration = Calibration(file.header.baseline, self._temperature)
             waiting: dict[str, list[TrialCase]] = {}
             for trial in plan.trials:
-                if file.said_of(trial.doc_id, trial.trial, trial.text) is None:
+                if file.verdict_of(trial.doc_id, trial.trial, trial.text) is None:
                     waiting.setdefault(trial.text, []).append(trial)
             earlier_trials = len(plan.trials) - sum(map(len, waiting.values()))
             scored = [

@@ -18,12 +18,12 @@ from lm_eval_bayes.runs.verdicts import (
     OtherVerifierError,
     TrialVerdict,
     VerdictsError,
+    VerdictsFile,
     VerdictsHeader,
     case_hash,
     read_verdicts,
     verdicts_path,
 )
-from lm_eval_bayes.runs.verdicts_file import VerdictsFile
 from lm_eval_bayes.store.errors import StoreFileError
 
 VERIFIER = {"kind": "transformers", "name": "judge", "labels": {"A": 1}, "temperature": 1.0}
@@ -104,11 +104,13 @@ def test_a_file_is_gone_on_with(written):
     before = written.read_bytes()
     with VerdictsFile(written, replace(HEADER, baseline=(9.0, 9.0, 9.0))) as file:
         assert file.header.baseline == HEADER.baseline  # that of the verdicts which are there
-        assert file.said_of(0, 0, TEXT) == verdict(0, 0)
-        assert file.said_of(0, 1, TEXT) is None  # it could not be judged, so it may be tried again
-        assert file.said_of(7, 0, TEXT) is None
+        assert file.verdict_of(0, 0, TEXT) == verdict(0, 0)
+        assert (
+            file.verdict_of(0, 1, TEXT) is None
+        )  # it could not be judged, so it may be tried again
+        assert file.verdict_of(7, 0, TEXT) is None
         file.add([verdict(0, 1)])
-        assert file.said_of(0, 1, TEXT) == verdict(0, 1)
+        assert file.verdict_of(0, 1, TEXT) == verdict(0, 1)
     assert written.read_bytes().startswith(before)
     assert read_verdicts(written).trials[0, 1] == verdict(0, 1)  # the last line counts
 
@@ -177,12 +179,12 @@ def test_another_verifier_is_refused_with_what_differs(written):
 def test_a_changed_trial_is_noticed(written):
     sentence = "another text of trial 0 of question 1 .*--restart"
     with pytest.raises(ChangedTrialError, match=sentence):
-        read_verdicts(written).said_of(1, 0, "blake2b-128:ff")
+        read_verdicts(written).verdict_of(1, 0, "blake2b-128:ff")
     with (
         VerdictsFile(written, HEADER) as file,
         pytest.raises(ChangedTrialError, match="trial 1 of question 0"),
     ):
-        file.said_of(0, 1, "blake2b-128:ff")
+        file.verdict_of(0, 1, "blake2b-128:ff")
 
 
 def test_one_writer_at_a_time(written):

@@ -16,8 +16,12 @@ from lm_eval_bayes.rubric.verifier import (
     VerifierInput,
     verifier_prompt,
 )
-from lm_eval_bayes.runs.verdicts import ChangedTrialError, OtherVerifierError, read_verdicts
-from lm_eval_bayes.runs.verdicts_file import VerdictsFile
+from lm_eval_bayes.runs.verdicts import (
+    ChangedTrialError,
+    OtherVerifierError,
+    VerdictsFile,
+    read_verdicts,
+)
 from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
 from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judge_batches, label_mass
 from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
