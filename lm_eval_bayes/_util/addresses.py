@@ -56,7 +56,13 @@ def plain_addresses(text: str) -> str:
 
 
 def plain_address(rest: str) -> str:
-    """Return what follows the scheme of an address, without what may be secret."""
+    """Return what follows the scheme of an address, without what may be secret.
+
+    Examples
+    --------
+    >>> plain_address("me:password@host:8000/v1?key=x")
+    'host:8000/v1'
+    """
     host = _BEFORE_PATH.split(rest, maxsplit=1)[0]
     if "@" in host:
         rest = rest[host.rindex("@") + 1 :]
@@ -79,6 +85,10 @@ def host_of(address: object) -> str:
 
 
 def secrets_in(address: str) -> Iterator[str]:
+    """Yield the password, the fragment and the values of the query of an address.
+
+    Those of less than four letters are left out: they would be replaced in words of a message.
+    """
     try:
         parts = urlsplit(address)
     except ValueError:

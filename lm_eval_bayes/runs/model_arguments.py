@@ -42,7 +42,7 @@ class Kind(Enum):
 
 
 #: The arguments that may name a model, in the order in which they are asked.
-NAMES = ("pretrained", "model", "model_name", "engine", "model_id", "path")
+NAMES = ("pretrained", "model", "model_name", "engine", "path")
 
 #: Identity that may be published: how responses came about, and neither paths nor addresses.
 PUBLISHED = (
@@ -55,7 +55,17 @@ PUBLISHED = (
 _IDENTITY = (
     # which weights, and what is done to them
     *NAMES,
-    *("backend", "kind", "endpoint", "revision", "subfolder", "gguf_file", "peft", "delta"),
+    *(
+        "backend",
+        "kind",
+        "endpoint",
+        "model_id",
+        "revision",
+        "subfolder",
+        "gguf_file",
+        "peft",
+        "delta",
+    ),
     *("lora_local_path", "enable_lora", "max_lora_rank", "steer_path", "load", "ckpt_step"),
     *("dtype", "precision", "softmax_dtype", "mixed_precision_dtype", "quantization"),
     *("quantization_config", "load_in_8bit", "load_in_4bit", "bnb_4bit_compute_dtype"),
@@ -327,6 +337,23 @@ def normalised(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def printable(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may be printed of a stored fingerprint, or of a stored sampling.
+
+    That is all of it, unless an earlier release recorded it.
+
+    Examples
+    --------
+    >>> printable({"backend": "gguf", "arguments": {"base_url": "http://me:pw@host:1", "key": "x"}})
+    {'backend': 'gguf', 'arguments': {'base_url': 'http://host:1'}}
+    """
+    return {
+        name: _recorded(name, value, identity)
+        for name, value in description.items()
+        if not names_a_secret(name, value)
+    }
+
+
 def flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """Return a fingerprint with the arguments that are nested in it among its other entries."""
     nested = [value for name, value in fingerprint.items() if _holds_arguments(name, value)]
@@ -374,11 +401,12 @@ def model_name(arguments: Mapping[str, Any], backend: str, recorded: str = "") -
     'biased_coin beta=2:3'
     """
     given, backend = flat(arguments), backend or "model"
-    for name in NAMES:
-        if isinstance(given.get(name), str) and given[name]:
-            return plain_model_name(recorded or given[name])
-    for name in _PLACES:
-        host = host_of(given.get(name))
+    for key in NAMES:
+        if isinstance(given.get(key), str) and given[key]:
+            name = plain_model_name(recorded or given[key])
+            return Path(name).name if key == "path" else name
+    for key in _PLACES:
+        host = host_of(given.get(key))
         if host:
             return f"{backend} {host}"
     if backend == "biased_coin":

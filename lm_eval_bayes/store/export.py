@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
 from lm_eval_bayes._util.plain import Record, to_plain
@@ -29,6 +29,9 @@ from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.trial_table import HashCheckedReader
+
+#: What an export writes of the description of a model or a sampling.
+Redact: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ class ExportReport(Record):
 
 
 def export_jsonl(
-    store: TrialStore | str | PathLike[str], path: str | PathLike[str], overwrite: bool = False
+    store: TrialStore | str | PathLike[str],
+    path: str | PathLike[str],
+    overwrite: bool = False,
+    redact: Redact = dict,
 ) -> ExportReport:
     """Write everything in a store as JSON lines.
 
@@ -72,6 +78,9 @@ def export_jsonl(
         The file to be written, atomically.
     overwrite : bool
         Whether an existing file is replaced; a trial store never is.
+    redact : callable
+        Takes the description of a model or a sampling and returns what is written of it. Earlier
+        releases stored the arguments of models as they were given, keys included.
 
     Raises
     ------
@@ -92,7 +101,7 @@ def export_jsonl(
         def write(output: BinaryIO) -> None:
             nonlocal report
             text = io.TextIOWrapper(output, encoding="ascii", newline="\n")
-            report = _write_lines(file, text.write, str(target))
+            report = _write_lines(file, text.write, str(target), redact)
             text.detach()
 
         try:
@@ -106,7 +115,9 @@ def export_jsonl(
     return report
 
 
-def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> ExportReport:
+def export_lines(
+    store: TrialStore | str | PathLike[str], output: TextIO, redact: Redact = dict
+) -> ExportReport:
     """Write the lines of :func:`export_jsonl` to an open text file, such as standard output.
 
     Parameters
@@ -115,6 +126,8 @@ def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> Exp
         The store.
     output : text file
         The open file. Only ASCII is written.
+    redact : callable
+        As for :func:`export_jsonl`.
 
     Raises
     ------
@@ -124,7 +137,7 @@ def export_lines(store: TrialStore | str | PathLike[str], output: TextIO) -> Exp
         If `output` raises it.
     """
     with closing(_open_source(store)) as file:
-        return _write_lines(file, output.write, "-")
+        return _write_lines(file, output.write, "-", redact)
 
 
 def check_regular(path: str | PathLike[str]) -> None:
@@ -159,10 +172,12 @@ def _check_not_store(target: Path) -> None:
         raise StoreFileError(f"{target} is a trial store; export to another file")
 
 
-def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:
+def _write_lines(
+    file: StoreFile, write: Callable[[str], object], path: str, redact: Redact
+) -> ExportReport:
     trials = lines = size = 0
     with file.reading() as connection:
-        exported = _Lines(connection, file)
+        exported = _Lines(connection, file, redact)
         for line in exported.all():
             text = json_line(line)
             write(text)
@@ -184,8 +199,8 @@ def json_line(record: dict[str, Any]) -> str:
 class _Lines:
     """The lines of a store; `damaged` counts those that do not match their hash."""
 
-    def __init__(self, connection: sqlite3.Connection, file: StoreFile) -> None:
-        self.connection, self.file = connection, file
+    def __init__(self, connection: sqlite3.Connection, file: StoreFile, redact: Redact) -> None:
+        self.connection, self.file, self.redact = connection, file, redact
         self.damaged = 0
 
     def all(self) -> Iterator[dict[str, Any]]:
@@ -207,7 +222,7 @@ class _Lines:
                 if kind == "prompt":
                     yield {**line, "text": str(description, "utf-8", "surrogatepass")}
                 else:
-                    yield {**line, "description": json.loads(description)}
+                    yield {**line, "description": self.redact(json.loads(description))}
 
     def _prompt_signals(self) -> Iterator[dict[str, Any]]:
         rows = self.connection.execute(

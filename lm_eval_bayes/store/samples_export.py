@@ -17,7 +17,7 @@ from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
-from lm_eval_bayes.store.export import check_regular, json_line
+from lm_eval_bayes.store.export import Redact, check_regular, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
@@ -76,7 +76,10 @@ class SamplesReport(Record):
 
 
 def export_samples(
-    store: TrialStore | str | PathLike[str], folder: str | PathLike[str], overwrite: bool = False
+    store: TrialStore | str | PathLike[str],
+    folder: str | PathLike[str],
+    overwrite: bool = False,
+    redact: Redact = dict,
 ) -> SamplesReport:
     """Write the trials of a store in the format of the harness's ``samples_*.jsonl``.
 
@@ -96,6 +99,8 @@ def export_samples(
         and the date of the last trial. They appear when all are complete.
     overwrite : bool
         Whether existing files are replaced.
+    redact : callable
+        As for :func:`~lm_eval_bayes.store.export.export_jsonl`, of samplings.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def export_samples(
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.
             with file.reading() as connection:
-                for series in _all_series(connection, file.schema, damaged):
+                for series in _all_series(connection, file.schema, damaged, redact):
                     path = target / _file_name(series)
                     check_regular(path)
                     if path.exists() and not overwrite:
@@ -199,7 +204,10 @@ def _file_name(series: _Series) -> str:
 
 
 def _all_series(
-    connection: sqlite3.Connection, schema: int, damaged: set[tuple[object, ...]]
+    connection: sqlite3.Connection,
+    schema: int,
+    damaged: set[tuple[object, ...]],
+    redact: Redact,
 ) -> Iterator[_Series]:
     """Split a store into the contents of its files of samples.
 
@@ -211,6 +219,8 @@ def _all_series(
         The store's schema.
     damaged : set
         As lines are read, an entry is added for every record that does not match its hash.
+    redact : callable
+        Takes a sampling and returns what is written of it.
 
     Raises
     ------
@@ -225,7 +235,7 @@ def _all_series(
     for model, sampling, *ids, last, description in pairs:
         if not description_intact("samplings", sampling, description):
             damaged.add(("sampling", sampling))
-        kwargs = generation_kwargs(json.loads(description))
+        kwargs = generation_kwargs(redact(json.loads(description)))
         reader = _LineReader(connection, schema, (model, sampling), ids, kwargs, damaged)
         graded = reader.graded_prompts()
         for task, prompts in sorted(graded.items()):

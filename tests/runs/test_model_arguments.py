@@ -169,6 +169,7 @@ def test_what_is_published_is_known_and_no_place():
         ({"model": "b", "api_key": "k"}, "openai-completions", "b"),
         ({"engine": "e"}, "textsynth", "e"),
         ({"path": "/data/nemo/model.nemo"}, "nemo_lm", "model.nemo"),
+        ({"path": "nemo/model.nemo"}, "nemo_lm", "model.nemo"),
         ({"pretrained": "https://me:pw@host/a?sig=x"}, "hf", "https://host/a"),
         ({"base_url": "http://me:pw@host:1/v1?key=k"}, "gguf", "gguf host:1"),
         ({"base_url": "me:pw@host:1"}, "gguf", "gguf host:1"),

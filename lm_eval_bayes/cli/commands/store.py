@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -60,12 +61,18 @@ def info(stores: Stores, as_json: Json = False) -> None:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
     """
+    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.trial_store import TrialStore
 
     infos = []
     for path in stores:
         with TrialStore.open(path, mode="read") as store:
-            infos.append(store.info())
+            held = store.info()
+        models, samplings = (
+            {digest: printable(description) for digest, description in described.items()}
+            for described in (held.models, held.samplings)
+        )
+        infos.append(replace(held, models=models, samplings=samplings))
     if as_json:
         say_json([store_info.to_dict() for store_info in infos])
         return
@@ -198,8 +205,6 @@ def _warn_of_conflicts(conflicts: Sequence[Conflict], n_conflicts: int) -> None:
 
 
 def _with_short_hashes(conflict: Conflict) -> Conflict:
-    from dataclasses import replace
-
     digits = {name: h.rpartition(":")[2][:8] for name, h in conflict.key.to_dict().items()}
     return replace(conflict, key=replace(conflict.key, **digits))
 
@@ -311,10 +316,11 @@ def export(
 
 def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
     from lm_eval_bayes._util.files import folder_for
+    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.export import export_jsonl
 
     with folder_for(output, "--output"):
-        report = export_jsonl(store, output, overwrite)
+        report = export_jsonl(store, output, overwrite, printable)
     if as_json:
         say_json(report.to_dict())
     else:
@@ -324,19 +330,21 @@ def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> 
 
 
 def _export_to_stdout(store: Path) -> int:
+    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.export import export_lines
 
     if sys.stdout is None:
         raise InvalidInputError("standard output is closed: name a file with --output")
-    return export_lines(store, sys.stdout).damaged
+    return export_lines(store, sys.stdout, printable).damaged
 
 
 def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
     from lm_eval_bayes._util.files import folder_for
+    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.samples_export import export_samples
 
     with folder_for(output, "--output"):
-        report = export_samples(store, output, overwrite)
+        report = export_samples(store, output, overwrite, printable)
     if as_json:
         say_json(report.to_dict())
         return report.damaged
