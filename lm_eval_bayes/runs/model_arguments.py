@@ -55,23 +55,14 @@ PUBLISHED = (
 _IDENTITY = (
     # which weights, and what is done to them
     *NAMES,
-    *(
-        "backend",
-        "kind",
-        "endpoint",
-        "model_id",
-        "revision",
-        "subfolder",
-        "gguf_file",
-        "peft",
-        "delta",
-    ),
+    *("backend", "kind", "endpoint", "model_id", "model_type", "is_hf", "revision", "subfolder"),
+    *("gguf_file", "peft", "delta"),
     *("lora_local_path", "enable_lora", "max_lora_rank", "steer_path", "load", "ckpt_step"),
     *("dtype", "precision", "softmax_dtype", "mixed_precision_dtype", "quantization"),
     *("quantization_config", "load_in_8bit", "load_in_4bit", "bnb_4bit_compute_dtype"),
     *("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "autogptq", "gptqmodel"),
     *("kv_cache_dtype", "quantized_kv_cache", "load_format", "rope_scaling", "rope_theta"),
-    *("hf_overrides", "config_format", "api_version", "model_type", "is_hf"),
+    *("hf_overrides", "config_format", "api_version"),
     *("num_experts_per_tok",),
     # how a prompt becomes tokens
     *("tokenizer", "tokenizer_mode", "tokenizer_revision", "tokenizer_backend", "tokenizer_path"),
