@@ -39,7 +39,7 @@ class GenericSampling:
         """Yield the trials: trial 0 of all prompts, then trial 1, …"""
         for _, group in groupby(requests, key=lambda request: request.trial):
             batch = list(group)
-            # The harness's own class, which stands behind this one.
+            # The harness's own class, which follows this one in the bases.
             texts = super().generate_until([_instance(request) for request in batch])  # type: ignore[misc]
             for request, text in zip(batch, texts, strict=True):
                 yield request, request.result(str(text), seed=None)

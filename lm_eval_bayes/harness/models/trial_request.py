@@ -1,4 +1,4 @@
-"""A trial that a backend is asked for, and how the harness's requests become such trials."""
+"""Requests for single trials, and the numbering of the harness's requests as trials."""
 
 from __future__ import annotations
 

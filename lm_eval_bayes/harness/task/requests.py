@@ -15,6 +15,7 @@ from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
     one_length_key,
 )
+from lm_eval_bayes.harness.models.trial_request import prompt_text
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)
@@ -38,7 +39,7 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
     name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
-    prompts = [_prompt_text(instance.args[0]) for instance in task._instances]
+    prompts = [prompt_text(instance.args[0]) for instance in task._instances]
     kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name)
     task.config.generation_kwargs = kwargs
     task._instances = [
@@ -63,11 +64,6 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
             "--use_cache stores sampled answers but never reads them back: a run that is stopped "
             "starts again from the first trial. The cache file only grows; leave the flag out."
         )
-
-
-def _prompt_text(context: Any) -> str:
-    # A chat backend's prompt is a named tuple around the JSON of its messages.
-    return context if isinstance(context, str) else str(getattr(context, "prompt", context))
 
 
 def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, task: str) -> None:
