@@ -1,0 +1,55 @@
+"""A further format is one module with `sniff` and `read`, and one entry in a table."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs import reader
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.readers.protocol import FileContents
+
+
+def sniff(file):
+    return file.suffix == ".tally"
+
+
+def read(file, query):
+    content = json.loads(file.read_text())
+    query.advance(file.stat().st_size)
+    questions = {id: QuestionTrials.plain(id, trials) for id, trials in content.items()}
+    runs = [PartialRun(file.stem, "sums", (str(file),), questions)]
+    return FileContents(runs, ("sums",), warnings=(f"{file.name} was read",))
+
+
+@pytest.fixture
+def tally(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        reader, "READERS", (*reader.READERS, SimpleNamespace(sniff=sniff, read=read))
+    )
+    file = tmp_path / "model.tally"
+    file.write_text(json.dumps({"a": [0, 1, 1], "b": [1, 1, 0]}))
+    return file
+
+
+def test_a_further_format_is_read_like_the_others(tally):
+    progress = []
+    saved = reader.read_runs([tally], progress=lambda done, total: progress.append((done, total)))
+    (run,) = saved.runs
+    assert (run.model, run.task, run.question_ids) == ("model", "sums", ("a", "b"))
+    assert run.outcomes.counts.tolist() == [[1, 2], [1, 2]]
+    assert saved.warnings == ("model.tally was read",)
+    assert progress == [(tally.stat().st_size,) * 2]
+
+
+def test_a_task_that_a_further_format_lacks_is_refused(tally):
+    with pytest.raises(InvalidInputError, match="hold task products; there is sums"):
+        reader.read_runs([tally], task="products")
+
+
+def test_a_file_of_no_format_is_refused(tmp_path):
+    file = tmp_path / "model.tally"
+    file.write_text("{}")
+    with pytest.raises(InvalidInputError, match="`RUN` must be a run: a folder"):
+        reader.read_runs([file])
