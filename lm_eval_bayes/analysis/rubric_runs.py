@@ -64,7 +64,7 @@ class LeftOut:
     lacks: str
 
     def __str__(self) -> str:
-        return f"{self.schema}, for want of {self.lacks}, in {', '.join(self.models)}"
+        return f"{self.schema} (missing: {self.lacks}, in {', '.join(self.models)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

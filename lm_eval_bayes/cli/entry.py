@@ -1,4 +1,4 @@
-"""Where the installed command begins: Ctrl-C ends it in one word from its first moment on."""
+"""Entry point of the installed command; Ctrl-C ends it without a traceback from the start."""
 
 
 def main() -> None:

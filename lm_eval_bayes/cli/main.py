@@ -1,7 +1,7 @@
 """`lm-eval-bayes`: the command line of this package.
 
-Every command imports what it needs when it runs, so that `--help` is quick and loads neither
-the harness nor torch.
+Every command imports what it needs when it runs, so that `--help` is fast and imports neither
+numpy, the harness nor torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
-    help="Repeated sampling in the lm-evaluation-harness, with honest posteriors.",
+    help="Repeated sampling and Bayesian posteriors for the lm-evaluation-harness.",
 )
 
 # -- the commands, in the order in which --help lists them ------------------------------------
@@ -61,14 +61,14 @@ app.add_typer(store.app, name="store")
 app.add_typer(export.app, name="export")
 app.command("doctor")(doctor.command)
 
-#: Their names.
+#: Names of the commands.
 COMMANDS = frozenset(typer.main.get_group(app).commands)
 
 # ----------------------------------------------------------------------------------------------
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from lm_eval_bayes import __version__
 
         say(f"lm-eval-bayes {__version__}")
@@ -82,7 +82,7 @@ def options(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Options before the command."""
 
 
 def main() -> None:

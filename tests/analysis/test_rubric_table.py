@@ -371,9 +371,9 @@ def test_schemata_without_their_signals_are_left_out_or_refused():
     assert sorted(left) == sorted(["ood_robustness", *verifier, *lengths])
     assert left["ood_robustness"].models == ("b",)
     assert str(left["ood_robustness"]).startswith(
-        "ood_robustness, for want of prompt_bpt from a recording model with log-probabilities ("
+        "ood_robustness (missing: prompt_bpt from a recording model with log-probabilities ("
     )
-    assert str(left["ood_robustness"]).endswith("), in b")
+    assert str(left["ood_robustness"]).endswith("), in b)")
     assert left["verifier_only"].models == ("a", "b")
     assert "verifier_a, verifier_b, verifier_c from lm-eval-bayes verify" in str(
         left["verifier_only"]
@@ -390,7 +390,7 @@ def test_frozen_thresholds_that_lack_one():
     frozen, runs = pooled_thresholds([reference]), [made("a"), made("b", seed=1)]
     found = classify_runs(runs, frozen)
     (left,) = (one for one in found.left_out if one.schema == "ood_robustness")
-    assert str(left) == "ood_robustness, for want of tau_prompt in the thresholds, in a, b"
+    assert str(left) == "ood_robustness (missing: tau_prompt in the thresholds, in a, b)"
     with pytest.raises(InvalidInputError, match="there is no tau_prompt in the thresholds, in a"):
         classify_runs(runs, frozen, [SCHEMATA["ood_robustness"]])
 
@@ -472,7 +472,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "thresholds.svg").write_text("{}")
     for name in ("folder.svg", "thresholds.svg"):
-        with pytest.raises(InvalidInputError, match=r"be a new file or a picture, .* got"):
+        with pytest.raises(InvalidInputError, match=r"be a new file or a figure, .* got"):
             draw_rank_trajectories(tmp_path / name, ["s"], ["m"], ranks, mu)
     assert (tmp_path / "thresholds.svg").read_text() == "{}"
     monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)

@@ -96,11 +96,11 @@ def test_the_table(lmeb, good, poor):
     code, printed, error = lmeb(good, poor, "--prior", "bayes", width="80")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
-    assert lines[0] == f"{TASK}: 2 questions, bayes@N about these questions"
-    over = f"taken over good (samples_{TASK}_{STAMP}.jsonl), poor (samples_{TASK}_{STAMP}.jsonl)"
+    assert lines[0] == f"{TASK}: 2 questions, bayes@N for these questions"
+    over = f"pooled over good (samples_{TASK}_{STAMP}.jsonl), poor (samples_{TASK}_{STAMP}.jsonl)"
     assert lines[1].startswith("thresholds blake2b-64:")
     assert lines[1].endswith(f", not frozen, {over}")
-    assert lines[2] == "invalid: generation that did not come to a stop; no verifier took part"
+    assert lines[2] == "invalid: generation that did not end at a stop; no verifier"
     assert lines[3] == "mean ± sd (rank)"
     assert lines[4].split() == ["schema", "good", "poor"]
     assert [line.split()[0] for line in lines[5:14]] == WITHOUT_PROMPTS
@@ -111,10 +111,10 @@ def test_the_table(lmeb, good, poor):
         cells.append(f"{mu:.3f} ± {sigma:.3f}")
     (row,) = (line for line in lines if line.strip().startswith("format_aware"))
     assert " ".join(row.split()) == f"format_aware {cells[0]} (1) {cells[1]} (2)"
-    want = "left out: ood_robustness, for want of prompt_bpt from a recording model with log-pr"
+    want = "left out: ood_robustness; missing: prompt_bpt from a recording model with log-pr"
     assert lines[14].startswith(want)
     assert lines[15] == (
-        "left out: verifier_only, for want of verifier_a, verifier_b, verifier_c "
+        "left out: verifier_only; missing: verifier_a, verifier_b, verifier_c "
         "from lm-eval-bayes verify"
     )
     assert len(lines) == 17
@@ -171,7 +171,9 @@ def test_questions_like_these_and_a_seed(lmeb, good, poor):
             assert (found["mu"], found["sigma"]) == pytest.approx((kernel.mu, kernel.sigma))
         assert of(other, model, "format_aware")["mu"] != of(wide, model, "format_aware")["mu"]
     assert json.loads(wide)["tasks"][0]["scope"] == "population"
-    assert lmeb(*arguments[:-1], *like)[1].splitlines()[0].endswith("about questions like these")
+    assert (
+        lmeb(*arguments[:-1], *like)[1].splitlines()[0].endswith("for the population of questions")
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_freezing_and_using_thresholds(lmeb, tmp_path, good, poor):
     code, first, error = lmeb(good, *freeze)
     frozen = Thresholds.from_json(file.read_text())
     assert code == 0
-    told = f"the thresholds of 1 task are in {file}; the hash of them all is {frozen.hash}\n"
+    told = f"thresholds of 1 task written to {file}; their common hash is {frozen.hash}\n"
     assert error == told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frozen.json", "good", "poor"]
     # the same again is no change
@@ -281,7 +283,7 @@ def test_freezing_and_using_thresholds(lmeb, tmp_path, good, poor):
     pooled_over = json.loads(second)["tasks"][0]["thresholds"]["pooled_over"]
     assert pooled_over == [f"good (samples_{TASK}_{STAMP}.jsonl)"]
     printed = lmeb(good, poor, "--prior", "bayes", "--thresholds", file)[1]
-    assert f"frozen on {frozen.date} in frozen.json, taken over good (" in printed
+    assert f"frozen on {frozen.date} in frozen.json, pooled over good (" in printed
     third = lmeb(good, poor, "--prior", "bayes", "--json")[1]
     moved = [s for s in WITHOUT_PROMPTS if of(first, "good", s)["mu"] != of(third, "good", s)["mu"]]
     assert "efficiency_adjusted" in moved
@@ -314,7 +316,7 @@ def test_verdicts_of_some_models_only(lmeb, tmp_path, good):
     assert "--ignore-verdicts" in error
     code, printed, _ = lmeb(good, folder, "--prior", "bayes", "--ignore-verdicts")
     assert code == 0
-    assert "no verifier took part" in printed
+    assert "; no verifier" in printed
     # alone, every trial is invalid by its C
     code, printed, _ = lmeb(folder, "--prior", "bayes", "--json")
     assert of(printed, "judged", "exact_match")["categories"]["invalid"] == 16
@@ -332,7 +334,7 @@ def test_the_picture(lmeb, tmp_path, good):
     for name in ("a.svg", "b.svg"):
         path = tmp_path / name
         code, _, error = lmeb(good, hostile, "--prior", "bayes", "--plot", path)
-        assert (code, error) == (0, f"the picture is {path}\n")
+        assert (code, error) == (0, f"figure written to {path}\n")
         drawn.append(path.read_bytes())
     assert drawn[0] == drawn[1]
     assert drawn[0].startswith(b"<?xml")
@@ -363,18 +365,21 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
         (("--weights", "exact_match"), "name the schema, as in exact_match=0,0,1"),
         (("--weights", "mine=0,1"), "`schema` must be one of exact_match, "),
         (("--weights", "exact_match=0,1"), "have 3 entries for exact_match"),
-        (("--weights", "exact_match=0,1/0,1"), "be numbers or fractions with commas"),
-        (("--weights", "exact_match=0,,1"), "be numbers or fractions with commas"),
+        (("--weights", "exact_match=0,1/0,1"), "`--weights` must be numbers or fractions"),
+        (("--weights", "exact_match=0,,1"), "`--weights` must be numbers or fractions"),
         (("--weights", "exact_match=0,nan,1"), "be finite numbers in rubric exact_match"),
         (("--weights", "exact_match=0,inf,1"), "be finite numbers in rubric exact_match"),
-        (("--weights", "exact_match=0,0,1", "--weights", "exact_match=0,0,2"), "weights once"),
+        (("--weights", "exact_match=0,0,1", "--weights", "exact_match=0,0,2"), "once per schema"),
         (
             ("--weights", "exact_match=0,0,1", "--schema", "format_aware"),
             "be of a schema that --schema names (format_aware)",
         ),
         (("--level", "1"), "be a number strictly between 0 and 1"),
         (("--thresholds", "absent.json"), "absent.json: No such file or directory"),
-        (("--thresholds", "a.json", "--freeze", "b.json"), "be left out where --thresholds"),
+        (
+            ("--thresholds", "a.json", "--freeze", "b.json"),
+            "`--freeze` must be left out with --thresholds",
+        ),
         (("--prior", "flat"), "--prior"),
         (("--interval", "wide"), "--interval"),
     ],
@@ -394,7 +399,7 @@ def test_runs_that_are_none_or_lack_all_signals(lmeb, tmp_path, good):
     folder = write_run(tmp_path / "plain", "plain", plain)
     code, printed, error = lmeb(folder)
     assert (code, printed) == (2, "")
-    assert f"give a schema its signals in every run of {TASK}" in error
+    assert f"`RUN` must have the signals of a schema in every run of {TASK}" in error
     code, _, error = lmeb(good, folder, "--schema", "exact_match")
     assert code == 2
     assert "there is no repeated_pattern from a recording model" in error
@@ -499,7 +504,7 @@ def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(lmeb, t
     # the first two trials of each question have 8 and 12 tokens, and are right
     assert row["scores"][0]["categories"] == {"wrong": 4, "long": 8, "short": 4, "missing": 0}
     _, told, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,.5")
-    assert "weights given: terse=0,1,0.5" in told
+    assert "given weights: terse=0,1,0.5" in told
 
 
 def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
@@ -516,7 +521,7 @@ def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
 def test_weights_that_tell_nothing_apart_are_refused(lmeb, good):
     code, _, told = lmeb(good, "--weights", "exact_match=1,1,1")
     assert code == 2
-    assert "`--weights` must tell the categories apart" in told
+    assert "`--weights` must differ between categories" in told
 
 
 def test_what_is_no_regular_file_is_refused(lmeb, good, tmp_path):

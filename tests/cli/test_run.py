@@ -159,8 +159,8 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
         (("--width", "1"), "`--width` must be below 1"),
         (("--width", ".1", "--correction", "foo"), "`correction` must be one of"),
         (("--width", ".1", "--confidence", "2"), r"`confidence` must be a number in \[0\.5, 1\)"),
-        (("--width", ".1", "--correction", "none"), "`--correction` must come with --decide"),
-        (("--budget", "8", "--confidence", ".9"), "`--confidence` must come with --decide"),
+        (("--width", ".1", "--correction", "none"), "`--correction` must be given with --decide"),
+        (("--budget", "8", "--confidence", ".9"), "`--confidence` must be given with --decide"),
         (("--budget", "0.5"), "`budget` must be at least one trial per question"),
         (
             ("--width", ".1", "--metadata", '{"bayes_n": 4}'),
@@ -168,7 +168,7 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
         ),
         (
             ("--width", ".1", "--metadata", '{"bayes_extra_trials": {"3": 2}}'),
-            "`--metadata` must leave out bayes_extra_trials: --allocate questions",
+            "`--metadata` must leave out bayes_extra_trials: use --allocate questions",
         ),
     ],
 )
@@ -274,7 +274,7 @@ def test_results_that_cannot_be_written_are_an_error(lmeb, store, tmp_path):
     last = err.splitlines()[-1]
     assert last.startswith(f"error: results could not be written to {out}")
     assert last.endswith(
-        f"all trials are in {store}: give the same command again with another --output_path"
+        f"all trials are in {store}: run the same command again with another --output_path"
     )
     # and that is true
     code, _, err = lmeb("--budget", "2", *COIN, "--limit", "3", "--output_path", tmp_path / "new")
@@ -333,7 +333,7 @@ def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
 def test_help_says_that_one_round_is_made(lmeb):
     _, out, _ = lmeb("--help", store=None)
     text = " ".join(out.split())
-    assert "at least one round is made" in text
+    assert "At least one round is sampled" in text
     assert "[default: pocock]" in text
     assert "[default: 0.95]" in text
 

@@ -98,7 +98,7 @@ def test_a_folder_of_runs_is_judged(runs, judges):
     assert code == 0
     assert "to be judged: 0 different answers" in told
     assert judges.made[1].batches == []
-    assert f"m1/verdicts_demo_{STAMP}.jsonl: 8 trials (8 were there)" in again
+    assert f"m1/verdicts_demo_{STAMP}.jsonl: 8 trials (8 judged before)" in again
     assert again.splitlines()[:5] == printed.splitlines()[:5]
 
 
@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_was_judged_and_the_same_command_goes_on(runs, judges)
     code, printed, told = run(*arguments)
     assert (code, printed) == (130, "")
     assert told.splitlines()[-2:] == [
-        "what was judged is kept, and the same command goes on from there",
+        "the verdicts so far are saved; run the same command again to resume",
         "stopped",
     ]
     assert judges.made[0].closed == 1
@@ -156,7 +156,7 @@ def test_ctrl_c_keeps_what_was_judged_and_the_same_command_goes_on(runs, judges)
     judges.die_after = None
     code, printed, _ = run(*arguments)
     assert code == 0
-    assert f"8 trials ({kept} were there)" in printed
+    assert f"8 trials ({kept} judged before)" in printed
     stopped, resumed = (set(judge.prompts) for judge in judges.made)
     assert not stopped & resumed
 
@@ -178,7 +178,7 @@ def test_a_model_that_does_not_answer_with_a_label_is_told_of(runs, judges, monk
     monkeypatch.setattr(FakeJudge, "scores", faint)
     code, _, told = run(runs / "m1", "--verifier", "judge")
     assert code == 0
-    assert "labels A, B and C together have a probability of 0.00091 as the next token" in told
+    assert "a total probability of 0.00091 as the next token" in told
 
 
 def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
@@ -209,14 +209,14 @@ def test_a_server_that_breaks_down_loses_nothing_that_was_judged(runs, monkeypat
         arguments = ("--verifier", "judge", "--base-url", server.url(), "--batch-size", "1")
         code, printed, told = run(runs / "m1", *arguments)
         assert (code, printed) == (2, "")
-        assert "what was judged is kept" in told
+        assert "the verdicts so far are saved" in told
         assert told.splitlines()[-1].endswith("did not answer, asked 5 times: HTTP 500: down")
         kept = len(verdicts(runs / "m1").trials)
         assert 1 <= kept < 8
         server_down = False
         code, printed, _ = run(runs / "m1", *arguments)
     assert code == 0
-    assert f"8 trials ({kept} were there)" in printed
+    assert f"8 trials ({kept} judged before)" in printed
 
 
 # -- errors, all before a model is asked -------------------------------------------------------

@@ -220,7 +220,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
         _, told = child.communicate(timeout=120)
     if how == signal.SIGINT:
         assert child.returncode == 130
-        assert "what was judged is kept, and the same command goes on from there" in told
+        assert "the verdicts so far are saved" in told
         assert told.endswith("stopped\n")
     else:
         assert child.returncode == -signal.SIGKILL
@@ -231,7 +231,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
             file.write(b'{"doc_id": 3, "trial": 2, "te')
 
     printed, told = verify(*arguments)
-    assert f"({len(kept)} were there)" in printed
+    assert f"({len(kept)} judged before)" in printed
     (header, lines), (whole_header, whole_lines) = read(out), read(whole)
     assert header == whole_header
     assert lines == whole_lines

@@ -1,1 +1,1 @@
-"""One file for each command."""
+"""One file per command of `lm-eval-bayes`: its options, its call, and its tables."""

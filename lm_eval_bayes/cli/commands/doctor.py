@@ -18,8 +18,8 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
 from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
+from lm_eval_bayes.cli.ui.options import Json
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
-from lm_eval_bayes.cli.ui.reading import Json
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:

@@ -1,46 +1,69 @@
-"""`lm-eval-bayes rubric`: saved runs under rubrics, with other weights if you like."""
+"""`lm-eval-bayes rubric`: scores and ranks of saved runs under rubrics."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.cli.commands.rubric_tables import show_table
-from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import (
-    Dedupe,
-    IntervalKind,
-    Json,
-    Level,
-    Scope,
-    ScopeOption,
-    Seed,
-    check_level_and_seed,
-    read,
+from lm_eval_bayes._util.text import (
+    format_interval,
+    format_mean_sd,
+    interval_label,
+    one_line,
+    plural,
+    scope_label,
 )
+from lm_eval_bayes.cli.ui.options import (
+    Dedupe,
+    IntervalMethod,
+    IntervalOptions,
+    Json,
+    Task,
+    expand_options,
+)
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.rubric_runs import ClassifiedRuns
-    from lm_eval_bayes.analysis.rubric_table import RubricTable
+    from lm_eval_bayes.analysis.rubric_table import ModelScore, RubricTable
     from lm_eval_bayes.rubric.schemata import Schema
     from lm_eval_bayes.rubric.thresholds import Thresholds
     from lm_eval_bayes.runs.task_run import TaskRun
 
+#: Up to so many runs are named in the line on thresholds; --json names all.
+_NAMED_RUNS = 4
+
 
 class Prior(str, Enum):
-    """What a question's categories are thought to be before its trials."""
+    """The prior of a question's categories."""
 
     hbayes = "hbayes"
     bayes = "bayes"
 
 
+@dataclass(frozen=True)
+class RubricIntervalOptions(IntervalOptions):
+    """The settings of credible intervals, whose default method is quick."""
+
+    interval: Annotated[
+        IntervalMethod,
+        typer.Option(
+            help="How credible intervals are computed; they are shown if the terminal is wide "
+            "enough. exact and hdi take longer."
+        ),
+    ] = IntervalMethod.beta
+
+
+@expand_options
 def command(
     runs: Annotated[
         list[Path],
@@ -51,132 +74,120 @@ def command(
             show_default=False,
         ),
     ],
+    *,
     schema: Annotated[
         Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
         typer.Option(
             metavar="NAME|FILE",
-            help="Only this schema, or the rubric of this YAML file; may be given again. By "
-            "default all whose signals all models have.",
+            help="Only this schema, or the rubric of this YAML file; can be repeated. By default "
+            "all schemata whose signals all models have.",
         ),
     ] = None,
     weights: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
             metavar="SCHEMA=W,W,...",
-            help="Other weights, one a category, as in format_aware=0,0,1/3,2/3,1; may be given "
-            "again.",
+            help="Other weights, one per category, as in format_aware=0,0,1/3,2/3,1; can be "
+            "repeated.",
         ),
     ] = None,
     thresholds: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
             metavar="FILE",
-            help="Frozen thresholds; by default they are taken over all the runs, task by task.",
+            help="Frozen thresholds. By default they are pooled over all runs, task by task.",
         ),
     ] = None,
     freeze: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Write the thresholds to a new file, for --thresholds."),
     ] = None,
-    task: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="Only this task."),
-    ] = None,
-    dedupe: Dedupe = False,
     prior: Annotated[
         Prior,
         typer.Option(
-            help="hbayes: learned across the questions. bayes: uniform, which counts one imagined "
-            "trial a category and question."
+            help="hbayes: learned across the questions. bayes: uniform, one pseudo-trial per "
+            "category and question."
         ),
     ] = Prior.hbayes,
-    interval: Annotated[
-        IntervalKind,
-        typer.Option(
-            help="How the credible intervals are made, which are shown where there is room for "
-            "them. exact and hdi take longer."
-        ),
-    ] = IntervalKind.beta,
-    level: Level = 0.95,
-    scope: ScopeOption = Scope.benchmark,
-    seed: Seed = 0,
     ignore_verdicts: Annotated[
         bool,
-        typer.Option("--ignore-verdicts", help="Leave a verifier's verdicts aside in all runs."),
+        typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier."),
     ] = False,
     plot: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Draw the ranks across schemata, as .svg or .png."),
+        typer.Option(metavar="FILE", help="Write a figure of the ranks, as .svg or .png."),
     ] = None,
+    task: Task = None,
+    dedupe: Dedupe = False,
+    intervals: RubricIntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Score saved runs under rubrics, and rank their models.
 
-    Prints mean and sd of the posterior and the rank, model by model. Nothing is sampled again:
-    categories come from what the runs logged, so weights and thresholds can change at any time.
-    Ranks are those of models that answered the same questions; a model shares a
-    rank where it differs by less than one-sided 95% from the best model of that rank.
+    Shows mean and sd of the posterior and the rank of every model. Nothing is sampled again:
+    categories follow from the logged signals, so weights and thresholds can be changed at any
+    time. Models are ranked on the same questions; a model shares the rank of the best model that
+    it is not distinguishable from (one-sided 95%).
 
-    A trial is invalid if its generation did not come to a stop, or if a verifier has judged it
-    (lm-eval-bayes verify) and gives C, invalid, one half or more. So either all compared runs
-    have the verdicts of one verifier, or none, or they are left aside with --ignore-verdicts.
+    A trial is invalid if its generation did not end at a stop, or if a verifier has judged it
+    (lm-eval-bayes verify) with a probability of C, invalid, of at least one half. All runs must
+    have verdicts of the same verifier, or none; --ignore-verdicts ignores them.
 
-    Thresholds taken over the given runs change with every run that is added. To compare with
-    results of another day, --freeze them once and give the file as --thresholds from then on.
+    Pooled thresholds change with every run that is added. To compare with later results, write
+    them with --freeze once and pass the file as --thresholds from then on.
 
     \b
     Examples:
       lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
-    check_level_and_seed(level, seed)
-    if scope is Scope.population and prior is Prior.bayes:
-        rule = "be benchmark with --prior bayes, which learns nothing of other questions"
-        raise InvalidInputError.of("--scope", rule, scope.value)
-    if freeze is not None:
-        from lm_eval_bayes._util.files import check_writable
-
-        check_writable(freeze, "--freeze")
-        if freeze.exists() and not freeze.is_file():
-            raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
-    if thresholds is not None and freeze is not None:
-        rule = "be left out where --thresholds gives frozen ones"
-        raise InvalidInputError.of("--freeze", rule, str(freeze))
-    frozen = None if thresholds is None else _read(thresholds)
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot, "--plot")
-        if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
-            raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
+    spec = intervals.spec()
+    if spec.scope == "population" and prior is Prior.bayes:
+        rule = "be benchmark with --prior bayes, which has no population of questions"
+        raise InvalidInputError.of("--scope", rule, spec.scope)
+    _check_files(thresholds, freeze, plot)
+    frozen = None if thresholds is None else _read_thresholds(thresholds)
     saved = read(runs, task=task, dedupe=dedupe, signals="all", verdicts=not ignore_verdicts)
-    own = {found.name: found for run in saved.runs for found in run.custom_rubrics}
-    chosen, given = _asked(schema or (), weights or (), own)
+    custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
+    schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None and len(by_task) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
-    found = [_classified(models, frozen, chosen, given) for models in by_task.values()]
+    classified_runs = [
+        _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
+    ]
     if freeze is not None:
-        _freeze(freeze, [run for models in by_task.values() for run in models])
+        _freeze(freeze, [run for of_task in by_task.values() for run in of_task])
 
     from lm_eval_bayes.analysis.rubric_table import rubric_table
 
-    tables = []
-    for one in found:
-        mine = {name: values for name, values in given.items() if name in one.scores}
-        tables.append(
-            rubric_table(one, mine, prior.value, interval.value, level, scope.value, seed=seed)
+    tables = [
+        rubric_table(
+            classified,
+            {name: w for name, w in schema_weights.items() if name in classified.scores},
+            prior.value,
+            spec.method,
+            spec.level,
+            spec.scope,
+            seed=spec.seed,
         )
-    origin = None if thresholds is None else thresholds.name
+        for classified in classified_runs
+    ]
+    thresholds_file = None if thresholds is None else thresholds.name
     if as_json:
-        done = {"thresholds_file": origin, "verdicts_ignored": ignore_verdicts}
-        say_json({**done, "tasks": [table.to_dict() for table in tables]})
+        say_json(
+            {
+                "thresholds_file": thresholds_file,
+                "verdicts_ignored": ignore_verdicts,
+                "tasks": [table.to_dict() for table in tables],
+            }
+        )
     else:
         for number, table in enumerate(tables):
             if number:
                 say()
-            show_table(table, origin, given)
+            _show(table, thresholds_file, schema_weights)
         for table in tables:
             for warning in table.warnings:
                 warn(f"warning: {warning}")
@@ -184,58 +195,102 @@ def command(
         _draw(plot, tables[0])
 
 
-# -- what was asked for --------------------------------------------------------------------------
+# -- schemata and weights ------------------------------------------------------------------------
 
 
-def _asked(
-    names: Sequence[str], weights: Sequence[str], own: Mapping[str, Schema]
+def _parse_schemata(
+    names: Sequence[str], weights: Sequence[str], custom_rubrics: Mapping[str, Schema]
 ) -> tuple[dict[str, Schema] | None, dict[str, tuple[float, ...]]]:
-    """Return the schemata that were named, None for all, and the weights by schema."""
-    chosen = {found.name: found for found in (_schema(name, own) for name in names)} or None
-    given: dict[str, tuple[float, ...]] = {}
+    """Return the selected schemata, None for all, and the given weights by schema."""
+    selected = [_schema(name, custom_rubrics) for name in names]
+    schemata = {schema.name: schema for schema in selected} or None
+    by_schema: dict[str, tuple[float, ...]] = {}
     for text in weights:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals:
             rule = "name the schema, as in exact_match=0,0,1"
             raise InvalidInputError.of("--weights", rule, text)
-        if name in given:
-            raise InvalidInputError.of("--weights", "give a schema's weights once", text)
-        if chosen is not None and name not in chosen:
-            rule = f"be of a schema that --schema names ({', '.join(chosen)})"
+        if name in by_schema:
+            raise InvalidInputError.of("--weights", "be given once per schema", text)
+        if schemata is not None and name not in schemata:
+            rule = f"be of a schema that --schema names ({', '.join(schemata)})"
             raise InvalidInputError.of("--weights", rule, name)
-        given[name] = tuple(_weight(part, text) for part in values.split(","))
-        asked = _schema(name, own) if chosen is None else chosen[name]
-        if len(set(asked.with_weights(given[name]).weights)) == 1:
-            raise InvalidInputError.of("--weights", "tell the categories apart", text)
-    return chosen, given
+        by_schema[name] = tuple(_parse_weight(part, text) for part in values.split(","))
+        schema = _schema(name, custom_rubrics) if schemata is None else schemata[name]
+        if len(set(schema.with_weights(by_schema[name]).weights)) == 1:
+            raise InvalidInputError.of("--weights", "differ between categories", text)
+    return schemata, by_schema
 
 
-def _schema(name: str, own: Mapping[str, Schema]) -> Schema:
-    """Return one of the twelve, a rubric that a run's task had, or that of a YAML file."""
+def _schema(name: str, custom_rubrics: Mapping[str, Schema]) -> Schema:
+    """Return a schema of the paper, the custom rubric of a run's task, or that of a YAML file."""
     from lm_eval_bayes.rubric.schemata import schema_named
 
-    if name in own:
-        return own[name]
+    if name in custom_rubrics:
+        return custom_rubrics[name]
     if not name.endswith((".yaml", ".yml")):
         return schema_named(name)
-    from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
+    from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics as read_rubrics
 
-    (found,) = custom_rubrics(name, Path())
-    return found.schema
+    (rubric,) = read_rubrics(name, Path())
+    return rubric.schema
 
 
-def _weight(part: str, text: str) -> float:
-    """Read `0.5` or `1/3`."""
-    above, slash, below = part.partition("/")
+def _parse_weight(part: str, text: str) -> float:
+    """Parse `0.5` or `1/3`."""
+    numerator, slash, denominator = part.partition("/")
     try:
-        return float(above) / (float(below) if slash else 1.0)
+        return float(numerator) / (float(denominator) if slash else 1.0)
     except (ValueError, ZeroDivisionError):
-        rule = "be numbers or fractions with commas between them, as in exact_match=0,0,1"
+        rule = "be numbers or fractions separated by commas, as in exact_match=0,0,1"
         raise InvalidInputError.of("--weights", rule, text) from None
 
 
-def _read(path: Path) -> Thresholds:
+def _classify(
+    runs: Sequence[TaskRun],
+    frozen: Thresholds | None,
+    schemata: Mapping[str, Schema] | None,
+    weights: Mapping[str, tuple[float, ...]],
+) -> ClassifiedRuns:
+    from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+
+    classified = classify_runs(
+        runs,
+        pooled_thresholds(runs) if frozen is None else frozen,
+        None if schemata is None else schemata.values(),
+        needed=[*(schemata or ()), *weights],
+    )
+    if not classified.scores:
+        missing = "; ".join(map(str, classified.left_out))
+        rule = f"have the signals of a schema in every run of {classified.task}: {missing}"
+        raise InvalidInputError.of("RUN", rule, ", ".join(classified.models))
+    return classified
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None) -> None:
+    """Refuse wrong files before any run is read."""
+    if freeze is not None:
+        from lm_eval_bayes._util.files import check_writable
+
+        check_writable(freeze, "--freeze")
+        if freeze.exists() and not freeze.is_file():
+            raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
+    if thresholds is not None and freeze is not None:
+        rule = "be left out with --thresholds, which are frozen already"
+        raise InvalidInputError.of("--freeze", rule, str(freeze))
+    if plot is not None:
+        from lm_eval_bayes.report.plots.drawing import check_figure_path
+
+        check_figure_path(plot, "--plot")
+        if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
+            raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
+
+
+def _read_thresholds(path: Path) -> Thresholds:
     from lm_eval_bayes.rubric.thresholds import Thresholds
 
     if path.exists() and not path.is_file():
@@ -243,85 +298,160 @@ def _read(path: Path) -> Thresholds:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is no text"
-        rule = f"be a file that can be read; {path}: {told}"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        rule = f"be a file that can be read; {path}: {reason}"
         raise InvalidInputError.of("--thresholds", rule, path.name) from None
     return Thresholds.from_json(text, path.name)
 
 
-def _classified(
-    models: Sequence[TaskRun],
-    frozen: Thresholds | None,
-    chosen: dict[str, Schema] | None,
-    given: dict[str, tuple[float, ...]],
-) -> ClassifiedRuns:
-    from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
-
-    found = classify_runs(
-        models,
-        pooled_thresholds(models) if frozen is None else frozen,
-        None if chosen is None else chosen.values(),
-        needed=[*(chosen or ()), *given],
-    )
-    if not found.scores:
-        lacking = "; ".join(map(str, found.left_out))
-        rule = f"give a schema its signals in every run of {found.task}: {lacking}"
-        raise InvalidInputError.of("RUN", rule, ", ".join(found.models))
-    return found
-
-
 def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
-    """Write the thresholds to a new file; one that holds the same already is left as it is."""
+    """Write the thresholds to a new file; a file with the same thresholds is left as it is."""
     from lm_eval_bayes._util.files import write_atomic
     from lm_eval_bayes.analysis.rubric_runs import pooled_thresholds
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
         try:
-            new = write_atomic(path, pooled.to_json().encode(), replace=False)
+            written = write_atomic(path, pooled.to_json().encode(), replace=False)
         except OSError as error:
             rule = f"be a file that can be written; {path}: {error.strerror}"
             raise InvalidInputError.of("--freeze", rule, path.name) from None
-        if not new:
-            rule = "be a new file; somebody else made one of this name"
+        if not written:
+            rule = "be a new file; another process has created it"
             raise InvalidInputError.of("--freeze", rule, path.name)
     tasks = plural(len(pooled.tasks), "task")
-    warn(f"the thresholds of {tasks} are in {path}; the hash of them all is {pooled.hash}")
+    warn(f"thresholds of {tasks} written to {path}; their common hash is {pooled.hash}")
 
 
 def _holds(path: Path, pooled: Thresholds) -> bool:
-    """Return whether a file holds these thresholds, taken over these runs.
+    """Return whether a file holds these thresholds, pooled over these runs.
 
     Raises
     ------
     InvalidInputError
-        If it holds anything else, which is never written over.
+        If it holds anything else, which is never replaced.
     """
     from lm_eval_bayes.rubric.thresholds import Thresholds
 
     if not os.path.lexists(path):
         return False
     try:
-        there = Thresholds.from_json(path.read_text(encoding="utf-8"), path.name)
-        if (there.hash, there.runs) == (pooled.hash, pooled.runs):
+        existing = Thresholds.from_json(path.read_text(encoding="utf-8"), path.name)
+        if (existing.hash, existing.runs) == (pooled.hash, pooled.runs):
             return True
-        told = f"{there.hash} of {there.date}, over {', '.join(there.runs)}"
+        content = f"{existing.hash} of {existing.date}, over {', '.join(existing.runs)}"
     except (OSError, ValueError):
-        told = "something else"
-    rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {told}"
+        content = "something else"
+    rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {content}"
     raise InvalidInputError.of("--freeze", rule, path.name)
 
 
 def _draw(path: Path, table: RubricTable) -> None:
     from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories
 
-    found = table.classified
+    classified = table.classified
     draw_rank_trajectories(
         path,
         [row.schema.name for row in table.rows],
-        [one_line(model) for model in found.models],
+        [one_line(model) for model in classified.models],
         table.ranks,
         table.mu,
-        f"{one_line(found.task)}: rank under each rubric",
+        f"{one_line(classified.task)}: rank under each rubric",
     )
-    warn(f"the picture is {path}")
+    warn(f"figure written to {path}")
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[str]) -> None:
+    classified = table.classified
+    runs = classified.source.runs
+    pooled_over = ", ".join(runs) if len(runs) <= _NAMED_RUNS else plural(len(runs), "run")
+    frozen = "not frozen"
+    if thresholds_file:
+        frozen = f"frozen on {classified.source.date} in {thresholds_file}"
+    questions = plural(classified.n_questions, "question")
+    say(f"{classified.task}: {questions}, {table.prior}@N for {scope_label(table.scope)}")
+    say(f"thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}")
+    say(f"invalid: {_invalid(classified)}")
+    for row in table.rows:
+        if row.schema.name in weights:
+            values = ",".join(f"{weight:g}" for weight in row.schema.weights)
+            say(f"given weights: {row.schema.name}={values}")
+    if len(classified.models) == 1:
+        head = ("schema", *_columns(table))
+        rows = [(row.schema.name, *_cells(score)) for row in table.rows for score in row.scores]
+        say_table(one_line(classified.models[0]), head, rows)
+    else:
+        _show_models(table)
+    for line in _left_out(classified):
+        say(line)
+
+
+def _invalid(classified: ClassifiedRuns) -> str:
+    """Return which trials are invalid."""
+    from lm_eval_bayes.analysis.rubric_runs import verifier_name
+
+    stopped = "generation that did not end at a stop"
+    if classified.verifier is None:
+        return f"{stopped}; no verifier"
+    name = verifier_name(classified.verifier)
+    return f"{stopped}, or C >= .50 by {name}, whose A >= .6 is high"
+
+
+def _left_out(classified: ClassifiedRuns) -> list[str]:
+    """Return a line for every missing signal, with the schemata that need it."""
+    reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for schema in classified.left_out:
+        reasons.setdefault((schema.lacks, schema.models), []).append(schema.schema)
+    return [
+        f"left out: {', '.join(schemata)}; missing: {lacks}"
+        + ("" if models == classified.models else f", in {', '.join(models)}")
+        for (lacks, models), schemata in reasons.items()
+    ]
+
+
+def _show_models(table: RubricTable) -> None:
+    """Show a column per model, with intervals if they fit; else a table per schema."""
+    head = ["schema", *map(one_line, table.classified.models)]
+    intervals = interval_label(table.level, table.interval)
+    title = "mean ± sd (rank)"
+    for shown_title, with_interval in ((f"{title}, {intervals}", True), (title, False)):
+        rows = [
+            [row.schema.name, *(_cell(score, with_interval) for score in row.scores)]
+            for row in table.rows
+        ]
+        width = sum(max(map(len, column)) + 2 for column in zip(head, *rows, strict=True))
+        if width <= shutil.get_terminal_size((120, 24)).columns:
+            say_table(shown_title, head, rows)
+            return
+    for row in table.rows:
+        best_first = sorted(row.scores, key=lambda score: (score.rank, -score.mu))
+        lines = [(score.rank, score.model, *_cells(score)) for score in best_first]
+        say_table(row.schema.name, ("rank", "model", *_columns(table)), lines)
+
+
+def _cell(score: ModelScore, with_interval: bool) -> str:
+    cell = f"{format_mean_sd(score.mu, score.sigma)} ({score.rank})"
+    if with_interval:
+        cell += f", {format_interval(score.interval)}"
+    if score.score.missing:
+        cell += f", missing {_missing(score)}"
+    return cell
+
+
+def _columns(table: RubricTable) -> tuple[str, ...]:
+    return ("mean ± sd", interval_label(table.level, table.interval), "missing")
+
+
+def _cells(score: ModelScore) -> tuple[str, ...]:
+    return (
+        format_mean_sd(score.mu, score.sigma),
+        format_interval(score.interval),
+        _missing(score),
+    )
+
+
+def _missing(score: ModelScore) -> str:
+    return f"{score.score.missing:,} of {score.n_trials:,}"

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes run`: the harness's own run, that stops when the answer is known."""
+"""`lm-eval-bayes run`: the harness's run with adaptive stopping."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes.cli.commands.run_errors import check_written, plain_errors
 from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED, TERMINATED
+from lm_eval_bayes.cli.ui.options import Level
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import read
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -21,15 +21,15 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lm_eval_bayes.harness.adaptive.rounds import Round
+    from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
 
-#: How sure a decision is, and how it pays for several looks, where `--decide` says no more.
+#: Defaults of `--decide`: its confidence, and the correction for interim analyses.
 CONFIDENCE, CORRECTION = 0.95, "pocock"
 
-#: Settings of a task that a run makes itself, and what to give instead.
+#: Task settings that the run sets itself, and the options to use instead.
 _OWN_METADATA = {
-    "bayes_n": "a run raises N itself, by --batch-trials up to --max-trials",
-    "bayes_extra_trials": "--allocate questions gives single questions further trials",
+    "bayes_n": "the run raises N itself, by --batch-trials up to --max-trials",
+    "bayes_extra_trials": "use --allocate questions instead",
 }
 
 
@@ -83,13 +83,13 @@ def run(
     )
     for name, given in (("--confidence", confidence), ("--correction", correction)):
         if given is not None and decide is None:
-            raise InvalidInputError.of(name, "come with --decide, which it is about", given)
+            raise InvalidInputError.of(name, "be given with --decide", given)
     registration.register_all()
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
 
     args = _parsed(HarnessCLI, harness_arguments)
-    with plain_errors():
+    with _setup_errors():
         configured = {**_of_config_file(args), **{k: v for k, v in vars(args).items() if v}}
     if configured.get("use_cache"):
         rule = "be left out: the trial store keeps every response"
@@ -98,21 +98,21 @@ def run(
     for name, instead in _OWN_METADATA.items():
         if name in metadata:
             raise InvalidInputError.of("--metadata", f"leave out {name}: {instead}", metadata[name])
-    # the harness keeps an empty mapping apart from the one its tasks see
+    # The harness copies an empty mapping, so that its tasks would not see later changes.
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
     make_model = _model_maker(store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
         patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
-        _terminated_as_interrupted() as ended,
-        plain_errors(rounds),
+        _sigterm_as_interrupt() as received,
+        _setup_errors(rounds),
     ):
         if problem is not None:
             raise LmEvalBayesError(f"this harness cannot evaluate in rounds: {problem}")
         args.func(args)
-    check_written(rounds, output_path, store)
-    if ended:
+    _check_written(rounds, output_path, store)
+    if received:
         return TERMINATED
     return INTERRUPTED if rounds.interrupted else 0
 
@@ -135,32 +135,30 @@ def command(
         str | None,
         typer.Option(
             metavar="B",
-            help="Stop before it costs more: 64 (trials a question), 2e6tokens, 8h or 90min; at "
-            "least one round is made.",
+            help="Stop before the run costs more: 64 (trials per question), 2e6tokens, 8h or "
+            "90min. At least one round is sampled.",
         ),
     ] = None,
     batch_trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials that a round adds to every question.")
+        int, typer.Option(metavar="N", help="Trials per question that a round adds.")
     ] = 4,
     max_trials: Annotated[
-        int, typer.Option(metavar="N", help="Stop at this many trials a question.")
+        int, typer.Option(metavar="N", help="Maximum number of trials per question.")
     ] = 80,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The trial store; by default trials.sqlite in the folder of --output_path.",
+            help="The trial store. By default trials.sqlite in the folder of --output_path.",
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option(metavar="P", help="Posterior mass of the intervals.")
-    ] = 0.95,
+    level: Level = 0.95,
     estimator: Annotated[
         str,
         typer.Option(
             metavar="hbayes|bayes",
-            help="The posterior that is looked at: with the prior learned across the questions, "
-            "or with the paper's uniform one.",
+            help="The posterior: hbayes with the prior learned across the questions, or bayes with "
+            "the paper's uniform prior.",
         ),
     ] = "hbayes",
     confidence: Annotated[
@@ -168,8 +166,8 @@ def command(
         typer.Option(
             metavar="P",
             show_default=False,
-            help="How sure a decision of --decide is: of two equal models, one is called better "
-            "with a probability of 1 - P.  "
+            help="Confidence of --decide: one of two equal models is declared better with a "
+            "probability of 1 - P.  "
             f"[default: {CONFIDENCE}]",
         ),
     ] = None,
@@ -178,8 +176,8 @@ def command(
         typer.Option(
             metavar="pocock|obrien-fleming|none",
             show_default=False,
-            help="How a decision pays for a look after every round: pocock (stops early where the "
-            "difference is large), obrien-fleming (all but free at the last look), none.  "
+            help="Correction of --decide for interim analyses: pocock (stops early at large "
+            "differences), obrien-fleming (little loss of power at the last analysis), none.  "
             f"[default: {CORRECTION}]",
         ),
     ] = None,
@@ -187,19 +185,20 @@ def command(
         str | None,
         typer.Option(
             metavar="questions",
-            help="Give further trials to the questions that still carry the variance, instead of "
-            "to all alike.",
+            help="Give further trials to the questions with the largest posterior variance, "
+            "instead of to all questions.",
         ),
     ] = None,
 ) -> None:
-    """Sample round by round, and stop when the answer is known.
+    """Sample round by round until a stopping rule holds.
 
-    Takes every argument of `lm_eval run` besides its own. One model is loaded; N rises by
-    --batch-trials on a trial store, so a stopped or killed run goes on where it was. The harness
-    writes its results and samples at the end, after Ctrl-C too.
+    Takes every argument of `lm_eval run` and the options below. The model is loaded once. N rises
+    by --batch-trials per round on a trial store, so a stopped or killed run can be resumed with
+    the same command. The harness writes its results and samples at the end, also after Ctrl-C.
 
-    After every round a line for each task tells its posterior and how much is left, on standard
-    error. At least one of --width, --decide and --budget is needed; --max-trials ends it anyway.
+    After every round one line per task shows the posterior and a forecast of the remaining
+    trials, on standard error. At least one of --width, --decide and --budget is required;
+    --max-trials always applies.
 
     \b
     Examples:
@@ -242,10 +241,10 @@ def _of_config_file(args: Any) -> Mapping[str, Any]:
     from lm_eval.config.evaluate_config import EvaluatorConfig
     from lm_eval.utils import simple_parse_args_string
 
-    found: dict[str, Any] = EvaluatorConfig.load_yaml_config(args.config)
-    if isinstance(found.get("metadata"), str):
-        found["metadata"] = simple_parse_args_string(found["metadata"])
-    return found
+    config: dict[str, Any] = EvaluatorConfig.load_yaml_config(args.config)
+    if isinstance(config.get("metadata"), str):
+        config["metadata"] = simple_parse_args_string(config["metadata"])
+    return config
 
 
 def _model_maker(store: str | None, output_path: str | None) -> Callable[[Mapping[str, Any]], Any]:
@@ -270,7 +269,7 @@ def _store_path(store: str | None, output_path: str | None) -> str:
     if store is not None:
         return store
     if output_path is None:
-        rule = "name the file that keeps the trials (or give --output_path, and it lies there)"
+        rule = "name the file of the trials, unless --output_path names a folder for it"
         raise InvalidInputError.of("--store", rule, None)
     folder = Path(output_path)
     folder = folder.parent if folder.suffix == ".json" else folder
@@ -279,23 +278,23 @@ def _store_path(store: str | None, output_path: str | None) -> str:
 
 
 def _reporter(level: float) -> Callable[[Round | str], None]:
-    """Return what tells the user of every round, on stderr."""
+    """Return a function that reports every round on standard error."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
 
-    def report(what: Round | str) -> None:
-        if isinstance(what, str):
-            console.print(f"[bold]stopped:[/bold] {escape(what)}")
+    def report(event: Round | str) -> None:
+        if isinstance(event, str):
+            console.print(f"[bold]stopped:[/bold] {escape(event)}")
             return
-        for analysis in what.analyses:
+        for analysis in event.analyses:
             line = (
                 f"{escape(analysis.task)}  N {_trials(analysis)}  mu {analysis.mu:.4f}  "
                 f"{100 * level:g}% \\[{analysis.low:.4f}, {analysis.high:.4f}]"
             )
             console.print(f"{line}  {escape(analysis.reason)}{_forecast(analysis)}")
-        console.print(f"  {_spent(what)}", style="dim")
+        console.print(f"  {_cost(event)}", style="dim")
 
     return report
 
@@ -316,30 +315,90 @@ def _forecast(analysis: Any) -> str:
     return f"; about {analysis.further} more trials per question ({low} to {high})"
 
 
-def _spent(done: Round) -> str:
-    tokens = "" if done.tokens is None else f", {done.tokens:,} tokens"
-    return f"{done.n_trials:,} trials{tokens}, {60 * done.hours:.1f} min"
+def _cost(sampled: Round) -> str:
+    tokens = "" if sampled.tokens is None else f", {sampled.tokens:,} tokens"
+    return f"{sampled.n_trials:,} trials{tokens}, {60 * sampled.hours:.1f} min"
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Let SIGTERM end the run as Ctrl-C does; the list it yields is then not empty.
+def _sigterm_as_interrupt() -> Iterator[list[int]]:
+    """Treat SIGTERM as Ctrl-C; yields a list that then holds the signal.
 
-    Before there is anything to write, it ends the command with its own exit code.
+    Before there are results to write, the command ends with the exit code of SIGTERM.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield came
+        yield received
     except KeyboardInterrupt:
-        if not came:
+        if not received:
             raise
         warn("stopped")
         raise typer.Exit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
+    """Report errors that the harness raises before sampling starts in one sentence.
+
+    Errors while a model is loaded or sampled keep their traceback; the log has the traceback of
+    the others at level DEBUG.
+    """
+    from lm_eval_bayes.harness.logs import get_logger
+    from lm_eval_bayes.harness.plain_errors import EXTRAS
+
+    try:
+        yield
+    except LmEvalBayesError:
+        raise
+    except Exception as error:
+        stage = "tasks" if rounds is None else rounds.stage
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if stage in ("model", "requests") and name in EXTRAS:
+            raise LmEvalBayesError(
+                f"the model's backend needs the package `{name}`, which is not installed; "
+                f"run pip install 'lm-eval-bayes[{EXTRAS[name]}]'"
+            ) from error
+        if stage not in ("tasks", "requests"):
+            raise
+        get_logger("lm_eval_bayes.harness.run").debug(
+            "the run stopped before sampling", exc_info=error
+        )
+        raise LmEvalBayesError(_sentence(error)) from error
+
+
+def _sentence(error: Exception) -> str:
+    message = " ".join(str(error).split())
+    if isinstance(error, (ValueError, OSError, AssertionError)) and message:
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -> None:
+    """Check that the harness wrote its files: it only logs an error.
+
+    Raises
+    ------
+    LmEvalBayesError
+        If the results or logged samples are missing or cut off.
+    """
+    missing = rounds.missing_output()
+    if missing is None:
+        return
+    options = "another --output_path"
+    if store is None:
+        options += f" and --store {rounds.store}"
+    raise LmEvalBayesError(
+        f"results could not be written to {output_path} ({missing} is missing or cut off); all "
+        f"trials are in {rounds.store}: run the same command again with {options}"
+    )

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import NO_VALUE, plural
 from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
+from lm_eval_bayes.cli.ui.options import Dedupe, Json, Task
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import Dedupe, read
+from lm_eval_bayes.cli.ui.reading import read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 BACKENDS = ("transformers", "vllm", "server")
 
-#: Labels hold less of the probability than this where a model does not answer with a label.
-LITTLE = 0.01
+#: Total probability of the labels below which a model does not answer with a label.
+LOW_LABEL_MASS = 0.01
 
 
 def command(
@@ -39,7 +40,7 @@ def command(
         str,
         typer.Option(
             metavar="MODEL",
-            help="A folder, a name on the hub, or the server's name for it.",
+            help="The verifier: a folder, a name on the hub, or the server's name for it.",
             show_default=False,
         ),
     ],
@@ -47,16 +48,16 @@ def command(
         str | None,
         typer.Option(
             metavar="|".join(BACKENDS),
-            help="What computes; by default a server if --base-url is given, vllm on a GPU where "
-            "it is installed, else transformers.",
+            help="The backend. By default server if --base-url is given, vllm on a GPU if it is "
+            "installed, else transformers.",
         ),
     ] = None,
     base_url: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Address of an OpenAI-compatible server: http://host:port/v1 is asked as a chat, "
-            ".../v1/completions as plain text. Its key is OPENAI_API_KEY of the environment.",
+            help="Address of an OpenAI-compatible server: http://host:port/v1 for chat, "
+            ".../v1/completions for text completion. The key is read from OPENAI_API_KEY.",
         ),
     ] = None,
     revision: Annotated[
@@ -69,25 +70,25 @@ def command(
         str,
         typer.Option(
             metavar="auto|float32|bfloat16|float16",
-            help="Numbers that weights are loaded as; auto is float32 on a CPU, else as stored.",
+            help="Numeric type of the weights; auto is float32 on a CPU, else the stored type.",
         ),
     ] = "auto",
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Answers judged at a time.")] = 8,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Number of answers in a batch.")] = 8,
     temperature: Annotated[
-        float, typer.Option(metavar="T", help="Divides the scores before the softmax.")
+        float, typer.Option(metavar="T", help="Temperature of the softmax over the labels.")
     ] = 1.0,
     max_length: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="The longest prompt, in tokens (in characters with a server that counts no "
-            "tokens); an answer that is too long loses its beginning.",
+            help="Maximum length of a prompt in tokens (in characters if the server does not "
+            "count tokens); longer answers are truncated at the beginning.",
         ),
     ] = None,
     think_end: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only what follows this in a response is judged.")
+        str, typer.Option(metavar="TEXT", help="Only the text after this is judged.")
     ] = "</think>",
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
+    task: Task = None,
     dedupe: Dedupe = False,
     limit: Annotated[
         int | None, typer.Option(metavar="N", help="Only the first N questions of each task.")
@@ -103,24 +104,24 @@ def command(
     restart: Annotated[
         bool,
         typer.Option(
-            "--restart", help="Judge everything anew; what was there is kept as FILE.before."
+            "--restart", help="Judge all answers again; the earlier file is kept as FILE.before."
         ),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds for one request to a server.")
+        float, typer.Option(metavar="S", help="Time-out of a request to a server, in seconds.")
     ] = 300.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Judge the saved answers of runs with a verifier model.
 
-    Every logged trial gets the probabilities that it is correct (A), incorrect (B) and invalid
-    (C), which `lm-eval-bayes rubric` reads. The verifier reads the question, the standard
-    answer and the candidate's answer. Its scores of the labels A, B and C as the next token,
-    less those of a prompt without content, become probabilities. Equal answers are judged once.
-    Every batch is kept as soon as it is done, and the same command goes on where a stopped or
-    killed one was.
+    Writes for every logged trial the probabilities that it is correct (A), incorrect (B) and
+    invalid (C), which `lm-eval-bayes rubric` reads. The verifier gets the question, the
+    reference answer and the candidate's answer. The logits of the labels A, B and C as the next
+    token, minus those of a prompt without content, become probabilities. Equal answers are judged
+    once. Every batch is saved when it is done, and the same command resumes a stopped or killed
+    run.
 
-    Ends with exit code 1 if some answers could not be judged.
+    The exit code is 1 if some answers could not be judged.
 
     \b
     Examples:
@@ -131,7 +132,7 @@ def command(
     from lm_eval_bayes.stats.validation import as_real, check_integer
 
     if not verifier.strip():
-        raise InvalidInputError.of("--verifier", "name a model or be its folder", verifier)
+        raise InvalidInputError.of("--verifier", "be the name or the folder of a model", verifier)
     from lm_eval_bayes.rubric.verifier import Calibration
     from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.verification import Plan, Verification
@@ -154,7 +155,7 @@ def command(
     ]
     judge = make()
     try:
-        work = Verification(
+        verification = Verification(
             judge,
             plans,
             temperature=temperature,
@@ -162,15 +163,15 @@ def command(
             batch_size=batch_size,
             restart=restart,
         )
-        total = sum(len(plan.trials) for plan in plans)
-        told = plural(work.distinct, "different answer")
-        warn(f"{plural(total, 'trial')} of {plural(len(plans), 'task')}; to be judged: {told}")
-        with Progress("answers judged", work.distinct) as progress:
+        trials = plural(sum(len(plan.trials) for plan in plans), "trial")
+        answers = plural(verification.distinct, "different answer")
+        warn(f"{trials} of {plural(len(plans), 'task')}; to be judged: {answers}")
+        with Progress("answers judged", verification.distinct) as progress:
             try:
-                tallies = work.run(progress.advance)
+                tallies = verification.run(progress.advance)
             except BaseException:
                 if progress.done:
-                    warn("what was judged is kept, and the same command goes on from there")
+                    warn("the verdicts so far are saved; run the same command again to resume")
                 raise
     finally:
         judge.close()
@@ -189,7 +190,7 @@ def _judge_maker(
     batch_size: int,
     timeout: float,
 ) -> Any:
-    """Check how the judge is asked for, and return what makes it."""
+    """Check the options of the judge, and return a function that creates it."""
     from lm_eval_bayes._util.addresses import check_address
     from lm_eval_bayes.stats.validation import check_option
     from lm_eval_bayes.verifiers.local_judge import DTYPES
@@ -258,7 +259,7 @@ def _local_backend(device: str | None) -> str:
 
 
 def _weights(verifier: str) -> str | None:
-    """Hash the weights in a folder; what comes from the hub is known by its commit."""
+    """Return the hash of the weights in a folder; a hub model has its commit."""
     if not Path(verifier).expanduser().exists():
         return None
     from lm_eval_bayes.harness.models.weights import weights_of
@@ -270,10 +271,11 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
     from lm_eval_bayes.verifiers.batching import label_mass
 
     mass = min(label_mass(tally.baseline) for tally in tallies)
-    if mass < LITTLE:
+    if mass < LOW_LABEL_MASS:
         warn(
-            f"note: with nothing to judge, the labels A, B and C together have a probability of "
-            f"{mass:.2g} as the next token; a model that does not answer with a label says little"
+            f"note: on a prompt without content the labels A, B and C have a total probability of "
+            f"{mass:.2g} as the next token; verdicts of a model that does not answer with a label "
+            "are not reliable"
         )
     for tally in tallies:
         for reason, n in tally.failures.items():
@@ -284,10 +286,10 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
     head = ("model", "task", "trials", "A", "B", "C", "mean A", "mean B", "mean C", "not judged")
     rows = []
     for tally in tallies:
-        means = ("-",) * 3 if tally.means is None else [f"{mean:.4f}" for mean in tally.means]
-        numbers = [f"{n:,}" for n in (len(tally.plan.trials), *tally.labels.values())]
-        rows.append((tally.plan.model, tally.plan.task, *numbers, *means, f"{tally.failed:,}"))
-    say_table("verdicts: trials by their likeliest label", head, rows)
+        means = (NO_VALUE,) * 3 if tally.means is None else [f"{mean:.4f}" for mean in tally.means]
+        counts = [f"{n:,}" for n in (len(tally.plan.trials), *tally.labels.values())]
+        rows.append((tally.plan.model, tally.plan.task, *counts, *means, f"{tally.failed:,}"))
+    say_table("verdicts: trials by their most probable label", head, rows)
     for tally in tallies:
-        kept = f" ({tally.kept:,} were there)" if tally.kept else ""
-        say(f"{tally.plan.target}: {plural(len(tally.plan.trials), 'trial')}{kept}")
+        earlier = f" ({tally.kept:,} judged before)" if tally.kept else ""
+        say(f"{tally.plan.target}: {plural(len(tally.plan.trials), 'trial')}{earlier}")

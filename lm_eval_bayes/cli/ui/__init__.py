@@ -1,1 +1,1 @@
-"""Tables, wording, errors and options that the commands share."""
+"""Shared options, output, tables, progress and errors of the commands."""

@@ -64,6 +64,22 @@ Runs = Annotated[
         show_default=False,
     ),
 ]
+Task = Annotated[
+    Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
+    typer.Option(
+        metavar="NAME",
+        help="Only this task, or the tasks of this group. It also names the task of matrices "
+        "and counts whose files name none.",
+    ),
+]
+Dedupe = Annotated[
+    bool,
+    typer.Option(
+        "--dedupe",
+        help="Count a trial that was saved twice once, instead of refusing it. Trials are "
+        "identified by their seeds, else by their numbers and texts.",
+    ),
+]
 Level = Annotated[
     float, typer.Option(metavar="P", help="Posterior mass of the credible intervals.")
 ]
@@ -87,14 +103,7 @@ Ties = Annotated[
 class ReadingOptions:
     """Which trials of saved runs are counted."""
 
-    task: Annotated[
-        Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option(
-            metavar="NAME",
-            help="Only this task, or the tasks of this group. It also names the task of matrices "
-            "and counts whose files name none.",
-        ),
-    ] = None
+    task: Task = None
     metric: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -111,14 +120,7 @@ class ReadingOptions:
             "logged.",
         ),
     ] = None
-    dedupe: Annotated[
-        bool,
-        typer.Option(
-            "--dedupe",
-            help="Count a trial that was saved twice once, instead of refusing it. Trials are "
-            "identified by their seeds, else by their numbers and texts.",
-        ),
-    ] = False
+    dedupe: Dedupe = False
     regrade: Annotated[
         bool,
         typer.Option(
@@ -207,7 +209,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**values)
 
     vars(expanded)["__signature__"] = inspect.Signature(parameters)
-    expanded.__annotations__ = {one.name: one.annotation for one in parameters}
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
 
 

@@ -1,7 +1,7 @@
-"""What commands print: rich on a terminal, plain lines in a pipe, JSON on request.
+"""Output of the commands: rich on a terminal, plain text in a pipe, JSON on request.
 
-File names, model names and whatever else somebody wrote are never taken as markup, and none of
-it reaches a terminal as a control character.
+File names, model names and other untrusted text are never interpreted as markup, and control
+characters in them are escaped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def say(text: object = "") -> None:
 
 
 def warn(text: object) -> None:
-    """Print one line to standard error, if it can be written: there is nowhere else to tell."""
+    """Print one line to standard error; ignored if standard error cannot be written."""
     try:
         typer.echo(_encodable(one_line(text), sys.stderr), err=True)
     except OSError:
@@ -32,11 +32,11 @@ def warn(text: object) -> None:
 
 
 def discard(stream: Any) -> None:
-    """Let what a stream could not write vanish, as the interpreter would try it at its end."""
+    """Discard what a stream could not write, or the interpreter would try again at its end."""
     with suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def say_json(value: Any) -> None:
@@ -45,7 +45,7 @@ def say_json(value: Any) -> None:
 
 
 def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table: drawn by rich on a terminal, else in columns two blanks apart."""
+    """Print a table: drawn by rich on a terminal, else in columns separated by two spaces."""
     lines = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         from lm_eval_bayes.cli.ui.terminal_table import draw
@@ -60,6 +60,6 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
 
 
 def _encodable(text: str, stream: Any) -> str:
-    """Escape what the stream's encoding has no letters for, as in a terminal that is ASCII."""
+    """Escape characters that the encoding of the stream lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, a plain line now and then in a pipe."""
+"""Progress of a long command: a bar on a terminal, a line every few seconds in a pipe."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ EVERY_S = 15.0
 
 
 class Progress:
-    """Tells on standard error how much of something is done.
+    """Progress on standard error.
 
     Parameters
     ----------
     what : str
-        What is being counted, such as "answers judged".
+        The label, such as "answers judged".
     total : int
-        How much there is to do.
+        The number of steps.
 
     Attributes
     ----------
     done : int
-        How much of it is done.
+        The number of steps done.
     """
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = one_line(what), total, 0
         self._bar: Any = None
-        self._began = self._told = time.monotonic()
+        self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Progress:
         if self.total and sys.stderr.isatty():
@@ -62,14 +62,14 @@ class Progress:
             self._bar.stop()
 
     def advance(self, n: int) -> None:
-        """Say that so much more is done."""
+        """Add `n` steps to those done."""
         self.done += n
         if self._bar is not None:
             self._bar.advance(self._task, n)
             return
         now = time.monotonic()
-        if now - self._told >= EVERY_S or self.done >= self.total:
-            self._told = now
-            rate = self.done / max(now - self._began, 1e-9)
+        if now - self._last_line >= EVERY_S or self.done >= self.total:
+            self._last_line = now
+            rate = self.done / max(now - self._started, 1e-9)
             share = self.done / max(self.total, 1)
             warn(f"{self.what}: {self.done:,} of {self.total:,} ({share:.0%}, {rate:.2g} a second)")

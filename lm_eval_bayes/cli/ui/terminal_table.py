@@ -1,7 +1,7 @@
-"""A table on a terminal, however narrow: no number and no word of a heading is ever broken.
+"""A table that fits the width of the terminal without breaking numbers or words of headings.
 
-Where a table is too wide, columns that say the same in every line go above it; names are folded,
-at their own joints; and what is still too wide becomes several tables, each with the names.
+If a table is too wide, columns with a single value are moved above it, names are folded at
+separators, and the remaining columns are split into several tables, each with the names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Names are not folded below so many letters, where they have them; on a strip of a terminal
-#: not below the second.
+#: Smallest width of a folded name, and on a very narrow terminal.
 _NARROWEST, _LEAST = 16, 6
 #: Blanks between two columns.
 _GAP = 2
-#: Words that stand in cells which are numbers all the same.
+#: Words that may be in a cell of numbers.
 _WORDS = re.compile(r"\b(?:to|of|above|below)\b")
-#: Where a name may be folded: after these.
+#: A part of a name up to a separator, after which it may be folded.
 _JOINTS = re.compile(r"[^\s_\-/=.,]*(?:[\s_\-/=.,]|$)")
 
 
@@ -34,7 +33,7 @@ class _Column:
 
     @property
     def is_name(self) -> bool:
-        """Whether it holds names or sentences, which may be folded, rather than numbers."""
+        """Whether the cells are names or sentences, which may be folded, and not numbers."""
         return any(sum(map(str.isalpha, _WORDS.sub("", cell))) > 2 for cell in self.cells)
 
     @property
@@ -53,15 +52,15 @@ class _Column:
 
 
 def draw(title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Draw a table, whose texts are printable."""
+    """Draw a table of printable texts."""
     console = Console()
     cells = list(zip(*lines, strict=True)) or [()] * len(head)
     columns = [_Column(name, tuple(column)) for name, column in zip(head, cells, strict=True)]
-    above, columns = _said_once(columns, console.width)
+    above, columns = _move_constant(columns, console.width)
     console.print(Text(title, style="italic"), soft_wrap=True)
     if above:
-        told = ", ".join(f"{one.head} {one.cells[0]}" for one in above)
-        console.print(Text(told, style="italic"), soft_wrap=True)
+        constants = ", ".join(f"{column.head} {column.cells[0]}" for column in above)
+        console.print(Text(constants, style="italic"), soft_wrap=True)
     for number, part in enumerate(_parts(columns, console.width)):
         if number:
             console.print()
@@ -72,19 +71,19 @@ def _width(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _said_once(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
+def _move_constant(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
     """Take out columns that are the same in every line, as many as it needs to fit.
 
     Names first; numbers only where that makes it one table.
     """
     above: list[_Column] = []
     rest = columns
-    constant = [one for one in columns if one.is_constant and one.head]
-    names = [one for one in constant if one.is_name]
-    numbers = [one for one in constant if not one.is_name]
-    for one in names:
+    constant = [column for column in columns if column.is_constant and column.head]
+    names = [column for column in constant if column.is_name]
+    numbers = [column for column in constant if not column.is_name]
+    for column in names:
         if _width([c.widest for c in rest]) > width and len(rest) > 1:
-            above, rest = [*above, one], [c for c in rest if c is not one]
+            above, rest = [*above, column], [c for c in rest if c is not column]
     for taken in range(len(numbers) + 1):
         fewer = [c for c in rest if c not in numbers[:taken]]
         if fewer and _width([c.narrowest for c in fewer]) <= width:
@@ -93,17 +92,17 @@ def _said_once(columns: list[_Column], width: int) -> tuple[list[_Column], list[
 
 
 def _parts(columns: list[_Column], width: int) -> list[list[_Column]]:
-    """Cut columns into tables that fit; each begins with the names."""
-    first = next((i for i, one in enumerate(columns) if one.is_name), 0)
+    """Split columns into tables that fit; each starts with the names."""
+    first = next((i for i, column in enumerate(columns) if column.is_name), 0)
     end = first
     while end < len(columns) and columns[end].is_name:
         end += 1
     names, rest = columns[:end], columns[end:]
     parts = [names]
-    for one in rest:
-        wider = [*parts[-1], one]
+    for column in rest:
+        wider = [*parts[-1], column]
         if len(parts[-1]) > len(names) and _width([c.narrowest for c in wider]) > width:
-            parts.append([*names, one])
+            parts.append([*names, column])
         else:
             parts[-1] = wider
     return parts
@@ -112,26 +111,26 @@ def _parts(columns: list[_Column], width: int) -> list[list[_Column]]:
 def _table(columns: Sequence[_Column], width: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
     widths = _widths(columns, width)
-    for one, wide in zip(columns, widths, strict=True):
-        table.add_column(Text(one.head), width=wide, overflow="fold")
-    for row in zip(*(one.cells for one in columns), strict=True):
+    for column, wide in zip(columns, widths, strict=True):
+        table.add_column(Text(column.head), width=wide, overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
         folded = (
-            fold(cell, wide) if one.is_name else cell
-            for cell, one, wide in zip(row, columns, widths, strict=True)
+            fold(cell, wide) if column.is_name else cell
+            for cell, column, wide in zip(row, columns, widths, strict=True)
         )
         table.add_row(*map(Text, folded))
     return table
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Give every column what it needs, and what is left to those that want more, evenly."""
-    widths = [one.narrowest for one in columns]
+    """Return the widths: what every column needs, and the rest evenly to those that need more."""
+    widths = [column.narrowest for column in columns]
     left = width - _width(widths)
-    names = [i for i, one in enumerate(columns) if one.is_name]
+    names = [i for i, column in enumerate(columns) if column.is_name]
     while left < 0 and names and max(widths[i] for i in names) > _LEAST:
         widths[max(names, key=lambda i: widths[i])] -= 1
         left += 1
-    wanting = [i for i, one in enumerate(columns) if one.widest > widths[i]]
+    wanting = [i for i, column in enumerate(columns) if column.widest > widths[i]]
     while wanting and left > 0:
         i = min(wanting, key=lambda i: widths[i])
         widths[i] += 1
@@ -141,7 +140,7 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def fold(text: str, width: int) -> str:
-    r"""Break a name or a sentence into lines, after its joints where that is possible.
+    r"""Break a name or a sentence into lines, after separators if possible.
 
     Examples
     --------
