@@ -317,9 +317,11 @@ class _LineReader:
             line |= _outcome_fields(prompt.outcomes, trials)
         prompt_signals = self._prompt_signals(prompt.digest, prompt_id)
         measured = [
-            {name: getattr(trial, name) for name in MEASURED}
-            | dict(trial.signals or {})
-            | prompt_signals
+            {
+                **{name: getattr(trial, name) for name in MEASURED},
+                **(trial.signals or {}),
+                **prompt_signals,
+            }
             for trial in trials
         ]
         names = dict.fromkeys(name for signals in measured for name in signals)

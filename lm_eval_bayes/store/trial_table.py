@@ -191,8 +191,8 @@ class HashCheckedReader:
             "WHERE model = ? AND sampling = ? AND prompt = ? ORDER BY trial",
             tuple(ids),
         )
-        for *row, digest in rows:
-            trial = decode(key, self._versions, row)
-            _, number, versions, *measurements, text = row
-            values = (*measurements, digest, text)
-            yield trial, is_intact(key, number, self._version_texts[versions], values)
+        for row in rows:
+            trial = decode(key, self._versions, row[:-1])
+            # is_intact takes the hash before the text
+            values = (*row[3:-2], row[-1], row[-2])
+            yield trial, is_intact(key, row[1], self._version_texts[row[2]], values)
