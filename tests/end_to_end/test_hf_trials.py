@@ -96,8 +96,8 @@ def test_a_killed_run_resumes_extends_and_equals_an_uninterrupted_one(
     whole = run(tmp_path / "whole.sqlite", 3)
     assert trials_of(whole) == trials_of(extended)
     assert whole.rows(TASK) == extended.rows(TASK)
-    assert "reading the weights" in whole.log
+    assert "loading the weights" in whole.log
 
     again = run(tmp_path / "whole.sqlite", 3)
     assert trials_of(again) == trials_of(whole)
-    assert "reading the weights" not in again.log
+    assert "loading the weights" not in again.log
