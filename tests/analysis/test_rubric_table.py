@@ -467,7 +467,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError, match=r"end with \.svg or \.png; got 'a\.pdf'"):
         draw_rank_trajectories(tmp_path / "a.pdf", ["s"], ["m"], ranks, mu)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInputError, match=r"lie in a folder; .*file is none"):
+    with pytest.raises(InvalidInputError, match=r"lie in a folder; .*file is not a folder"):
         draw_rank_trajectories(tmp_path / "file" / "a.svg", ["s"], ["m"], ranks, mu)
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "thresholds.svg").write_text("{}")

@@ -146,7 +146,7 @@ def test_one_result_a_metric_with_its_uncertainty(found):
         assert uncertainty["num_samples"] == M
         assert about["details"] == {"trials": str(M * N), "trials_per_question": str(N)}
     assert (
-        "like these"
+        "the population of questions"
         in record[f"hbayes@{N}_population"]["score_details"]["uncertainty"]["confidence_interval"][
             "method"
         ]
