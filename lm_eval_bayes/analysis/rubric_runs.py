@@ -1,4 +1,4 @@
-"""Runs of several models whose trials are put into categories together: what they must share."""
+"""Classification of the trials of several models under rubrics, with shared thresholds."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ def pooled_thresholds(runs: Iterable[TaskRun]) -> Thresholds:
     Returns
     -------
     Thresholds
-        With the names of the runs, and of today.
+        With the labels of the runs and today's date.
     """
     by_task: dict[str, list[TaskRun]] = {}
     for run in runs:
         by_task.setdefault(run.task, []).append(run)
     tasks = {
-        task: task_thresholds([r.signal_table for r in found]) for task, found in by_task.items()
+        task: task_thresholds([run.signal_table for run in of_task])
+        for task, of_task in by_task.items()
     }
-    return Thresholds(tasks, tuple(run.label for found in by_task.values() for run in found))
+    return Thresholds(tasks, tuple(run.label for of_task in by_task.values() for run in of_task))
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class ClassifiedRuns:
     task : str
         The task.
     runs : tuple of TaskRun
-        One a model.
+        One per model.
     source : Thresholds
         Where the thresholds come from.
     scores : mapping of str to mapping of str to RubricScore
@@ -112,7 +113,7 @@ class ClassifiedRuns:
 
     @property
     def verifier(self) -> Mapping[str, Any] | None:
-        """The verifier whose verdicts took part; None where there are none."""
+        """The verifier whose verdicts are among the signals; None where there are none."""
         return next((run.verifier for run in self.runs if run.n_judged), None)
 
 
@@ -123,12 +124,12 @@ def classify_runs(
     *,
     needed: Iterable[str] | None = None,
 ) -> ClassifiedRuns:
-    """Put the trials of several models on one task into categories.
+    """Classify the trials of several models on one task.
 
     Parameters
     ----------
     runs : sequence of TaskRun
-        One a model, of one task and the same questions.
+        One per model, of one task and the same questions.
     thresholds : Thresholds, or mapping of str to Thresholds
         Those of all models, or those of each by its name, whose values must be the same.
     schemata : iterable of Schema, optional
@@ -154,27 +155,27 @@ def classify_runs(
     required = required if needed is None else set(needed)
     if any("invalid" in schema.variables for schema in chosen):
         _check_verdicts(runs)
-    found: dict[str, dict[str, RubricScore]] = {}
+    scores: dict[str, dict[str, RubricScore]] = {}
     left_out = []
     for schema in chosen:
-        lack = _lacking(schema, runs)
-        if lack is None:
+        absent = _lacking(schema, runs)
+        if absent is None:
             category = {run.model: schema.classify(run.signal_table, cuts) for run in runs}
-            lack = _uncut(schema, runs, category, cuts)
-        if lack is None:
-            found[schema.name] = {
+            absent = _uncut(schema, runs, category, cuts)
+        if absent is None:
+            scores[schema.name] = {
                 run.model: score_categories(
                     schema, category[run.model], run.signal_table, cuts, run.question_ids
                 )
                 for run in runs
             }
         elif schema.name in required:
-            where = ", ".join(run.label for run in runs if run.model in lack.models)
-            rule = f"find what it needs in every run; there is no {lack.lacks}, in {where}"
+            where = ", ".join(run.label for run in runs if run.model in absent.models)
+            rule = f"find what it needs in every run; there is no {absent.lacks}, in {where}"
             raise InvalidInputError.of("schema", rule, schema.name)
         else:
-            left_out.append(lack)
-    return ClassifiedRuns(task, tuple(runs), thresholds, found, tuple(left_out))
+            left_out.append(absent)
+    return ClassifiedRuns(task, tuple(runs), thresholds, scores, tuple(left_out))
 
 
 def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
@@ -185,14 +186,14 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
     InvalidInputError
         If two of one name differ in more than their weights.
     """
-    found: dict[str, Schema] = {}
+    schemata: dict[str, Schema] = {}
     for run in runs:
         for schema in run.custom_rubrics:
-            first = found.setdefault(schema.name, schema)
+            first = schemata.setdefault(schema.name, schema)
             if first.rules != schema.rules:
                 rule = f"have the same rules for their own rubric {schema.name}"
                 raise InvalidInputError.of("runs", rule, run.label)
-    return tuple(found.values())
+    return tuple(schemata.values())
 
 
 # -- what runs must have in common ---------------------------------------------------------------
@@ -209,14 +210,14 @@ def _check_runs(runs: Sequence[TaskRun]) -> None:
         raise InvalidInputError.of("runs", rule, sorted({run.task for run in runs}))
     first = runs[0]
     for run in runs[1:]:
-        for one, other in ((first, run), (run, first)):
-            theirs = set(other.question_ids)
-            for number, digest in enumerate(one.question_ids):
+        for left, right in ((first, run), (run, first)):
+            theirs = set(right.question_ids)
+            for number, digest in enumerate(left.question_ids):
                 if digest not in theirs:
-                    doc_id = number if one.doc_ids is None else one.doc_ids[number]
+                    doc_id = number if left.doc_ids is None else left.doc_ids[number]
                     rule = (
                         f"have answered the same questions of {run.task} to be ranked: question "
-                        f"{doc_id} of {one.label} is none of those of {other.label}"
+                        f"{doc_id} of {left.label} is none of those of {right.label}"
                     )
                     raise InvalidInputError.of("runs", rule, f"doc_hash {digest[:16]}")
 
@@ -262,9 +263,9 @@ def _lacking(schema: Schema, runs: Sequence[TaskRun]) -> LeftOut | None:
     sources: dict[str, list[str]] = {}
     for name in names:
         sources.setdefault(source_of(name), []).append(name)
-    told = [f"{', '.join(found)} from {source}" for source, found in sources.items()]
+    lacks = [f"{', '.join(signals)} from {source}" for source, signals in sources.items()]
     models = tuple(model for model, absent in lacking.items() if absent)
-    return LeftOut(schema.name, models, " and of ".join(told))
+    return LeftOut(schema.name, models, " and of ".join(lacks))
 
 
 def _uncut(
@@ -278,14 +279,14 @@ def _uncut(
     Frozen thresholds may come from runs that recorded less, or were never wrong. To count only
     the trials that need none of those would make another score of it.
     """
-    found = []
+    models = []
     for run in runs:
-        whole = np.ones(run.signal_table.n_trials, dtype=np.bool_)
+        complete = np.ones(run.signal_table.n_trials, dtype=np.bool_)
         for name in schema.needs:
-            whole &= ~np.isnan(run.signal_table.column(name))
-        if not np.any(category[run.model] >= 0) or np.any(whole & (category[run.model] < 0)):
-            found.append(run.model)
-    if not found:
+            complete &= ~np.isnan(run.signal_table.column(name))
+        if not np.any(category[run.model] >= 0) or np.any(complete & (category[run.model] < 0)):
+            models.append(run.model)
+    if not models:
         return None
     absent = [
         name
@@ -293,4 +294,4 @@ def _uncut(
         if value is None and PERCENTILES[name][0] in schema.needs
     ]
     lacks = f"{', '.join(absent)} in the thresholds" if absent else "trials with all that it needs"
-    return LeftOut(schema.name, tuple(found), lacks)
+    return LeftOut(schema.name, tuple(models), lacks)

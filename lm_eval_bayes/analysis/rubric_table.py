@@ -1,4 +1,4 @@
-"""Scores and ranks of models, rubric by rubric: one table a task.
+"""Scores and ranks of models, rubric by rubric: one table per task.
 
 Trials are classified before, once (:mod:`lm_eval_bayes.analysis.rubric_runs`); weights, priors and
 intervals can then change without another look at them.
@@ -109,7 +109,7 @@ class SchemaScores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {**self.schema.to_dict(), "scores": [one.to_dict() for one in self.scores]}
+        return {**self.schema.to_dict(), "scores": [score.to_dict() for score in self.scores]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,47 +138,48 @@ class RubricTable:
     @property
     def ranks(self) -> IntArray:
         """Ranks, shape (schemata, models)."""
-        return np.array([[one.rank for one in row.scores] for row in self.rows], dtype=np.int64)
+        return np.array([[model.rank for model in row.scores] for row in self.rows], dtype=np.int64)
 
     @property
     def mu(self) -> FloatArray:
         """Posterior means, shape (schemata, models)."""
-        means = [[one.mu for one in row.scores] for row in self.rows]
+        means = [[model.mu for model in row.scores] for row in self.rows]
         return np.array(means, dtype=np.float64)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know before using the numbers, one sentence each."""
-        told: list[str] = []
+        """Limits of the numbers, one sentence each."""
+        warnings: list[str] = []
         if self.scope == "population" and self.classified.n_questions < 2:
-            told += [UNPAIRED] if len(self.classified.models) > 1 else []
+            warnings += [UNPAIRED] if len(self.classified.models) > 1 else []
         for run in self.classified.runs:
             n_trials = run.signal_table.n_trials
             if 0 < run.n_judged < n_trials:
-                told.append(
+                warnings.append(
                     f"{run.model}: {run.n_judged:,} of {n_trials:,} trials have a verdict; "
                     "elsewhere `invalid` is what generation alone tells"
                 )
         for row in self.rows:
             lacking = [
-                f"{one.model} missing {one.score.missing:,} of {one.n_trials:,}"
-                for one in row.scores
-                if one.score.missing
+                f"{model_score.model} missing {model_score.score.missing:,} of "
+                f"{model_score.n_trials:,}"
+                for model_score in row.scores
+                if model_score.score.missing
             ]
             if lacking:
-                told.append(
+                warnings.append(
                     f"{row.schema.name}: trials that lack a signal or threshold are in no "
                     f"category: {', '.join(lacking)}"
                 )
         for row in self.rows:
-            for one in row.scores:
-                if one.note is not None:
-                    told.append(f"{row.schema.name}, {one.model}: {one.note}")
-        return tuple(told)
+            for model_score in row.scores:
+                if model_score.note is not None:
+                    warnings.append(f"{row.schema.name}, {model_score.model}: {model_score.note}")
+        return tuple(warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        found = self.classified
+        classified = self.classified
         runs = [
             {
                 "model": run.model,
@@ -186,19 +187,19 @@ class RubricTable:
                 "trials": run.signal_table.n_trials,
                 "judged": run.n_judged,
             }
-            for run in found.runs
+            for run in classified.runs
         ]
         return {
-            "task": found.task,
-            "questions": found.n_questions,
+            "task": classified.task,
+            "questions": classified.n_questions,
             "runs": runs,
             "thresholds": {
-                "hash": found.thresholds.hash,
-                **found.thresholds.to_dict(),
-                "pooled_over": list(found.source.runs),
-                "date": found.source.date,
+                "hash": classified.thresholds.hash,
+                **classified.thresholds.to_dict(),
+                "pooled_over": list(classified.source.runs),
+                "date": classified.source.date,
             },
-            "verifier": None if found.verifier is None else dict(found.verifier),
+            "verifier": None if classified.verifier is None else dict(classified.verifier),
             "prior": self.prior,
             "level": self.level,
             "scope": self.scope,
@@ -206,7 +207,7 @@ class RubricTable:
             "confidence": self.confidence,
             "seed": self.seed,
             "schemata": [row.to_dict() for row in self.rows],
-            "left_out": [one.to_dict() for one in found.left_out],
+            "left_out": [left.to_dict() for left in classified.left_out],
             "warnings": list(self.warnings),
         }
 
@@ -247,22 +248,22 @@ def rubric_table(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or there are weights of a schema that is not here.
+        If an argument breaks its rule, or weights of a schema that is not in the table.
     """
     prior = check_option("prior", prior, ("hbayes", "bayes"))
     interval = check_option("interval", interval, METHODS)
     scope = check_option("scope", scope, SCOPES)
     level, confidence = check_level(level), check_confidence(confidence)
     seed = check_seed(seed)
-    scores = {name: dict(found) for name, found in classified.scores.items()}
+    scores = {name: dict(by_model) for name, by_model in classified.scores.items()}
     for name, given in (weights or {}).items():
         if name not in scores:
             rule = f"be of a schema of this table ({', '.join(scores)})"
             raise InvalidInputError.of("weights", rule, name)
         scores[name] = _reweighted(scores[name], given)
 
-    def told(one: tuple[str, RubricScore]) -> tuple[ModelScore, Posterior | None]:
-        model, score = one
+    def model_score(item: tuple[str, RubricScore]) -> tuple[ModelScore, Posterior | None]:
+        model, score = item
         posterior = score.posterior(prior, seed, scope)
         ends = posterior.interval(level, interval, seed=seed)
         numbers = ModelScore(model, score, posterior.mu, posterior.sigma, ends, 0, posterior.note)
@@ -271,9 +272,9 @@ def rubric_table(
 
     rows = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for found in scores.values():
-            schema = next(iter(found.values())).schema
-            unranked, posteriors = zip(*pool.map(told, found.items()), strict=True)
+        for by_model in scores.values():
+            schema = next(iter(by_model.values())).schema
+            unranked, posteriors = zip(*pool.map(model_score, by_model.items()), strict=True)
             paired = None if None in posteriors else SharedQuestions.of(posteriors)
             span = max(schema.weights) - min(schema.weights)
             ranks = ranks_of(
