@@ -164,7 +164,7 @@ def test_what_is_refused():
     prior = Outcomes.from_matrix([[1], [0]], R0=[[1], [1]])
     with pytest.raises(InvalidInputError, match=r"`b` must have one trial.*got 2 trials"):
         compare_paired(once, twice)
-    with pytest.raises(InvalidInputError, match="`a` must have one trial a question"):
+    with pytest.raises(InvalidInputError, match="`a` must have one trial per question"):
         compare_unpaired(twice, once)
     with pytest.raises(InvalidInputError, match="got prior trials"):
         compare_unpaired(prior, once)
