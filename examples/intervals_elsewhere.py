@@ -114,7 +114,7 @@ def coverage(runs: int, a: float, b: float, seed: int = 0) -> str:
     rng = np.random.default_rng(seed)
     truths = rng.beta(a, b, (runs, 30))
     drawn = [rng.binomial(1, p[:, None], (30, 4)) for p in truths]
-    rows = [["method", "holds the score of these questions", "of all such questions", "width"]]
+    rows = [["method", "covers the score of these questions", "of their population", "width"]]
     for name, method in methods().items():
         found = np.array([method(R) for R in drawn])
         row = [name]
