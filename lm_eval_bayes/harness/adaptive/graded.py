@@ -1,4 +1,4 @@
-"""The graded trials of a finished evaluation, task by task."""
+"""The graded trials of a finished evaluation, and of the baseline run, task by task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.runs.task_run import GRADED, TOKENS, TaskRun, distinct_ids
 
 
 def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
@@ -59,3 +59,37 @@ def _graded_task(
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
         measured=measured,
     )
+
+
+def baseline_runs(runs: Sequence[TaskRun], path: str) -> dict[str, TaskRun]:
+    """Return the graded trials of a finished run, task by task.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        What was read at the path.
+    path : str
+        The path, for errors.
+
+    Returns
+    -------
+    dict
+        The runs by the names of their tasks.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are runs of several models, or none with graded trials.
+    """
+    graded = [run for run in runs if run.metric == GRADED and run.trials is not None]
+    if not graded:
+        rule = "hold graded trials of a task of this package (a run with --log_samples, or a store)"
+        raise InvalidInputError.of("--decide", rule, path)
+    by_task: dict[str, list[TaskRun]] = {}
+    for run in graded:
+        by_task.setdefault(run.task, []).append(run)
+    for task, several in by_task.items():
+        if len(several) > 1:
+            rule = f"hold one model's run of task {task}; name the folder of one of them"
+            raise InvalidInputError.of("--decide", rule, ", ".join(run.model for run in several))
+    return {task: run for task, (run,) in by_task.items()}

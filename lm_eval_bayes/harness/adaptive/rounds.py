@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.adaptive.budget import Budget
-from lm_eval_bayes.harness.adaptive.goals import Goal, InterimAnalysis
+from lm_eval_bayes.harness.adaptive.goals import Budget, Goal, InterimAnalysis
 from lm_eval_bayes.harness.adaptive.graded import graded_tasks
 from lm_eval_bayes.harness.adaptive.output_check import missing_output
 from lm_eval_bayes.harness.adaptive.preflight import preflight

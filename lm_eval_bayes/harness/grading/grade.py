@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
 from lm_eval_bayes.harness.logs import get_logger
@@ -52,7 +53,7 @@ _cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Grade:
+class Grade(Record):
     """One graded response.
 
     Attributes
@@ -68,10 +69,6 @@ class Grade:
     correct: bool
     answer: str | None
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a plain dict."""
-        return asdict(self)
 
 
 def _from_worker(job: dict[str, Any], limit: float) -> tuple[Any, str | None, bool]:

@@ -18,12 +18,17 @@ In a file of its own, or in a task's YAML under `metadata`, as `rubric_own`::
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.rubric.rules import Condition
@@ -117,18 +122,11 @@ def _content(value: object, folder: Path) -> Mapping[str, Any]:
         file = next((path for path in places if path.is_file()), None)
         if file is None:
             raise InvalidInputError.of("rubric_own", "be a YAML file that exists", value)
-        value = _loaded(file)
+        value = load_yaml(file)
     if not isinstance(value, Mapping):
         rule = "be a mapping with name, categories, weights, and rules or category"
         raise InvalidInputError.of("rubric_own", rule, value)
     return value
-
-
-def _loaded(path: Path) -> object:
-    """Load a YAML as the harness loads a task's, so that `!function` means the same."""
-    from lm_eval_bayes.harness.rubrics.yaml_file import load_yaml
-
-    return load_yaml(path)
 
 
 def _rubric(content: Mapping[str, Any]) -> CustomRubric:
@@ -253,3 +251,66 @@ def _rule(
             raise InvalidInputError.of(argument, form, rule)
         return category, ""
     return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text
+
+
+def load_yaml(path: Path) -> Any:
+    """Load a file.
+
+    Parameters
+    ----------
+    path : Path
+        A YAML file. ``!function module.name`` is the function `name` of module.py beside it,
+        else of an installed module.
+
+    Raises
+    ------
+    TaskConfigError
+        If it cannot be read, or a function is not there.
+    """
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor(
+        "!function", lambda loader, node: _function(str(node.value), path.parent)
+    )
+    try:
+        # a safe loader but for !function, which names the user's own code
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = " ".join(str(error).split())
+        raise TaskConfigError(f"the rubric {path.name} cannot be read: {message}") from None
+
+
+def _function(spec: str, folder: Path) -> Callable[..., Any]:
+    module, _, name = spec.rpartition(".")
+    beside = folder.joinpath(*module.split(".")).with_suffix(".py") if module else None
+    try:
+        module_object = (
+            _from_file(beside, module)
+            if beside is not None and beside.is_file()
+            else importlib.import_module(module)
+        )
+        function = getattr(module_object, name)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise TaskConfigError(f"`!function {spec}` cannot be found: {error}") from None
+    if not callable(function):
+        raise TaskConfigError(f"`!function {spec}` is no function; it is {function!r:.60}")
+    return function
+
+
+def _from_file(path: Path, module: str) -> Any:
+    unique = f"_lm_eval_bayes_rubric_{abs(hash(str(path.resolve())))}_{module.replace('.', '_')}"
+    if unique in sys.modules:
+        return sys.modules[unique]
+    spec = importlib.util.spec_from_file_location(unique, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module")
+    module_object = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module_object
+    try:
+        spec.loader.exec_module(module_object)
+    except BaseException:
+        del sys.modules[unique]
+        raise
+    return module_object

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.stats.intervals import IntervalMethod
 
@@ -34,7 +35,7 @@ KEYS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Record):
     """The checked settings of one task.
 
     Attributes
@@ -84,10 +85,6 @@ class Settings:
     def binary(self) -> bool:
         """Whether the outcome is right or wrong, so that the Pass@k family exists."""
         return len(self.weights) == 2
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
     def from_metadata(

@@ -10,9 +10,8 @@ from lm_eval_bayes.cli.commands.run import run
 from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import goals
-from lm_eval_bayes.harness.adaptive.baseline import baseline_runs
-from lm_eval_bayes.harness.adaptive.budget import Budget
-from lm_eval_bayes.harness.adaptive.goals import Goal
+from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
+from lm_eval_bayes.harness.adaptive.graded import baseline_runs
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
