@@ -354,7 +354,7 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
     the others at level DEBUG.
     """
     from lm_eval_bayes.harness.logs import get_logger
-    from lm_eval_bayes.harness.plain_errors import EXTRAS
+    from lm_eval_bayes.harness.plugin.plain_errors import EXTRAS
 
     try:
         yield

@@ -258,7 +258,7 @@ def test_errors_of_this_package_are_one_line():
     code = """
 import sys
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness import plain_errors
+from lm_eval_bayes.harness.plugin import plain_errors
 plain_errors.install(); first = sys.excepthook
 plain_errors.install(); assert sys.excepthook is first
 if sys.argv[1] == "ours":
