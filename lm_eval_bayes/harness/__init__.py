@@ -9,7 +9,7 @@ import sys
 import types
 import warnings
 
-#: Old module -> the attributes that YAML files name there -> where they are now.
+#: Old module -> attributes that YAML files name in it -> their present paths.
 MOVED = {
     "lm_eval_bayes.harness.tasks": {
         "RepeatedSamplingTask": "lm_eval_bayes.tasks.RepeatedSamplingTask"

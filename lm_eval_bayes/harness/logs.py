@@ -1,4 +1,4 @@
-"""Our messages among the harness's own: same format, same level, same switch."""
+"""Loggers below the harness's own, with its format, level and switches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 def visible(text: str) -> str:
-    r"""Return somebody else's text on one line, with what would steer a terminal escaped.
+    r"""Return a text on one line, with control characters escaped.
 
     Examples
     --------
@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of one of our modules as a child of the harness's logger.
+    """Return a module's logger as a child of the harness's logger.
 
     The harness formats and filters what is logged under ``lm_eval``; a logger of another
     name would print bare warnings and never an information.

@@ -25,10 +25,10 @@ from lm_eval_bayes.stats.validation import check_count, check_level, check_optio
 
 ESTIMATORS = ("hbayes", "bayes")
 
-#: A forecast takes a second for so many questions; of more, a part of them tells as much.
+#: The most questions of a forecast, which then takes about a second.
 _FORECAST_QUESTIONS = 2000
 
-#: DecisionReached's default `min_trials` where there is a correction.
+#: DecisionReached's default `min_trials` with a correction.
 _LEAST_CORRECTED = 4
 
 
@@ -174,7 +174,7 @@ class Goal:
 
     def __post_init__(self) -> None:
         if self.width is None and self.baseline is None and self.budget is None:
-            rule = "be told when to stop: --width, --decide or --budget"
+            rule = "have a goal: --width, --decide or --budget"
             raise InvalidInputError.of("run", rule, "none of them")
         if self.width is not None and self.baseline is not None:
             raise InvalidInputError.of("run", "be given --width or --decide, not both", "both")
@@ -237,7 +237,7 @@ class Goal:
     def analyze(self, graded: TaskRun, planned: int) -> InterimAnalysis:
         """Look at one task after `planned` trials per question.
 
-        Of a run to be compared with, :meth:`check` has seen that it asked the same.
+        A baseline run has the same questions; :meth:`check` has verified that.
         """
         outcomes = graded.outcomes
         fewest, most = outcomes.trials_range
@@ -270,10 +270,10 @@ class Goal:
     def _forecast(
         self, posterior: Posterior, outcomes: Outcomes, width: float
     ) -> TrialsForecast | None:
-        """Forecast when the width is reached; of very many questions from a part of them.
+        """Forecast when the width is reached, from a sample of questions if there are many.
 
-        How many trials it takes hangs on how far the width must shrink, which is asked of the
-        part's own width.
+        The number of trials depends on the relative decrease of the width, so the sample's own
+        width is used.
         """
         relative_width = (self.width or 0.0) / width
         n = outcomes.counts.shape[0]

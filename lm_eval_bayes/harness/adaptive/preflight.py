@@ -150,7 +150,7 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
 def _seed_as_the_harness(arguments: Mapping[str, Any]) -> None:
     """Set the global seeds that the harness sets before it loads tasks.
 
-    A task that shuffles choices from them has the same questions here as later.
+    A task that shuffles choices from them has the same questions now as in the evaluation.
     """
     if arguments.get("random_seed") is not None:
         random.seed(arguments["random_seed"])

@@ -84,7 +84,7 @@ class Rounds:
     stage : str
         The stage of the run, or the stage at which it failed.
     store : str
-        The file that keeps the trials, once there is a model.
+        The path of the trial store, once the model is created.
     """
 
     goal: Goal

@@ -23,7 +23,7 @@ from typing import Any
 
 #: More parts than this are no answer to a contest question.
 MAX_PARTS = 40
-#: The most memory a worker may map, in bytes: 9^{9^{9^9}} would take all there is.
+#: The most memory a worker may map, in bytes: 9^{9^{9^9}} would take all memory.
 MEMORY_LIMIT = 2 << 30
 
 _AND = re.compile(
@@ -108,7 +108,7 @@ _HARMLESS = re.compile(
 
 
 def _restrict_eval() -> None:
-    """Let sympy's string parser evaluate numbers and bare symbols, and refuse all else."""
+    """Let sympy's string parser evaluate numbers and symbols only."""
     from sympy.parsing import sympy_parser
 
     evaluate = sympy_parser.eval_expr
@@ -136,7 +136,7 @@ def _latex_config(units: bool) -> Any:
 
 @lru_cache(maxsize=1000)
 def _parsed(latex: str, units: bool) -> Any:
-    """Return the sympy object of one formula, or None where the grammar does not know it."""
+    """Return the sympy object of one formula, or None if the grammar cannot parse it."""
     from math_verify import parse
 
     plain = re.sub(r"(?<!\\)\$|[\r\n]", " ", latex).strip().rstrip("\\")

@@ -153,14 +153,14 @@ def grade(
     Parameters
     ----------
     response : str
-        The whole text the model wrote.
+        The complete response.
     gold : int or str
         The right answer: for "aime" an integer in 0..999, "033" too; for "math"
         LaTeX, several answers separated by commas.
     kind : {"math", "aime"}
         "aime" compares integers (see `answers.aime_integer` for what counts as
         one); "math" compares formulas by math-verify. Of several answers all
-        must be there, in any order, and no other.
+        must be present, in any order, and no other.
     think_end_token : str, int or None
         See `final_part`.
     timeout : float

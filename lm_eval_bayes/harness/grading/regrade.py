@@ -24,7 +24,7 @@ def regraded(
     Parameters
     ----------
     texts : sequence of str
-        What the model wrote, whole, one text a trial.
+        The complete responses, one per trial.
     target : str
         The right answer as the harness logged it, see :func:`gold`.
     think_end_token : str, optional

@@ -54,7 +54,7 @@ class _Worker:
 
     def __init__(self) -> None:
         if not sys.executable:
-            raise WorkerUnavailable("this Python does not know its own executable")
+            raise WorkerUnavailable("sys.executable is empty")
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT],
             stdin=subprocess.PIPE,
@@ -68,7 +68,7 @@ class _Worker:
         try:
             self.reader.start()
             path = [os.path.abspath(entry) for entry in sys.path]
-            ready = self.ask({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
+            ready = self.request({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
             if not ready.get("ready"):
                 raise WorkerUnavailable(f"the grading process cannot start: {ready.get('fatal')}")
         except WorkerDied as error:
@@ -87,7 +87,7 @@ class _Worker:
                     self.replies.put(line)
         self.replies.put(None)
 
-    def ask(self, message: dict[str, Any], limit: float) -> dict[str, Any]:
+    def request(self, message: dict[str, Any], limit: float) -> dict[str, Any]:
         stdin = cast("IO[bytes]", self.process.stdin)
         data = memoryview(json.dumps(message).encode("ascii") + b"\n")
         try:
@@ -112,8 +112,8 @@ class _Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def forget(self) -> None:
-        """In a forked child: let go of the parent's worker without touching it."""
+    def detach(self) -> None:
+        """In a forked child: close this copy of the parent's pipes and leave the worker running."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()  # or the worker would outlive the parent, waiting for this copy
@@ -145,7 +145,7 @@ class WorkerPool:
 
     def _after_fork(self) -> None:
         for worker in self._all:
-            worker.forget()
+            worker.detach()
         self._reset()
 
     def _take(self) -> _Worker:
@@ -191,10 +191,10 @@ class WorkerPool:
             for attempt in (1, 2):
                 worker = self._take()
                 try:
-                    reply = worker.ask({**job, "limit": limit}, limit)
+                    reply = worker.request({**job, "limit": limit}, limit)
                 except WorkerDied:
                     self._drop(worker)
-                    if attempt == 2:  # once may be an idle worker that somebody killed
+                    if attempt == 2:  # the first may be an idle worker that was killed
                         raise
                 except BaseException:  # a time-out, or Ctrl-C in mid-job
                     self._drop(worker)

@@ -17,7 +17,7 @@ log = get_logger(__name__)
 
 
 def install() -> None:
-    """Wrap the harness's `evaluate`; warn where it is not what this package knows."""
+    """Wrap the harness's `evaluate`; warn if it has another signature."""
     problem = patches.install(patches.EVALUATE, _in_context)
     if problem is not None:
         log.warning(

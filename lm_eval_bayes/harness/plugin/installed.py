@@ -1,7 +1,7 @@
 """What is installed: packages, the harness, and whether it finds what this package adds to it.
 
-Only metadata and file names are read here; the harness itself is imported by a process of its own
-(:func:`print_registered`), so that neither a broken harness nor a slow one can take this one along.
+Only metadata and file names are read here. The harness itself is imported by another process
+(:func:`print_registered`), so that a broken or slow harness does not affect this one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MARK = "lm_eval_bayes probe: "
 
 
 def version_of(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None where there is none.
+    """Return the version of an installed distribution, None if it is not installed.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _is_declared(component: Component) -> bool:
 
 
 def start_up_file() -> Path | None:
-    """Return the start-up file that this Python reads, None where there is none."""
+    """Return the start-up file that this Python reads, None if it is missing."""
     for folder in _site_folders():
         for name in START_UP_FILES:
             if (folder / name).is_file():
@@ -123,7 +123,7 @@ def watches() -> bool:
 
 
 def switched_off() -> bool:
-    """Return whether ``LM_EVAL_BAYES_AUTOLOAD`` keeps the start-up file from doing anything."""
+    """Return whether ``LM_EVAL_BAYES_AUTOLOAD`` disables the start-up file."""
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     return value.strip().lower() in ("0", "false", "no", "off")
 
@@ -136,7 +136,7 @@ def other_command() -> Path | None:
     if command is None:
         return None
     scripts = Path(sysconfig.get_path("scripts"))
-    # The command of a user's own site lies elsewhere, and a link may stand for it.
+    # The command of a user site lies elsewhere, and may be a link.
     own_folders = {scripts.resolve(), Path(sys.executable).parent.resolve()}
     folders = {Path(command).parent.resolve(), Path(command).resolve().parent}
     return None if own_folders & folders or _runs_this_python(Path(command)) else Path(command)
@@ -153,7 +153,7 @@ def _runs_this_python(script: Path) -> bool:
 
 
 def hash_folder() -> Path:
-    """Return where hashes of weights are kept, without importing the models that keep them.
+    """Return the folder of cached weight hashes, without importing the model backends.
 
     The same as :func:`lm_eval_bayes.harness.models.weights.cache_folder`.
     """
@@ -173,10 +173,10 @@ class Registered:
     error : str or None
         Why the harness could not be imported.
     by_itself, by_hand : tuple of str
-        The components, as "model trials", that are there as soon as the harness is imported, and
+        The components, as "model trials", that are registered when the harness is imported, and
         after ``python -m lm_eval_bayes`` has registered what was missing.
     tasks_by_itself, tasks_by_hand : bool
-        Whether the harness then looks into this package's folder of tasks.
+        Whether the harness then reads this package's task folder.
     """
 
     error: str | None = None
@@ -212,12 +212,12 @@ class Probe(NamedTuple):
         """Start the process, with the environment that `lm_eval` would have."""
         # What lies in the working directory is no part of the environment; this package is
         # added last, for a checkout that is found through it.
-        ours = str(Path(__file__).resolve().parents[3])
+        package_parent = str(Path(__file__).resolve().parents[3])
         code = (
             "import sys\n"
             "if sys.path and sys.path[0] == '': del sys.path[0]\n"
             + "".join(f"import {name}\n" for name in HOOKS)
-            + f"sys.path.append({ours!r})\n"
+            + f"sys.path.append({package_parent!r})\n"
             "from lm_eval_bayes.harness.plugin.installed import print_registered\n"
             "print_registered()\n"
         )
@@ -234,7 +234,7 @@ class Probe(NamedTuple):
         return cls(process)
 
     def close(self) -> None:
-        """End the process, if it is still there."""
+        """End the process, if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
@@ -279,7 +279,7 @@ def _components() -> list[str]:
 
     registry = sys.modules["lm_eval.api.registry"]
     if hasattr(registry, "load_plugins"):
-        # It reads entry points when a name is asked for, so what is declared will be found.
+        # It reads entry points when a name is requested, so every declared component is found.
         return [_name(component) for component in declared()]
     names = []
     for component in COMPONENTS:

@@ -1,4 +1,4 @@
-"""The whole contract between this package and the harness, on one screen.
+"""Registration of this package with the harness.
 
 The harness gets from us the COMPONENTS below, by name, and a folder of task YAMLs.
 
@@ -10,7 +10,7 @@ waits until the harness is imported and calls `harness_imported` here whenever o
   harness imports its own only while the registry is still empty.
 - ``lm_eval.filters``: our filter is registered.
 - ``lm_eval.models``: our model is registered as the harness's own are, by name and place; it
-  is imported when it is asked for.
+  is imported when it is requested.
 - ``lm_eval.tasks``: our folder is read right after the built-in one, so the user's
   ``--include_path`` still wins; and tasks that list ``metric: bayes`` are checked when built.
 - ``lm_eval.evaluator``: its `evaluate` is wrapped, so that tasks see the model that answers.
@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 
 class Component(NamedTuple):
-    """One thing that the harness finds by name."""
+    """A component that the harness finds by name."""
 
     kind: str
     name: str
@@ -102,8 +102,8 @@ def harness_imported(name: str) -> None:
 def register_all() -> None:
     """Import the harness and register everything, without any start-up file.
 
-    Unlike the start-up files, this does not stand aside for the harness's own discovery,
-    which sees only installed packages.
+    Unlike the start-up files, this also registers what the harness's own discovery would,
+    which finds installed packages only.
     """
     for name in HOOKS:
         importlib.import_module(name)
@@ -156,7 +156,7 @@ def _register(component: Component, registered: Any, registry: Any) -> None:
     before = {r: set(r) for r in _registries(registry)}
     try:
         if component.kind == "model":
-            # The harness registers its own models so: imported when asked for.
+            # As the harness registers its own models: imported when requested.
             registered.register(component.name, target=f"{component.module}:{component.attribute}")
         elif module is None:
             importlib.import_module(component.module)
@@ -214,13 +214,13 @@ def _add_tasks() -> None:
 
 
 def with_our_tasks(paths: Iterable[Any], built_in: Path, folder: Path) -> list[Any]:
-    """Put `ours` right after `built_in`, if that is there and ours is not.
+    """Insert `folder` after `built_in`, if `paths` has the second but not the first.
 
     Parameters
     ----------
     paths : iterable of path-like
         The folders that the harness is about to read; later ones override earlier ones.
-    built_in, ours : pathlib.Path
+    built_in, folder : pathlib.Path
         The harness's own task folder, and this package's.
 
     Examples
@@ -242,7 +242,7 @@ def _warn_unknown_harness(what: str) -> None:
     _warn(
         "unknown harness",
         f"lm_eval_bayes cannot extend this lm-evaluation-harness ({version}), which has no {what}; "
-        f"to find our tasks all the same, pass --include_path {task_configs_dir()}",
+        f"to find its tasks, pass --include_path {task_configs_dir()}",
     )
 
 

@@ -1,1 +1,1 @@
-"""Rubrics inside the harness: a task class, its rows, and rubrics of one's own."""
+"""Rubrics inside the harness: a task class, its rows, and custom rubrics."""

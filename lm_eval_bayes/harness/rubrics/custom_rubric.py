@@ -50,7 +50,7 @@ class CustomRubric:
     schema : Schema
         Its categories. With a function, the rule of category k is ``<column> == k``.
     choose : callable or None
-        The function, where there is one.
+        The function, if the rubric has one.
     """
 
     schema: Schema
@@ -80,7 +80,7 @@ class CustomRubric:
             return chosen
         raise TaskConfigError(
             f"rubric {self.schema.name}: its function must return one of {', '.join(names)}, a "
-            f"number 0..{len(names) - 1}, or None where it cannot tell; got {chosen!r:.80}"
+            f"number 0..{len(names) - 1}, or None if it cannot decide; got {chosen!r:.80}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def custom_rubrics(value: object, folder: Path) -> tuple[CustomRubric, ...]:
     Parameters
     ----------
     value : str, mapping, list of them, or None
-        Paths of YAML files, or what would stand in them.
+        Paths of YAML files, or their content.
     folder : Path
         Where relative paths are looked for after the current folder.
 
@@ -265,7 +265,7 @@ def load_yaml(path: Path) -> Any:
     Raises
     ------
     TaskConfigError
-        If it cannot be read, or a function is not there.
+        If the file cannot be read, or a function does not exist.
     """
 
     class Loader(yaml.SafeLoader):

@@ -41,7 +41,7 @@ class QuestionSignals:
     task : str
         The task's name.
     rubrics : tuple of Schema
-        The rubrics that rows are asked of.
+        The rubrics that have rows.
     thresholds : TaskThresholds or None
         Frozen ones.
     prior : {"hbayes", "bayes"}
@@ -171,7 +171,7 @@ def aggregate(values: Sequence[RubricValue]) -> float | str:
     Returns
     -------
     float or str
-        The number; NaN where no trial has the signals. The hash of the thresholds, for theirs.
+        The number; NaN where no trial has the signals. For the row of the thresholds their hash.
     """
     if not values or not all(isinstance(value, RubricValue) for value in values):
         raise InvalidInputError.of("values", "come from a rubric task, at least one", "none")

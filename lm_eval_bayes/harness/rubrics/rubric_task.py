@@ -74,7 +74,7 @@ class RubricTask(RepeatedSamplingTask):
         metadata = config.get("metadata")
         metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
         self.rubrics = RubricSettings.from_metadata(metadata)
-        metadata.pop("rubric_own", None)  # functions cannot be logged; `bayes` tells of them
+        metadata.pop("rubric_own", None)  # functions cannot be logged; `bayes` names them
         config["metadata"] = metadata
         frozen, name = self.rubrics.thresholds, str(config.get("task", "?"))
         self._frozen = None if frozen is None else frozen.of(name)
@@ -169,7 +169,7 @@ class RubricTask(RepeatedSamplingTask):
             )
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
-        """Grade the N responses to one question, and keep their signals.
+        """Grade the N responses to one question, and add their signals.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class RubricTask(RepeatedSamplingTask):
             categories.append(None if category is None else float(category))
         return categories
 
-    # -- what the harness asks about the rows ------------------------------------------
+    # -- the rows, for the harness ------------------------------------------------------
 
     def _rubric_rows(self) -> list[str]:
         if "bypass" in self._metric_fn_list:
@@ -252,8 +252,8 @@ class RubricTask(RepeatedSamplingTask):
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row; the thresholds' hash has none."""
         names = [n for n in self._rubric_rows() if not n.endswith("_stderr")]
-        ours = {n: n != rows.MISSING_ROW for n in names if n != rows.THRESHOLDS_ROW}
-        return {**super().higher_is_better(), **ours}
+        directions = {n: n != rows.MISSING_ROW for n in names if n != rows.THRESHOLDS_ROW}
+        return {**super().higher_is_better(), **directions}
 
 
 def _signals_from(names: Iterable[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ KEYS = {
     "rubric_schemata": "names of schemata, which must find their signals (default: all that do)",
     "rubric_thresholds": "a file of frozen thresholds (default: those of the task's own trials)",
     "rubric_prior": "hbayes, learned across questions, or bayes, the paper's (default hbayes)",
-    "rubric_own": "a rubric of your own, or a list of them: a YAML file, or what would stand in it",
+    "rubric_own": "a custom rubric, or a list of them: a YAML file, or its content",
 }
 
 PRIORS: tuple[Prior, ...] = ("hbayes", "bayes")

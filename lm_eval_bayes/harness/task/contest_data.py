@@ -12,7 +12,7 @@ from typing import Any
 
 from lm_eval_bayes._util.paths import task_configs_dir
 
-#: Variables that keep the hub's own libraries off the network.
+#: Variables that make the hub's libraries work offline.
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 
 
@@ -97,7 +97,7 @@ def is_cached(dataset: Dataset) -> bool:
 
 
 def offline() -> str | None:
-    """Return the variable that keeps the hub's libraries off the network, if one does.
+    """Return the variable that makes the hub's libraries work offline, if one is set.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class HubQuery:
         self._found: dict[str, str | None] = {}
         self._datasets = datasets
         # A name that cannot be looked up blocks for as long as the system likes; a daemon
-        # thread does not keep the program from ending.
+        # thread does not delay the end of the program.
         self._threads = [
             threading.Thread(target=self._ask, args=(dataset,), daemon=True) for dataset in datasets
         ]

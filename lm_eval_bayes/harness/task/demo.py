@@ -1,4 +1,4 @@
-"""Forty short arithmetic problems of our own, so that a first run needs no network."""
+"""Forty short arithmetic problems that are part of the package, for a first run offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load(**_: Any) -> dict[str, datasets.Dataset]:
     -------
     dict
         One split, ``test``: 40 rows with ``id`` (text), ``problem`` (text), ``answer``
-        (a whole number, as text) and ``level`` (1 for the easiest to 5, eight rows
+        (an integer, as text) and ``level`` (1 for the easiest to 5, eight rows
         each). A fifth field, ``check``, is the problem as an arithmetic expression, from
         which the tests compute the answer again.
 

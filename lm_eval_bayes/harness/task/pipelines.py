@@ -16,7 +16,7 @@ log = get_logger(__name__)
 _TAKES_SOME = ("take_first", "take_first_k")
 _TAKES_ONE_VOTE = "majority_vote"
 
-HOW_TO_SKIP = "if it is right all the same, skip this test with bayes_check: false"
+HOW_TO_SKIP = "if it is correct, skip this test with bayes_check: false"
 
 
 class Responses(list[Any]):

@@ -95,7 +95,7 @@ def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
     Raises
     ------
     DatasetUnavailableError
-        If a question lacks a field, or there is no question left.
+        If a question lacks a field, or no question is left.
     TaskConfigError
         If anything else is wrong with the YAML.
     """

@@ -67,7 +67,7 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
 
 
 def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, task: str) -> None:
-    """Refuse the one pair of flags under which the harness mixes up questions.
+    """Raise an error for two flags with which the harness mixes up questions.
 
     Raises
     ------

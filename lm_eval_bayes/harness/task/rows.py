@@ -33,7 +33,7 @@ class QuestionTrials:
     outcomes : tuple of int
         The category of each trial, 0..C.
     answers : tuple
-        The answer found in each trial; None where there is none.
+        The extracted answer of each trial; None if there is none.
     grading_errors : int
         How many trials the grader failed on (they count as category 0).
     settings : Settings
@@ -113,7 +113,7 @@ class _Bank:
 def _learned(
     counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...], scope: Scope, seed: int
 ) -> api.Posterior:
-    # Several rows ask for one posterior, and many questions have the same counts.
+    # Several rows need one posterior, and many questions have the same counts.
     outcomes = api.Outcomes.from_counts(counts, weights=weights)
     return api.hbayes_at_n(outcomes, scope, seed=seed)
 
@@ -149,7 +149,7 @@ def row_functions(settings: Settings) -> dict[str, _Row]:
         f"avg@{n}_stderr": lambda bank: float(bank.average.sigma),
     }
     if settings.binary:
-        # At k = 1 the whole family is avg@N, so one row of it is enough.
+        # At k = 1 every estimator of the family equals avg@N.
         above_one = [k for k in settings.k if k > 1]
         tau = settings.tau
         rows |= {f"pass@{k}": _estimate(api.pass_at_k, k) for k in settings.k}
@@ -211,7 +211,7 @@ def _harness_pools() -> bool:
 
 
 def _guarded(name: str, row: _Row, bank: _Bank) -> float:
-    # A run that lost some trials still gets every row that exists for what is left.
+    # A run with missing trials still has every row that its remaining trials allow.
     try:
         return row(bank)
     except InvalidInputError as error:

@@ -21,7 +21,7 @@ INTERVAL_METHODS: tuple[IntervalMethod, ...] = ("exact", "normal", "beta", "hdi"
 KEYS = {
     "bayes_n": "trials per question, N (default: the task's `repeats`)",
     "bayes_k": "the k of Pass@k and its family, one or a list (default: powers of two <= N)",
-    "bayes_tau": "the share of k that G-Pass@k asks for, in [0, 1] (default 0.5)",
+    "bayes_tau": "the threshold of G-Pass@k, in [0, 1] (default 0.5)",
     "bayes_maj_k": "the k of maj@k (default min(8, N))",
     "bayes_weights": "the score of each category 0..C (default [0, 1])",
     "bayes_categories": "number of categories of the task's grader (default 2)",
@@ -100,7 +100,7 @@ class Settings(Record):
         Parameters
         ----------
         metadata : mapping
-            A task's metadata. Keys that do not start with ``bayes_`` are not ours.
+            A task's metadata. Keys that do not start with ``bayes_`` are ignored.
         repeats : int
             The task's `repeats`, which is N where ``bayes_n`` is absent.
         categories : int, optional

@@ -163,7 +163,7 @@ metric_list: [{metric: exact_match}]
 @pytest.mark.parametrize(
     ("goal", "message"),
     [
-        ({}, "be told when to stop"),
+        ({}, "have a goal"),
         ({"width": 0.1, "baseline": {}}, "not both"),
         ({"width": 0.0}, "`width` must"),
         ({"width": float("nan")}, "`width` must"),
