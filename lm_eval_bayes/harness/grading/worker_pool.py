@@ -150,9 +150,13 @@ class WorkerPool:
 
     def _take(self) -> _Worker:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
             failed = self._failed
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            if idle.process.poll() is None:
+                return idle
+            self._drop(idle)  # it was killed while it was idle
+            return self._take()
         if failed and time.monotonic() - failed[0] < START_PAUSE:
             raise WorkerUnavailable(failed[1])
         try:
