@@ -1,22 +1,23 @@
-"""What each argument of a model means: for its identity, for what is printed, and for its name.
+"""The arguments of models: which belong to a model's identity, are printed, or name it.
 
-``lm_eval --model_args`` takes names and paths, settings of an engine, addresses and keys alike,
-and any backend may have arguments of its own. One table says what each of them is:
+``lm_eval --model_args`` takes names, paths, settings, addresses and keys, and a backend may have
+arguments of its own. Every argument has one kind:
 
-========  ======================================================  =========  ==========
-kind      what it does                                            identity   printed
-========  ======================================================  =========  ==========
-identity  changes the distribution of responses, or names it      as it is   as it is
-speed     how fast, where and on what it runs; which trials       no         as it is
-place     the address of a server                                 redacted   redacted
-secret    gives access to something                               no         never
-unknown   nobody here knows                                       its hash   never
-========  ======================================================  =========  ==========
+========  ==========================================================  ============  ========
+kind      meaning                                                     identity      printed
+========  ==========================================================  ============  ========
+identity  changes the distribution of responses, or names the model   its value     yes
+speed     changes speed, memory or place, or which trials are made    no            yes
+place     the address of a server                                     redacted      redacted
+secret    gives access to something                                   no            no
+unknown   not listed in this module                                   a hash of it  no
+========  ==========================================================  ============  ========
 
-An argument that the table does not list is a secret where it is called like one
-(`names_a_secret`), else unknown. Whatever is kept of a value, user names, passwords, queries of
-addresses and keys are taken out of it first (`redacted`). Two runs are rather kept apart than
-mixed: only what surely leaves the distribution alone is "speed".
+An argument that is not listed is a secret if its name says so (`names_a_secret`), and unknown
+otherwise. User names, passwords and queries of addresses, and keys, are removed from every value
+before it is recorded, hashed or printed (`redacted`). An argument is listed under "speed" only if
+it cannot change the distribution: two runs of one model are kept apart rather than runs of two
+models mixed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _IDENTITY = (
 )
 
 _SPEED = (
-    # which trials, and where they are kept
+    # which trials, and the file that stores them
     *("store", "trials", "seed", "seed_scheme", "synchronous", "write_out"),
     *("logits_cache",),
     # batches, concurrency, patience
@@ -180,7 +181,7 @@ def kind_of(name: str, value: object = "") -> Kind:
 
 
 def names_a_secret(name: str, value: object = "") -> bool:
-    """Return whether an argument or a setting is called like what gives access to something.
+    """Return whether the name of an argument or a setting is that of a secret.
 
     A switch or a number never is: ``use_auth=True`` and ``n_token=7`` are settings.
     """
@@ -194,7 +195,7 @@ def names_a_secret(name: str, value: object = "") -> bool:
 def redacted(value: Any) -> Any:
     """Return a JSON value without the secrets in it.
 
-    Of mappings, entries that are called like a secret are left out; of addresses, user names,
+    Of mappings, entries with the name of a secret are left out; of addresses, user names,
     passwords, queries and fragments; values in the form of well-known keys are replaced.
 
     Examples
@@ -224,7 +225,7 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        JSON values. The value of an argument that nobody knows is ``{"hash": ...}``.
+        JSON values. The value of an unknown argument is ``{"hash": ...}``.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's arguments as they may be printed.
 
-    Secrets, and arguments that nobody knows, are there by name alone.
+    Secrets and unknown arguments are listed without their values.
 
     Examples
     --------
@@ -296,7 +297,7 @@ def as_json(value: Any) -> Any:
 
 
 def is_hashed(value: object) -> bool:
-    """Return whether a recorded value is the hash of an argument that nobody knows."""
+    """Return whether a recorded value is the hash of an unknown argument."""
     return (
         isinstance(value, Mapping)
         and set(value) == {"hash"}
@@ -308,7 +309,7 @@ def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> b
     """Return whether a fingerprint that some release recorded is that of a model.
 
     Earlier releases recorded arguments as they were given, those that change only the speed
-    and those that nobody knows among them.
+    and unknown ones among them.
 
     Parameters
     ----------
@@ -372,7 +373,7 @@ def model_name(arguments: Mapping[str, Any], backend: str, recorded: str = "") -
     backend : str
         The harness's name of the backend.
     recorded : str
-        The name that the harness wrote down, which counts where an argument names the model.
+        The name that the harness recorded, used if an argument names the model.
 
     Returns
     -------

@@ -36,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
         **{"backend": "gateway", "pretrained": "org/speed", "tensor_parallel_size": 2},
         **{"gpu_memory_utilization": 0.9, "max_retries": 3, "device": "cpu"},
     },
-    "with a name that nobody knows": {
+    "unknown arguments": {
         **{"backend": "gateway", "model": "org/unknown", "n_experts": 8, "mode": "strict"},
         "options": {"depth": [1, 2], "style": "plain"},
     },

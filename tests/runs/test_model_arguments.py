@@ -21,6 +21,7 @@ from lm_eval_bayes.runs.model_arguments import (
     shown,
     without_secrets,
 )
+from lm_eval_bayes.runs.model_names import with_settings
 
 ARGUMENTS = {
     "pretrained": "org/model",
@@ -73,7 +74,7 @@ def test_what_makes_another_model(change, same):
     assert (identity({**ARGUMENTS, **change}) == identity(ARGUMENTS)) is same
 
 
-def test_what_is_printed_holds_neither_secrets_nor_what_nobody_knows():
+def test_what_is_printed_holds_neither_secrets_nor_unknown_values():
     printed = shown(ARGUMENTS)
     assert printed == {
         "pretrained": "org/model",
@@ -185,6 +186,13 @@ def test_what_is_published_is_known_and_no_place():
 )
 def test_a_model_s_name_comes_from_what_names_it(arguments, backend, name):
     assert model_name(arguments, backend) == name
+
+
+def test_an_unknown_argument_is_not_in_a_name_that_settings_tell_apart():
+    settings = {**identity({"depth": 3, "dtype": "auto"}), "temperature": 0.2}
+    name = with_settings("m", settings, ["depth", "dtype", "temperature"])
+    assert name == "m (dtype=auto, temperature=0.2)"
+    assert with_settings("m", settings, ["depth"]) == "m"
 
 
 def test_the_harness_s_name_counts_where_an_argument_names_the_model():

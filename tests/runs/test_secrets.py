@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -323,14 +324,20 @@ def test_no_output_holds_a_secret(saved, tmp_path, output):
 # -- keys that change ----------------------------------------------------------------------------
 
 
-#: An argument that nobody knows may be anything: another value is another model.
+def copy_store(source, target):
+    """Copy a store with what is still in its log."""
+    with closing(sqlite3.connect(source)) as stored, closing(sqlite3.connect(target)) as copied:
+        stored.backup(copied)
+
+
+#: An unknown argument may be anything: another value is another model.
 RUNS = [run for run in scenes("127.0.0.1:1", SECRETS) if run != "unknown"]
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_new_key_keeps_the_stored_trials(saved, server, tmp_path, run):
     store = tmp_path / "trials.sqlite"
-    store.write_bytes(saved.stores[run].read_bytes())
+    copy_store(saved.stores[run], store)
     before = len(GatewayLM.asked) + server.asked
     run_harness(scenes(server.address, ROTATED)[run], tmp_path / "again", store)
     sampled = len(GatewayLM.asked) + server.asked - before
@@ -346,9 +353,9 @@ def test_a_new_key_keeps_the_stored_trials(saved, server, tmp_path, run):
     assert len(models) == 1
 
 
-def test_another_value_of_what_nobody_knows_is_another_model(saved, server, tmp_path):
+def test_another_value_of_an_unknown_argument_is_another_model(saved, server, tmp_path):
     store = tmp_path / "trials.sqlite"
-    store.write_bytes(saved.stores["unknown"].read_bytes())
+    copy_store(saved.stores["unknown"], store)
     before = len(GatewayLM.asked)
     run_harness(scenes(server.address, ROTATED)["unknown"], tmp_path / "again", store)
     assert len(GatewayLM.asked) - before == QUESTIONS * TRIALS

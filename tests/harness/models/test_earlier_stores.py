@@ -40,7 +40,7 @@ def test_the_trials_of_a_model_are_found(store, name):
         assert len(opened.models()) == len(MODELS)
 
 
-@pytest.mark.parametrize("name", ["coin", "with a name that nobody knows"])
+@pytest.mark.parametrize("name", ["coin", "unknown arguments"])
 def test_they_are_found_by_another_rank_too(store, name):
     store.rename(store.with_name("trials.rank1.sqlite"))
     counted = sample(store, name)
@@ -54,7 +54,7 @@ def test_they_are_found_by_another_rank_too(store, name):
         ("named with arguments", {"batch_size": 8, "max_retries": 9}),
         ("known here, unknown to it", {"tensor_parallel_size": 8}),
         ("at an address", {"base_url": "http://me:pw@10.0.0.1:8000/v1?key=sk-1"}),
-        ("with a name that nobody knows", {"hf_token": "sk-1"}),
+        ("unknown arguments", {"hf_token": "sk-1"}),
     ],
 )
 def test_keys_and_speed_change_nothing(store, name, changed):
@@ -67,8 +67,8 @@ def test_keys_and_speed_change_nothing(store, name, changed):
     [
         ("named with arguments", {"dtype": "float16"}),
         ("at an address", {"base_url": "http://10.0.0.2:8000/v1"}),
-        ("with a name that nobody knows", {"n_experts": 16}),
-        ("with a name that nobody knows", {"options": {"depth": [1, 2]}}),
+        ("unknown arguments", {"n_experts": 16}),
+        ("unknown arguments", {"options": {"depth": [1, 2]}}),
         ("nameless", {"variant": "b"}),
     ],
 )
