@@ -97,7 +97,7 @@ def test_what_was_counted_is_said(both, strict):
     for form in ("markdown", "latex"):
         _, printed, _ = called("export", form, both)
         assert "flexible-extract" in printed
-        assert "Counted: exact" in printed
+        assert "Metric: exact" in printed
     _, printed, _ = called("compare", both, strict, "--filter", "strict-match")
     assert "N = 1, exact_match, filter strict-match, " in printed
     # greedy answers do not become other ones

@@ -87,7 +87,7 @@ def test_registration_follows_each_hook_and_nothing_else(stand_ins, python):
     import sys
     import lm_eval, lm_eval.api
     assert "lm_eval_bayes" not in sys.modules
-    import lm_eval.api.metrics, lm_eval.filters, lm_eval.models, lm_eval.tasks
+    import lm_eval.api.metrics, lm_eval.filters, lm_eval.models, lm_eval.tasks, lm_eval.evaluator
     """
     result = python(code + SHOW.replace("\n", "\n    "), start=stand_ins, bare=True)
     assert output_of(result) == str(list(HOOKS))

@@ -265,7 +265,9 @@ def test_quantities_and_scopes_that_cannot_be_forecast():
     with pytest.raises(InvalidInputError, match="`posterior` must be one of bayes@N or hbayes@N"):
         trials_needed(pass_at_k_posterior(binary([3, 5], 8), 4), width=0.1)
     untried = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
-    with pytest.raises(InvalidInputError, match="`trials` must be given where the posterior does"):
+    with pytest.raises(
+        InvalidInputError, match="`trials` must be given where the posterior has no number"
+    ):
         trials_needed(untried, width=0.1)
 
 

@@ -311,7 +311,7 @@ def test_a_judge_that_is_not_there_or_gives_no_labels():
         content = [{"top_logprobs": [{"token": "<think>", "logprob": 0.0}]}]
         return Act(200, {"choices": [{"logprobs": {"content": content}}]})
 
-    sentence = r"A, B and C among its 20 likeliest tokens .*\(these are '<think>'\), so it cannot"
+    sentence = r"A, B and C among its 20 likeliest tokens .*\('<think>'\), so it cannot"
     with serving(thinks) as server, pytest.raises(VerifierError, match=sentence):
         judge_of(server)
 
