@@ -268,7 +268,7 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
 
 def repeat_note(run: TaskRun) -> str | None:
     """Return a warning if further trials would repeat the present ones, else None."""
-    output_type, kwargs = run.made.config.get("output_type"), run.made.generation_kwargs
+    output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
     likelihoods = output_type is not None and output_type != "generate_until"
     if not likelihoods and not (kwargs and greedy(kwargs)):
         return None

@@ -260,7 +260,7 @@ def _is_valid_k(k: Any, n_max: int) -> bool:
 
 def _bayes_settings(run: TaskRun) -> Mapping[str, Any]:
     """Return the task's `metadata: bayes:` settings, as the harness logged them."""
-    metadata = run.made.metadata or run.made.config.get("metadata")
+    metadata = run.provenance.metadata or run.provenance.config.get("metadata")
     settings = metadata.get("bayes") if isinstance(metadata, Mapping) else None
     return settings if isinstance(settings, Mapping) else {}
 

@@ -70,19 +70,22 @@ def dataset_of(run: TaskRun) -> tuple[str, str]:
 
     Examples
     --------
-    >>> from lm_eval_bayes.runs.task_run import Made
-    >>> made = Made(dataset="openai/gsm8k", config={"dataset_path": "openai/gsm8k"})
-    >>> run = TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], made=made)
+    >>> from lm_eval_bayes.runs.task_run import Provenance
+    >>> provenance = Provenance(dataset="openai/gsm8k", config={"dataset_path": "openai/gsm8k"})
+    >>> run = TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], provenance=provenance)
     >>> dataset_of(run)
     ('openai/gsm8k', '')
-    >>> made = Made(dataset="openai/gsm8k/main")
-    >>> dataset_of(TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], made=made))
+    >>> provenance = Provenance(dataset="openai/gsm8k/main")
+    >>> dataset_of(TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], provenance=provenance))
     ('openai/gsm8k', 'main')
     """
-    path, name = run.made.config.get("dataset_path"), run.made.config.get("dataset_name")
+    path, name = (
+        run.provenance.config.get("dataset_path"),
+        run.provenance.config.get("dataset_name"),
+    )
     if not isinstance(path, str) or not path:
         # org/dataset/configuration
-        parts = run.made.dataset.split("/", 2)
+        parts = run.provenance.dataset.split("/", 2)
         path, name = "/".join(parts[:2]), parts[2] if len(parts) > 2 else ""
     return path, name if isinstance(name, str) else ""
 

@@ -187,7 +187,9 @@ def submission(
         "retrieved_timestamp": timestamp,
         **ended(run),
         "source_metadata": {
-            "source_name": "lm-evaluation-harness" if "lm_eval" in run.made.versions else "trials",
+            "source_name": "lm-evaluation-harness"
+            if "lm_eval" in run.provenance.versions
+            else "trials",
             "source_type": "evaluation_run",
             "source_organization_name": replace_surrogates(sender.organization),
             "evaluator_relationship": _one_of("--relationship", sender.relationship, RELATIONSHIPS),
@@ -247,7 +249,7 @@ def _uuid(run: TaskRun, name: str) -> str:
         "weights": outcomes.weights.tolist(),
         "ids": list(run.question_ids),
         "trials": None if run.trials is None else [trials.tolist() for trials in run.trials],
-        "date": run.made.date,
+        "date": run.provenance.date,
         "settings": generation_settings(run),
     }
     digits = hash_json(content).partition(":")[2]
@@ -265,13 +267,13 @@ def _library(run: TaskRun) -> dict[str, Any]:
 
 
 def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict[str, Any]:
-    backend = run.made.backend
+    backend = run.provenance.backend
     if backend == "trials":
-        backend = as_text(run.made.model_args.get("backend", backend))
+        backend = as_text(run.provenance.model_args.get("backend", backend))
     local = backend in _LOCAL or backend in _LOCAL_SIGNALS
     deployment = sender.deployment or ("self_deployed" if local else "unknown")
     engine = _ENGINES.get(backend.removesuffix("-signals"))
-    version = run.made.versions.get(engine) if engine else None
+    version = run.provenance.versions.get(engine) if engine else None
     info: dict[str, Any] = {"name": name, "id": name, "developer": replace_surrogates(developer)}
     if engine:
         engine_version = {} if version is None else {"version": as_text(version)}
@@ -279,7 +281,11 @@ def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict
     info["additional_details"] = {
         "deployment_type": _one_of("--deployment", deployment, DEPLOYMENTS),
         "model_availability": _one_of("--availability", sender.availability, AVAILABILITIES),
-        **({"harness_backend": one_line(run.made.backend, 60)} if run.made.backend else {}),
+        **(
+            {"harness_backend": one_line(run.provenance.backend, 60)}
+            if run.provenance.backend
+            else {}
+        ),
         **model_settings(run),
     }
     return info

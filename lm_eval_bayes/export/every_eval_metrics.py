@@ -30,7 +30,7 @@ def evaluation_name(run: TaskRun) -> str:
 
 def ended(run: TaskRun) -> dict[str, str]:
     """Return the time when a run ended, if known."""
-    date = run.made.date
+    date = run.provenance.date
     return (
         {} if date is None or not math.isfinite(date) else {"evaluation_timestamp": str(int(date))}
     )
@@ -134,7 +134,7 @@ def _generation(run: TaskRun) -> dict[str, Any]:
     """Return the generation settings: those of the schema by its names, others as text."""
     args: dict[str, Any] = {}
     rest = dict(generation_settings(run))
-    kwargs = run.made.generation_kwargs
+    kwargs = run.provenance.generation_kwargs
     for name in ("temperature", "top_p", "top_k"):
         value = kwargs.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
@@ -146,10 +146,10 @@ def _generation(run: TaskRun) -> dict[str, Any]:
             args["max_tokens"] = value
             rest.pop(name, None)
             break
-    template = run.made.config.get("doc_to_text")
+    template = run.provenance.config.get("doc_to_text")
     if isinstance(template, str) and template:
         args["prompt_template"] = replace_surrogates(template[:10_000])
-    shots = run.made.config.get("num_fewshot")
+    shots = run.provenance.config.get("num_fewshot")
     if isinstance(shots, int):
         rest["num_fewshot"] = str(shots)
     settings: dict[str, Any] = {}
@@ -167,15 +167,15 @@ def _source(run: TaskRun) -> dict[str, Any]:
         dataset = benchmark.dataset
     source: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
     details = {"questions": str(run.n_questions)}
-    if (run.made.n_questions or 0) > run.n_questions:
-        details["questions_of_the_task"] = str(run.made.n_questions)
+    if (run.provenance.n_questions or 0) > run.n_questions:
+        details["questions_of_the_task"] = str(run.provenance.n_questions)
     if hub_id(dataset) is None:
         return {**source, "additional_details": details}
-    if run.made.revision:
-        details["revision"] = one_line(run.made.revision, 100)
+    if run.provenance.revision:
+        details["revision"] = one_line(run.provenance.revision, 100)
     if configuration:
         details["config"] = one_line(configuration, 100)
-    split = run.made.config.get("test_split") or run.made.config.get("validation_split")
+    split = run.provenance.config.get("test_split") or run.provenance.config.get("validation_split")
     source |= {"source_type": "hf_dataset", "hf_repo": dataset}
     if isinstance(split, str):
         source["hf_split"] = one_line(split, 100)

@@ -177,7 +177,7 @@ def hub_result(
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
         warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
-    date = run.made.date
+    date = run.provenance.date
     entry = hub.EvalResultEntry(
         dataset_id=dataset_id,
         task_id=one_line(task, 200),
@@ -248,7 +248,7 @@ def _pinned_revision(summary: TaskSummary, dataset: str | None, revision: str | 
             rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
             raise InvalidInputError.of("--revision", rule, revision)
         return revision
-    pinned = summary.run.made.revision
+    pinned = summary.run.provenance.revision
     run_dataset = dataset_of(summary.run)[0]
     if pinned and _SHA.fullmatch(pinned) and dataset in (None, run_dataset):
         return pinned
@@ -256,7 +256,7 @@ def _pinned_revision(summary: TaskSummary, dataset: str | None, revision: str | 
 
 
 def _unpinned_warning(summary: TaskSummary) -> str:
-    pinned = summary.run.made.revision
+    pinned = summary.run.provenance.revision
     reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
     return f"the run {reason} of its dataset, so none is exported"
 
@@ -273,7 +273,7 @@ def _notes(summary: TaskSummary, name: str, factor: float, digits: int, scope: S
     run, n = summary.run, summary.n
     posterior, interval = summary.learned[scope], summary.intervals[scope]
     trials = "1 trial" if n == "1" else f"{n} trials"
-    total = run.made.n_questions or 0
+    total = run.provenance.n_questions or 0
     questions = f"{run.n_questions} of its {total}" if total > run.n_questions else run.n_questions
     metric = f"{name} of {trials} per question on {questions} questions"
     parts = [metric, _interval_note(posterior, interval, n, factor, digits)]

@@ -33,7 +33,7 @@ def as_text(value: Any) -> str:
 
 def generation_settings(run: TaskRun) -> dict[str, str]:
     """Return the generation settings of the trials, by name."""
-    return {one_line(k, 60): as_text(v) for k, v in run.made.generation_kwargs.items()}
+    return {one_line(k, 60): as_text(v) for k, v in run.provenance.generation_kwargs.items()}
 
 
 def model_settings(run: TaskRun) -> dict[str, str]:
@@ -41,12 +41,13 @@ def model_settings(run: TaskRun) -> dict[str, str]:
 
     Examples
     --------
-    >>> from lm_eval_bayes.runs.task_run import Made
-    >>> made = Made(model_args={"dtype": "bfloat16", "api_key": "sk-1", "pretrained": "/home/me"})
-    >>> model_settings(TaskRun.from_trials("A", "t", [[1]], ["q"], made=made))
+    >>> from lm_eval_bayes.runs.task_run import Provenance
+    >>> model_args = {"dtype": "bfloat16", "api_key": "sk-1", "pretrained": "/home/me"}
+    >>> provenance = Provenance(model_args=model_args)
+    >>> model_settings(TaskRun.from_trials("A", "t", [[1]], ["q"], provenance=provenance))
     {'dtype': 'bfloat16'}
     """
-    args = run.made.model_args
+    args = run.provenance.model_args
     published = {name: args[name] for name in PUBLISHED if name in args}
     return {name: as_text(value) for name, value in published.items() if not _is_path(value)}
 
@@ -59,7 +60,9 @@ def versions(run: TaskRun) -> dict[str, str]:
     """Return the versions of the harness, of libraries and of this package."""
     from lm_eval_bayes import __version__
 
-    recorded = {one_line(k, 60): as_text(v) for k, v in run.made.versions.items() if v != "N/A"}
+    recorded = {
+        one_line(k, 60): as_text(v) for k, v in run.provenance.versions.items() if v != "N/A"
+    }
     return {**recorded, "lm_eval_bayes": __version__}
 
 
@@ -92,7 +95,7 @@ def _is_name(part: str) -> bool:
 
 def hub_model(run: TaskRun) -> str | None:
     """Return the run's model id on the hub, from its arguments or its name; None if unknown."""
-    args: Mapping[str, Any] = run.made.model_args
+    args: Mapping[str, Any] = run.provenance.model_args
     for name in (*NAMES, "served_model_name"):
         model_id = hub_id(args.get(name))
         if model_id is not None:

@@ -271,14 +271,14 @@ def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> 
             several.reverse()
         questions[id] = merge_trials(id, several, by_number)
     leading = second if prefer_second else first
-    seconds = (first.made.seconds, second.made.seconds)
+    seconds = (first.provenance.seconds, second.provenance.seconds)
     total = None if None in seconds else sum(s for s in seconds if s is not None)
     verifiers = [*first.verifiers, *second.verifiers]
     return replace(
         leading,
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
-        made=replace(leading.made, seconds=total),
+        provenance=replace(leading.provenance, seconds=total),
         notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
         signals_error=first.signals_error or second.signals_error,
         verifiers=tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i]),

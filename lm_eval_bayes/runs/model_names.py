@@ -115,7 +115,11 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if n_without:
             share = f"{n_without:,} of {run.n_questions:,} questions"
             yield f"task {task}: {share} have no trial of {run.model}"
-    versions = {str(run.made.versions["task"]): run for run in runs if "task" in run.made.versions}
+    versions = {
+        str(run.provenance.versions["task"]): run
+        for run in runs
+        if "task" in run.provenance.versions
+    }
     if len(versions) > 1:
         listed = ", ".join(f"{version} ({run.model})" for version, run in versions.items())
         yield f"task {task}: the runs are of different versions, {listed}"
@@ -127,7 +131,11 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if len(values) > 1:
             listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
             yield f"task {task}: the runs have different {name}, {listed}"
-    sent = [generation(run.made.generation_kwargs) for run in runs if run.made.generation_kwargs]
+    sent = [
+        generation(run.provenance.generation_kwargs)
+        for run in runs
+        if run.provenance.generation_kwargs
+    ]
     differing = differing_keys(sent) if sent else []
     if differing:
         listed = "; ".join(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.task_run import GRADED, Made, TaskRun
+from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -109,7 +109,7 @@ class PartialRun:
         By id, in order.
     weights : tuple of float
         The score of each category.
-    metric, filter, made, notes, signals_error, verifiers
+    metric, filter, provenance, notes, signals_error, verifiers
         As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     settings : mapping
         The generation settings, such as the temperature, without those that have no effect.
@@ -136,7 +136,7 @@ class PartialRun:
     weights: tuple[float, ...] = (0.0, 1.0)
     metric: str = GRADED
     filter: str = ""
-    made: Made = field(default_factory=Made)
+    provenance: Provenance = field(default_factory=Provenance)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +183,7 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         "questions": tuple(question.text for question in questions),
         "metric": partial.metric,
         "filter": partial.filter,
-        "made": partial.made,
+        "provenance": partial.provenance,
         "notes": partial.notes,
         "signals_error": partial.signals_error,
         "verifiers": partial.verifiers,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.runs.model_arguments import Kind, as_mapping, identity, kind_of
-from lm_eval_bayes.runs.task_run import Made
+from lm_eval_bayes.runs.task_run import Provenance
 
 #: Names of one setting, the first of which stands for all.
 _LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -101,7 +101,7 @@ class LoggedTask:
         return n if isinstance(n, int) else None
 
 
-def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Made:
+def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenance:
     """Return how the trials of a logged task were sampled.
 
     Parameters
@@ -122,7 +122,7 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Made:
     if task.version:
         versions["task"] = task.version
     dataset, name = config.get("dataset_path"), config.get("dataset_name")
-    return Made(
+    return Provenance(
         backend=str(run_config.get("model") or ""),
         model_args=as_mapping(run_config.get("model_args")),
         generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),

@@ -31,8 +31,8 @@ def _nothing() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Made:
-    """How trials were made, as far as it was written down; empty where it was not.
+class Provenance:
+    """How the trials of a run came about: model, settings, versions; empty where not recorded.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class TaskRun:
         What was counted: "graded trials", or the name of a metric that the task logged.
     filter : str
         The harness's filter pipeline whose output was graded; "" where there is none.
-    made : Made
+    provenance : Provenance
         How the trials were made.
     notes : tuple of str
         What a reader should know: what was left out, what differs.
@@ -158,7 +158,7 @@ class TaskRun:
     verifiers: tuple[Mapping[str, Any], ...] = ()
     metric: str = GRADED
     filter: str = ""
-    made: Made = field(default_factory=Made)
+    provenance: Provenance = field(default_factory=Provenance)
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -324,7 +324,7 @@ class TaskRun:
         InvalidInputError
             If the configuration of one is not a rubric.
         """
-        entry: Any = self.made.config
+        entry: Any = self.provenance.config
         for name in ("metadata", "bayes", "rubrics", "own"):
             entry = entry.get(name) if isinstance(entry, Mapping) else None
         return tuple(map(schema_from, entry)) if isinstance(entry, list) else ()

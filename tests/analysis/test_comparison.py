@@ -13,7 +13,7 @@ from scipy import stats
 from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparison import compare_runs, verdict_sentence
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 M = 16
@@ -235,8 +235,12 @@ def test_what_is_refused(pair):
 
 
 def test_what_differs_beside_the_model(pair):
-    a = made("a", 1, made=Made(generation_kwargs={"temperature": 0.6, "do_sample": True}))
-    b = made("b", 2, made=Made(generation_kwargs={"temperature": 1.0, "do_sample": True}))
+    a = made(
+        "a", 1, provenance=Provenance(generation_kwargs={"temperature": 0.6, "do_sample": True})
+    )
+    b = made(
+        "b", 2, provenance=Provenance(generation_kwargs={"temperature": 1.0, "do_sample": True})
+    )
     (told,) = compare_runs([a], [b]).tasks[0].differs
     assert "temperature: 0.6, 1.0" in told
     assert compare_runs([pair[0]], [pair[1]]).tasks[0].differs == ()

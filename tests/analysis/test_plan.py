@@ -11,7 +11,7 @@ from scipy import stats
 
 from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -138,14 +138,14 @@ def test_what_was_not_recorded_is_said():
 @pytest.mark.parametrize(
     ("about", "told"),
     [
-        (Made(generation_kwargs={"do_sample": False, "max_gen_toks": 9}), "decodes greedily"),
-        (Made(config={"output_type": "multiple_choice"}), "compares likelihoods"),
-        (Made(generation_kwargs={"do_sample": True, "temperature": 0.6}), None),
-        (Made(config={"output_type": "generate_until"}), None),
+        (Provenance(generation_kwargs={"do_sample": False, "max_gen_toks": 9}), "decodes greedily"),
+        (Provenance(config={"output_type": "multiple_choice"}), "compares likelihoods"),
+        (Provenance(generation_kwargs={"do_sample": True, "temperature": 0.6}), None),
+        (Provenance(config={"output_type": "generate_until"}), None),
     ],
 )
 def test_trials_that_can_only_repeat_themselves(about, told):
-    (line,) = plan_width([made("a", 1, n=1, made=about)], 0.2)
+    (line,) = plan_width([made("a", 1, n=1, provenance=about)], 0.2)
     found = [note for note in line.notes if "a further trial would repeat the first" in note]
     assert len(found) == (told is not None)
     assert all(told in note for note in found)

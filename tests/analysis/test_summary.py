@@ -12,7 +12,7 @@ from scipy import integrate, stats
 
 from lm_eval_bayes.analysis.summary import summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Right or wrong, 6 trials of 5 questions, and what each of them answered.
@@ -109,8 +109,8 @@ def test_the_pass_family_counts_subsets():
 
 
 def test_budgets_by_default_are_powers_of_two_and_those_of_the_run():
-    made = Made(metadata={"bayes": {"k": [3, 99, True], "tau": 0.25, "maj_k": 2}})
-    rows = summarise(run_of(answers=tuple(ANSWERS), made=made)).rows
+    made = Provenance(metadata={"bayes": {"k": [3, 99, True], "tau": 0.25, "maj_k": 2}})
+    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=made)).rows
     assert [name for name in rows if name.startswith("pass@")] == [
         "pass@1", "pass@2", "pass@3", "pass@4",
     ]  # fmt: skip
@@ -123,8 +123,8 @@ def test_budgets_by_default_are_powers_of_two_and_those_of_the_run():
     "settings", [{"tau": 7, "maj_k": 0, "k": "2"}, {"tau": None}, "text", None, ["k"]]
 )
 def test_settings_that_make_no_sense_are_left_aside(settings):
-    made = Made(config={"metadata": {"bayes": settings}})
-    rows = summarise(run_of(answers=tuple(ANSWERS), made=made)).rows
+    made = Provenance(config={"metadata": {"bayes": settings}})
+    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=made)).rows
     assert {"pass@4", "g-pass@4_0.5", "maj@6"} <= set(rows)
     assert "pass@3" not in rows
 

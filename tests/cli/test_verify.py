@@ -43,7 +43,7 @@ def judges(monkeypatch):
         return judge
 
     make.die_after = None
-    make.made = made
+    make.provenance = made
     monkeypatch.setattr("lm_eval_bayes.verifiers.transformers_judge.TransformersJudge", make)
     monkeypatch.setattr(verify, "_local_backend", lambda device: "transformers")
     return make
@@ -68,7 +68,7 @@ def test_help():
 def test_a_folder_of_runs_is_judged(runs, judges):
     code, printed, told = run(runs, "--verifier", "judge")
     assert code == 0
-    (judge,) = judges.made
+    (judge,) = judges.provenance
     assert judge.closed == 1
     assert sorted(path.name for path in runs.rglob("verdicts_*")) == [
         f"verdicts_demo_{STAMP}.jsonl",
@@ -97,7 +97,7 @@ def test_a_folder_of_runs_is_judged(runs, judges):
     code, again, told = run(runs, "--verifier", "judge")
     assert code == 0
     assert "to be judged: 0 different answers" in told
-    assert judges.made[1].batches == []
+    assert judges.provenance[1].batches == []
     assert f"m1/verdicts_demo_{STAMP}.jsonl: 8 trials (8 judged before)" in again
     assert again.splitlines()[:5] == printed.splitlines()[:5]
 
@@ -123,7 +123,7 @@ def test_options_reach_the_judge_and_the_file(runs, judges, tmp_path):
         *("--temperature", "2", "--limit", "1", "--think-end", "is", "--out", tmp_path / "v.jsonl"),
     )
     assert code == 0
-    (judge,) = judges.made
+    (judge,) = judges.provenance
     assert judge.settings == {
         "revision": "v2",
         "weights": None,
@@ -150,14 +150,14 @@ def test_ctrl_c_keeps_what_was_judged_and_the_same_command_goes_on(runs, judges)
         "the verdicts so far are saved; run the same command again to resume",
         "stopped",
     ]
-    assert judges.made[0].closed == 1
+    assert judges.provenance[0].closed == 1
     kept = len(verdicts(runs / "m1").trials)
     assert kept >= 4
     judges.die_after = None
     code, printed, _ = run(*arguments)
     assert code == 0
     assert f"8 trials ({kept} judged before)" in printed
-    stopped, resumed = (set(judge.prompts) for judge in judges.made)
+    stopped, resumed = (set(judge.prompts) for judge in judges.provenance)
     assert not stopped & resumed
 
 
@@ -261,7 +261,7 @@ def test_bad_options(runs, judges, options, sentence):
     assert len(told.splitlines()) - len(notes) == 1
     assert all("was left out: its trials are all in" in note for note in notes)
     assert not list(runs.rglob("verdicts_*"))
-    assert all(judge.batches == [] for judge in judges.made)
+    assert all(judge.batches == [] for judge in judges.provenance)
 
 
 def test_runs_that_are_none(tmp_path, judges, monkeypatch):
@@ -279,7 +279,7 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
         assert (code, printed) == (2, "")
         assert sentence in told
         assert len(told.splitlines()) == 1
-    assert judges.made == []
+    assert judges.provenance == []
 
 
 def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges):
@@ -289,8 +289,8 @@ def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges)
     assert "name first, now second" in told
     assert "--out" in told
     assert "--restart" in told
-    assert judges.made[1].batches == []
-    assert judges.made[1].closed == 1
+    assert judges.provenance[1].batches == []
+    assert judges.provenance[1].closed == 1
     assert run(runs / "m1", "--verifier", "second", "--restart")[0] == 0
     assert verdicts(runs / "m1").header.verifier["name"] == "second"
 

@@ -10,7 +10,7 @@ import pytest
 
 from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.render import render
-from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, SavedRuns, TaskRun
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
@@ -51,7 +51,7 @@ def runs():
                     [f"{task}{q}" for q in range(12)],
                     questions=(HOSTILE * 3, "سؤال: ما هو 2 + 2؟", *["x" * 3000] * 10),
                     measured={"completion_tokens": (np.full(8, 90.0 + 40 * i),) * 12},
-                    made=Made(model_args={HOSTILE: HOSTILE}, config={"x": "y" * 9000}),
+                    provenance=Provenance(model_args={HOSTILE: HOSTILE}, config={"x": "y" * 9000}),
                     notes=(HOSTILE, "n" * 400),
                 )
             )

@@ -25,7 +25,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import Sender, submission
 from lm_eval_bayes.export.every_eval_instances import InstancesFile, instances
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Made, TaskRun
+from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -54,7 +54,7 @@ def run(trials=TRIALS, task="aime25_bayes", **more):
         "revision": "c94da77eb22bbd6439e62a323bec18493a421302",
         "config": {"test_split": "train", "doc_to_text": "{{ problem }}", "num_fewshot": 0},
     }
-    more.setdefault("made", Made(**about))
+    more.setdefault("provenance", Provenance(**about))
     more.setdefault("sources", ("/home/secret/samples_x.jsonl",))
     return TaskRun.from_trials("m", task, trials, IDS[: len(trials)], **more)
 
@@ -228,7 +228,7 @@ def test_rubrics_say_their_weights_and_their_range():
 
 
 def test_a_record_of_part_of_a_task_says_so(summary):
-    part = replace(summary.run, made=replace(summary.run.made, n_questions=M + 5))
+    part = replace(summary.run, provenance=replace(summary.run.provenance, n_questions=M + 5))
     record = submission(summarise(part), model_id="org/model").record
     details = [one["source_data"]["additional_details"] for one in record["evaluation_results"]]
     assert {one["questions_of_the_task"] for one in details} == {str(M + 5)}
@@ -287,8 +287,8 @@ def test_who_made_the_model_must_be_known():
         submission(summarise(flat), model_id="a/b", sender=Sender(relationship="friend"))
     named = submission(summarise(flat), sender=Sender(developer="The Mint"))
     assert named.record["model_info"]["developer"] == "The Mint"
-    hub = Made(backend="vllm", model_args={"pretrained": "org/model"})
-    told = TaskRun.from_trials("model", "sums", [[0, 1]], ["p"], made=hub)
+    hub = Provenance(backend="vllm", model_args={"pretrained": "org/model"})
+    told = TaskRun.from_trials("model", "sums", [[0, 1]], ["p"], provenance=hub)
     assert submission(summarise(told)).model_id == "org/model"
 
 

@@ -20,7 +20,7 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import KNOWN
 from lm_eval_bayes.export.hub_pull_request import open_pull_request
 from lm_eval_bayes.export.hub_results import NEEDED, hub_result
-from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -41,11 +41,11 @@ def made(**more):
         "dataset": "MathArena/aime_2025",
         "revision": REVISION,
     }
-    return Made(**{**about, **more})
+    return Provenance(**{**about, **more})
 
 
 def run(task="aime25_bayes", trials=TRIALS, **more):
-    more.setdefault("made", made())
+    more.setdefault("provenance", made())
     ids = [f"q{i}" for i in range(len(trials))]
     return TaskRun.from_trials("model", task, trials, ids, **more)
 
@@ -76,7 +76,7 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
 
 
 def test_the_notes_tell_of_questions_that_were_not_asked():
-    limited = summarise(run(made=made(n_questions=M + 27)))
+    limited = summarise(run(provenance=made(n_questions=M + 27)))
     assert f"per question on {M} of its {M + 27} questions; " in hub_result(limited).notes
 
 
@@ -132,7 +132,7 @@ def test_the_known_benchmarks_have_files_of_their_own():
     datasets = {one.dataset for one in KNOWN.values()}
     assert len(files) == len(datasets)
     for name, one in KNOWN.items():
-        result = hub_result(summarise(run(name, TRIALS[:2], made=made(dataset=""))))
+        result = hub_result(summarise(run(name, TRIALS[:2], provenance=made(dataset=""))))
         assert result.path == f".eval_results/{one.file}.yaml"
         assert result.dataset_id == one.dataset
 
@@ -147,11 +147,11 @@ def test_our_tasks_run_on_the_datasets_that_are_listed():
 
 def test_a_known_name_on_another_dataset_is_another_benchmark():
     other = made(dataset="somebody/gsm8k-hard")
-    result = hub_result(summarise(run("gsm8k", TRIALS[:2], made=other)))
+    result = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)))
     assert result.path == ".eval_results/gsm8k-own.yaml"
     assert (result.dataset_id, result.task_id) == ("somebody/gsm8k-hard", "default")
     assert any('"default"' in one for one in result.warnings)
-    given = hub_result(summarise(run("gsm8k", TRIALS[:2], made=other)), task_id="hard")
+    given = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)), task_id="hard")
     assert given.task_id == "hard"
     assert not any("eval.yaml" in one for one in given.warnings)
 
@@ -159,7 +159,7 @@ def test_a_known_name_on_another_dataset_is_another_benchmark():
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
     config = made(dataset="org/data", generation_kwargs={name: name, "temperature": 1})
-    result = hub_result(summarise(run(name, TRIALS[:2], made=config)))
+    result = hub_result(summarise(run(name, TRIALS[:2], provenance=config)))
     folder, file = result.path.split("/")
     assert folder == ".eval_results"
     assert file.endswith(".yaml")
@@ -171,7 +171,9 @@ def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
 
 def test_what_was_not_pinned_is_not_given():
     for revision, told in ((None, "pinned no revision"), ("main", "pinned main")):
-        found = hub_result(summarise(run(trials=TRIALS[:2], made=made(revision=revision or ""))))
+        found = hub_result(
+            summarise(run(trials=TRIALS[:2], provenance=made(revision=revision or "")))
+        )
         assert found.dataset_revision is None
         assert "revision" not in found.text
         assert any(told in one for one in found.warnings)
@@ -205,7 +207,7 @@ def test_wrong_arguments_end_in_a_sentence(summary, arguments, told):
 
 
 def test_a_dataset_that_nobody_knows_must_be_named():
-    nowhere = summarise(run("sums", TRIALS[:2], made=made(dataset="")))
+    nowhere = summarise(run("sums", TRIALS[:2], provenance=made(dataset="")))
     with pytest.raises(InvalidInputError, match=r"`--dataset` must name the hub's dataset of sums"):
         hub_result(nowhere)
     assert hub_result(nowhere, dataset="org/sums").dataset_id == "org/sums"
@@ -213,7 +215,7 @@ def test_a_dataset_that_nobody_knows_must_be_named():
 
 def test_scores_that_are_no_shares_are_refused():
     points = TaskRun.from_trials(
-        "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), made=made()
+        "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=made()
     )
     with pytest.raises(InvalidInputError, match=r"scores between 0 and 1.*0 to 5"):
         hub_result(summarise(points, IntervalSpec(method="normal")))
@@ -257,7 +259,9 @@ def hub(monkeypatch):
 
 @pytest.fixture(scope="module")
 def results(summary):
-    gsm8k = summarise(run("gsm8k", TRIALS[:5], made=made(dataset="openai/gsm8k", revision="")))
+    gsm8k = summarise(
+        run("gsm8k", TRIALS[:5], provenance=made(dataset="openai/gsm8k", revision=""))
+    )
     return [hub_result(summary), hub_result(gsm8k)]
 
 

@@ -22,7 +22,7 @@ from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Sender, submission
 from lm_eval_bayes.export.every_eval_instances import InstancesFile
 from lm_eval_bayes.export.files import write_files
-from lm_eval_bayes.runs.task_run import Made, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 pytestmark = pytest.mark.slow
@@ -187,7 +187,7 @@ def test_a_contest_goes_out_both_ways(judge, call, offline_hub, tmp_path):
 
 
 def test_whatever_a_run_is_called(judge, tmp_path):
-    made = Made(
+    made = Provenance(
         backend="vllm",
         model_args={name: name for name in NAMES} | {"dtype": NAMES[12]},
         generation_kwargs={name: name for name in NAMES} | {"temperature": 1, "top_p": None},
@@ -207,7 +207,7 @@ def test_whatever_a_run_is_called(judge, tmp_path):
             questions=(name, "\x00"),
             filter=name,
             metric=name,
-            made=made,
+            provenance=made,
         )
         sender = Sender(organization=name, developer=name)
         write(tmp_path, run, collection=name, sender=sender)

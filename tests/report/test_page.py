@@ -20,7 +20,7 @@ from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.page.render import MARK, render
 from lm_eval_bayes.report.page.tables import question_table
-from lm_eval_bayes.runs.task_run import Made, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Elements that HTML does not close.
@@ -326,7 +326,7 @@ def test_many_questions_are_cut_with_a_word_about_it():
 
 
 def test_nobody_gets_out_of_the_text():
-    made = Made(
+    made = Provenance(
         backend=HOSTILE,
         model_args={HOSTILE: HOSTILE, "tokenizer": HOSTILE, "hf_overrides": {"a": [HOSTILE]}},
         generation_kwargs={"until": [HOSTILE]},
@@ -337,7 +337,7 @@ def test_nobody_gets_out_of_the_text():
         config={"doc_to_text": HOSTILE},
     )
     more = {
-        "made": made,
+        "provenance": made,
         "ids": [f"{q}{HOSTILE}" for q in range(6)],
         "questions": (HOSTILE,) * 6,
         "notes": (HOSTILE,),
@@ -373,7 +373,7 @@ def test_five_megabytes_of_a_question_are_shortened():
     whole = "7" * 5_000_000
     one = run(
         questions=(whole,) * 6,
-        made=Made(model_args={"tokenizer": whole}, config={"y": whole}),
+        provenance=Provenance(model_args={"tokenizer": whole}, config={"y": whole}),
         notes=(whole,),
         model=whole,
     )
@@ -387,7 +387,7 @@ def test_five_megabytes_of_a_question_are_shortened():
 
 
 def test_keys_and_passwords_are_not_shown_around():
-    made = Made(
+    made = Provenance(
         model_args={
             "pretrained": "phi",
             "api_key": "abc-secret",
@@ -400,7 +400,7 @@ def test_keys_and_passwords_are_not_shown_around():
         metadata={"key": "hf_abcdefghijklmnopqrstu"},
         config={"password": "abc-secret"},
     )
-    page, _ = page_of(run(made=made))
+    page, _ = page_of(run(provenance=made))
     said = Page(page).said()
     assert "abc-secret" not in page
     assert "hf_abc" not in page

@@ -361,9 +361,9 @@ def test_a_store_with_all_that_it_measured(tmp_path):
     assert sorted(run.measured) == ["bits", "completion_tokens", "generated_s"]
     assert run.measured["bits"][0].tolist() == [0, 0.5]
     assert (run.tokens, run.busy_seconds) == (32, 1.5)
-    assert run.made.versions == {"vllm": "0.32", "task": "1.0"}
-    assert (run.made.backend, run.made.date) == ("vllm", 1002.0)
-    assert run.made.generation_kwargs["do_sample"] is True
+    assert run.provenance.versions == {"vllm": "0.32", "task": "1.0"}
+    assert (run.provenance.backend, run.provenance.date) == ("vllm", 1002.0)
+    assert run.provenance.generation_kwargs["do_sample"] is True
 
 
 def test_samplings_and_fingerprints_of_a_store_are_told_apart(tmp_path):
@@ -381,7 +381,7 @@ def test_the_newest_version_of_a_task_in_a_store_counts(tmp_path):
     path = write_store(tmp_path / "s.sqlite", version="9.0")
     write_store(path, version="10.0")
     found = read_runs([path])
-    assert found.runs[0].made.versions["task"] == "10.0"
+    assert found.runs[0].provenance.versions["task"] == "10.0"
     assert found.runs[0].n_trials == 3
     assert "in version 9.0 with 2 categories were left out" in found.warnings[0]
 

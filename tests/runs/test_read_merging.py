@@ -73,7 +73,7 @@ def test_two_jobs_of_one_model_are_brought_together(tmp_path):
     tokens = run.measured["completion_tokens"][0]
     assert tokens[:2].tolist() == [5, 6]
     assert np.isnan(tokens[2:]).all()
-    assert run.made.seconds == 5.0
+    assert run.provenance.seconds == 5.0
 
 
 def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path):

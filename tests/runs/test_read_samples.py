@@ -49,7 +49,7 @@ def test_graded_trials_with_all_that_was_logged_of_them(tmp_path):
     assert math.isnan(run.measured["generated_s"][1][1])
     assert run.tokens is None
     assert (run.metric, run.filter, run.n_common) == ("graded trials", "none", 2)
-    made = run.made
+    made = run.provenance
     assert (made.backend, made.dataset, made.revision) == ("vllm", "org/data/main", "c0ffee")
     assert made.model_args == {"pretrained": "org/model", "api_key": "(not shown)"}
     assert made.generation_kwargs == SENT

@@ -71,7 +71,7 @@ def panel_provenance(panel: TaskPanel) -> PanelProvenance:
 
 def _settings(run: TaskRun) -> dict[str, TruncatedText]:
     """Return the recorded settings of a run, in the order of the page."""
-    record, weights = run.made, run.outcomes.weights.tolist()
+    record, weights = run.provenance, run.outcomes.weights.tolist()
     rows: list[tuple[str, object]] = [
         ("questions (M)", format_integer(run.n_questions)),
         ("trials per question (N)", format_range(run.outcomes.trials_range)),
@@ -106,8 +106,8 @@ def _prefixed(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, objec
 
 def _config(runs: Sequence[TaskRun]) -> TruncatedText | None:
     """Return the task's configuration; None if there is none, or runs differ."""
-    config = runs[0].made.config
-    if not config or any(dict(run.made.config) != dict(config) for run in runs[1:]):
+    config = runs[0].provenance.config
+    if not config or any(dict(run.provenance.config) != dict(config) for run in runs[1:]):
         return None
     text = json.dumps(shortened(config), ensure_ascii=False, indent=2, default=str)
     return truncate(text, _MAX_CONFIG)

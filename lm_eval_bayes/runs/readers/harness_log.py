@@ -208,7 +208,7 @@ class _Log:
             self.warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
         elif task.n_questions is not None and n < task.n_questions:
             notes.append(f"{n} of the task's {task.n_questions} questions were asked")
-        made = provenance_of(task, self.sent)
+        provenance = provenance_of(task, self.sent)
         sampled = self.sent is not None and not greedy(self.sent)
         return PartialRun(
             model=task.model,
@@ -218,9 +218,9 @@ class _Log:
             weights=trials.weights,
             metric=trials.metric,
             filter=self.filter,
-            made=made,
+            provenance=provenance,
             notes=tuple(notes),
-            settings=generation(made.generation_kwargs),
+            settings=generation(provenance.generation_kwargs),
             arguments=identifying_arguments(task),
             version=task.version,
             sampled=sampled,

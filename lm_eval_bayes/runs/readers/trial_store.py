@@ -17,7 +17,7 @@ from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
 from lm_eval_bayes.runs.signals import is_right_or_wrong
-from lm_eval_bayes.runs.task_run import Made, distinct_ids
+from lm_eval_bayes.runs.task_run import Provenance, distinct_ids
 from lm_eval_bayes.stats.validation import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.locations import is_store
@@ -157,7 +157,7 @@ class _Series:
                 f"a trial store keeps no scores of the {graded.categories} categories: they were "
                 "spaced evenly from 0 to 1",
             )
-        made = Made(
+        provenance = Provenance(
             backend=backend,
             model_args=arguments,
             generation_kwargs=generation_kwargs(sampling),
@@ -171,13 +171,13 @@ class _Series:
             questions=questions,
             weights=weights,
             filter=graded.filter,
-            made=made,
+            provenance=provenance,
             notes=notes,
-            settings=generation(made.generation_kwargs),
+            settings=generation(provenance.generation_kwargs),
             arguments={k: v for k, v in arguments.items() if k not in ("backend", "pretrained")},
             fingerprint=model_hash(fingerprint),
             version=graded.version,
-            sampled=not greedy(made.generation_kwargs),
+            sampled=not greedy(provenance.generation_kwargs),
         )
 
     def _questions(

@@ -147,9 +147,9 @@ def test_a_run_that_never_heard_of_us_is_read(saved):
     assert words.outcomes.counts[:, 1].mean() == results["words"]["exact_match,strict"]
     assert "3 texts of a question one grade" in " ".join(words.notes)
     assert words.questions[0] == QUESTIONS[0][0]
-    assert words.made.generation_kwargs["temperature"] == 0.7
-    assert words.made.model_args == {"pretrained": "org/plain", "dtype": "float16"}
-    assert words.made.versions["task"] == "3.0"
+    assert words.provenance.generation_kwargs["temperature"] == 0.7
+    assert words.provenance.model_args == {"pretrained": "org/plain", "dtype": "float16"}
+    assert words.provenance.versions["task"] == "3.0"
     assert (choice.metric, outcomes(choice)) == ("acc", [[1]] * 3)
 
 
