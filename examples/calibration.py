@@ -228,7 +228,7 @@ def draw_picture(cells, path):
         axis.minorticks_off()
     axes.flat[-1].axis("off")
     axes.flat[-1].legend(*axes.flat[0].get_legend_handles_labels(), loc="center")
-    figure.supxlabel("trials a question, N (M = 30 questions)")
+    figure.supxlabel("trials per question, N (M = 30 questions)")
     figure.supylabel("runs whose 95% interval held the true score, %")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
@@ -297,7 +297,7 @@ def main():
         for cell in results["rubrics"]
     ]
     table(["rubric", "N", "hbayes", "paper"], rows)
-    print("Real counts: N of 128 trials a question; the truth is the score over all 128\n")
+    print("Real counts: N of 128 trials per question; the truth is the score over all 128\n")
     drawn = {(c["model"], c["source"], c["N"], c["replace"]): c for c in results["real"]}
     rows = [
         [model, source, str(n)]

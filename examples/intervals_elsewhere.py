@@ -110,7 +110,7 @@ def one_sided() -> str:
 
 
 def coverage(runs: int, a: float, b: float, seed: int = 0) -> str:
-    """How often each holds the truth: of these questions, and of questions like these."""
+    """How often each holds the truth: of these questions, and of the population of questions."""
     rng = np.random.default_rng(seed)
     truths = rng.beta(a, b, (runs, 30))
     drawn = [rng.binomial(1, p[:, None], (30, 4)) for p in truths]

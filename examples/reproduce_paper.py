@@ -102,7 +102,7 @@ def figure_3(p: np.ndarray) -> None:
         n = trials_until_z(first, second, z)
         print(f"z = {z:5} (one-sided {confidence:4}) at N = {n}, {n / TRIALS:.1f} times 80")
     print(f"at N = 80 only z = {float(expected_z(first, second, TRIALS)):.2f}")
-    print("paper: not told apart at N = 80; about three times as many trials are needed\n")
+    print("paper: not distinguishable at N = 80; about three times as many trials are needed\n")
 
 
 def table_1(R: np.ndarray, p: np.ndarray, replicates: int, seed: int) -> None:

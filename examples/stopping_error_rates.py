@@ -1,7 +1,7 @@
 """What looking again and again does to error rates, by simulation.
 
 Two models answer the same 30 questions, one trial of every question at a time, up to 64, and
-a stopping rule looks at the posteriors after every trial. The questions stay the same: only
+a stopping rule analyses the posteriors after every trial. The questions stay the same: only
 the answers vary.
 
 1. Decisions. The two models are equal, so that every decision is a false one; or one of them
@@ -29,10 +29,10 @@ SHAPES = {
     "p ~ Beta(.3, 3)": lambda rng, size: rng.beta(0.3, 3.0, size),
 }
 RULES = {
-    "z >= 1.645, one look at 64": DecisionReached(0.95, analyses=(TRIALS,)),
+    "z >= 1.645, one analysis at 64": DecisionReached(0.95, analyses=(TRIALS,)),
     "z >= 1.645, every trial": DecisionReached(0.95),
     "z >= 1.96, every trial": DecisionReached(0.975),
-    "z >= 1.645, looks at 4, 8, 16, 32, 64": DecisionReached(0.95, analyses=FEW),
+    "z >= 1.645, analyses at 4, 8, 16, 32, 64": DecisionReached(0.95, analyses=FEW),
     "O'Brien-Fleming 95%, every trial": DecisionReached(0.95, "obrien-fleming", EVERY),
     "Pocock 95%, every trial": DecisionReached(0.95, "pocock", EVERY),
     "O'Brien-Fleming 95%, 4, 8, 16, 32, 64": DecisionReached(0.95, "obrien-fleming", FEW),
@@ -104,7 +104,7 @@ def widths(rng: np.random.Generator, runs: int) -> None:
 
 
 def learned(rng: np.random.Generator, runs: int) -> None:
-    print(f"\n## The learned prior (hbayes@N, looks at 4, 8, 16, 32, 64), {runs} runs a cell\n")
+    print(f"\n## The learned prior (hbayes@N, analyses at 4, 8, 16, 32, 64), {runs} runs a cell\n")
     print("| questions | false: z >= 1.645 | false: O'Brien-Fleming | held after stopping |")
     print("|---|---|---|---|")
     naive, careful = (
@@ -117,14 +117,14 @@ def learned(rng: np.random.Generator, runs: int) -> None:
         for _ in range(runs):
             p = draw(rng, QUESTIONS)
             x = [successes(rng, p[None])[0] for _ in range(2)]
-            looks = [
+            analyses = [
                 {
                     model: hbayes_at_n(Outcomes.from_counts(np.stack([n - c[n - 1], c[n - 1]], 1)))
                     for model, c in zip("ab", x, strict=True)
                 }
                 for n in FEW
             ]
-            pairs = list(zip(FEW, looks, strict=True))
+            pairs = list(zip(FEW, analyses, strict=True))
             false += any(naive.evaluate(n, both).stop for n, both in pairs)
             caught += any(careful.evaluate(n, both).stop for n, both in pairs)
             alone = [(n, {"a": both["a"]}) for n, both in pairs]

@@ -1,8 +1,8 @@
 """How many trials a run saves that stops when the answer is known.
 
-First: two biased coins on the same 30 questions, looked at after every 4 trials. How many trials
+First: two biased coins on the same 30 questions, analysed after every 4 trials. How many trials
 does it take to tell them apart, and how often is a winner named among equals? Beside it, the
-fixed design: 80 trials and one look, at the same error rate.
+fixed design: 80 trials and one analysis, at the same error rate.
 
 Second: trials until a credible interval is narrow enough, given evenly to all questions, or to
 the questions that still carry the variance.
@@ -56,13 +56,13 @@ def shifted(p, gap):
 def decisions(runs, rng):
     """Print how soon each design decides, how often, and how often wrongly."""
     designs = {
-        "80 trials, one look": leb.DecisionReached(0.975, analyses=(MOST,)),
+        "80 trials, one analysis": leb.DecisionReached(0.975, analyses=(MOST,)),
         "O'Brien-Fleming": leb.DecisionReached(0.95, correction="obrien-fleming", analyses=LOOKS),
         "Pocock": leb.DecisionReached(0.95, correction="pocock", analyses=LOOKS),
         "uncorrected, z >= 1.96": leb.DecisionReached(0.975, analyses=LOOKS),
     }
     print(f"Two models on {M} questions, p ~ Beta(2,3); {runs} runs\n")
-    print("| true difference | design | trials a question | decided, % | wrong winner, % |")
+    print("| true difference | design | trials per question | decided, % | wrong winner, % |")
     print("|---|---|---|---|---|")
     for gap in GAPS:
         used = {name: [] for name in designs}

@@ -237,8 +237,8 @@ def rubric_table(
         The credible intervals; "beta" has the posterior's mean and sd, "exact" and "hdi" are
         drawn for more than two distinct weights, and take longer.
     scope : {"benchmark", "population"}
-        Of these questions, or of questions like these. The latter takes the prior "hbayes", and
-        models are then compared question by question, as by `rank`.
+        About these questions, or about the population of questions. The latter takes the prior
+        "hbayes", and models are then compared question by question, as by `rank`.
     confidence : float
         In [0.5, 1): a model shares a rank where z [Hariri 2026, §2.9] with the best of it is below
         its quantile, the rule "leader" of `rank`.
