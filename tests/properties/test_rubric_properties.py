@@ -11,6 +11,7 @@ from _support.fake_runs import LOOKS_AT, category_of, with_columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.scoring import score
 from lm_eval_bayes.rubric.signals import SignalTable
@@ -198,6 +199,11 @@ def test_trials_are_counted_once_wherever_they_stand(table, name, random):
     cuts = task_thresholds([table])
     schema = SCHEMATA[name]
     if not all(table.has(signal) for signal in schema.needs):
+        return
+    if table.n_trials and (schema.classify(table, cuts) < 0).all():
+        # each signal is there, but no trial has all of them
+        with pytest.raises(InvalidInputError, match="let some trial into a category"):
+            score(schema, table, cuts)
         return
     found = score(schema, table, cuts)
     assert found.counts.sum() + found.missing == table.n_trials

@@ -72,7 +72,7 @@ def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
         {"device_map": "auto"},
         {"pretrained": object()},
     ],
-    ids=str,
+    ids=lambda given: next(iter(given)),
 )
 def test_what_is_more_than_reading_files_is_done_at_once(given):
     assert _is_eager({"pretrained": "model", **given})
