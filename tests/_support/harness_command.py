@@ -19,9 +19,9 @@ from lm_eval._cli.harness import HarnessCLI
 from lm_eval.api.model import LM
 from lm_eval.api.registry import MODEL_REGISTRY, register_model
 
-import lm_eval_bayes
+from lm_eval_bayes._util.paths import task_configs_dir
 
-CONFIGS = Path(lm_eval_bayes.__file__).parents[1] / "task_configs"
+CONFIGS = task_configs_dir()
 
 
 @contextmanager

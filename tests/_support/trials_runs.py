@@ -20,12 +20,12 @@ from pathlib import Path
 import lm_eval
 from lm_eval.tasks import TaskManager, get_task_dict
 
-import lm_eval_bayes
+from lm_eval_bayes._util.paths import task_configs_dir
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 TASK = "demo_arithmetic_bayes"
-CONFIGS = Path(lm_eval_bayes.__file__).parents[1] / "task_configs"
+CONFIGS = task_configs_dir()
 #: 40 questions, this many trials each; a line of the record has about so many bytes.
 N, LINE = 40, 115
 

@@ -400,7 +400,7 @@ def test_processed_logprobs_are_refused(folder):
 
 
 def test_a_cpu_computes_prompts_whole(folder, monkeypatch, caplog):
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="lm_eval")  # a run of the harness sets its level
     fake_vllm.install(monkeypatch, cpu=True)
     assert make(folder).model_args["enable_chunked_prefill"] is False
     assert "enable_chunked_prefill=False" in caplog.text
