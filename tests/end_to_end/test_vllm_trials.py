@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _support.paths import REPOSITORY
+from _support.paths import REPOSITORY, SUPPORT
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,7 +47,7 @@ def start(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(
-                        filter(None, [str(REPO), os.environ.get("PYTHONPATH")])
+                        filter(None, [str(REPO), str(SUPPORT.parent), os.environ.get("PYTHONPATH")])
                     ),
                     "VLLM_CPU_KVCACHE_SPACE": "2",
                     "HF_HUB_OFFLINE": "1",
