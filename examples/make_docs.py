@@ -18,7 +18,7 @@ from typing import Any
 
 PROGRAM = "lm-eval-bayes"
 DOCS = Path(__file__).resolve().parent / "docs"
-MADE = f"<!-- Provenance by examples/make_docs.py from the text of `{PROGRAM} --help`. -->"
+MADE = f"<!-- Made by examples/make_docs.py from the text of `{PROGRAM} --help`. -->"
 
 COMPLETION = f"""\
 ## Completion
