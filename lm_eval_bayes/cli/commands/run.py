@@ -353,7 +353,7 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
     Errors while a model is loaded or sampled keep their traceback; the log has the traceback of
     the others at level DEBUG.
     """
-    from lm_eval_bayes.harness.logs import get_logger
+    from lm_eval_bayes.harness import get_logger
     from lm_eval_bayes.harness.plugin.plain_errors import EXTRAS
 
     try:

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,

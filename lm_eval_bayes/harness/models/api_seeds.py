@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)

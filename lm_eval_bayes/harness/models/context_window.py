@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 
 log = get_logger(__name__)
 

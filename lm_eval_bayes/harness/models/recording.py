@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.runs.model_arguments import same_model
 from lm_eval_bayes.store.locations import is_store, network_file_system
 from lm_eval_bayes.store.outcomes import GradedTask

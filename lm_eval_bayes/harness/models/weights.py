@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json, hash_text
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 
 log = get_logger(__name__)
 

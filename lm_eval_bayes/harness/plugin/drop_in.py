@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import evaluate, patches, plain_errors
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.harness.task.requests import (

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import evaluating
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.plugin import patches
 from lm_eval_bayes.harness.task.rows import RowName

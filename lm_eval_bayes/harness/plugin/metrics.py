@@ -23,8 +23,8 @@ import lm_eval.api.metrics  # noqa: F401  first: the harness fills a registry on
 from lm_eval.api.registry import get_metric, register_metric
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import grade
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.plugin import aggregations
 from lm_eval_bayes.harness.task import rows
 from lm_eval_bayes.harness.task.settings import KEYS, Settings

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 
 log = get_logger(__name__)
 

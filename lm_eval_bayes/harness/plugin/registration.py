@@ -36,7 +36,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.paths import task_configs_dir
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)

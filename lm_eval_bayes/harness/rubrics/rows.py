@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score

@@ -14,9 +14,10 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signals_of
 from lm_eval_bayes.harness.rubrics import rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
@@ -100,7 +101,7 @@ class RubricTask(RepeatedSamplingTask):
             except LmEvalBayesError:
                 raise
             except (Exception, SystemExit) as error:
-                message = visible(f"{type(error).__name__}: {error}")
+                message = one_line(f"{type(error).__name__}: {error}")
                 raise TaskConfigError(
                     f"task {self.config.task}: the function of rubric {custom.schema.name} fails "
                     f"on the first question's own answer ({message}); signals "
@@ -229,7 +230,7 @@ class RubricTask(RepeatedSamplingTask):
                 category = custom.category(copy.deepcopy(doc), text, signals)
             except (Exception, SystemExit) as error:
                 category = None
-                message = visible(f"{custom.schema.name}: {type(error).__name__}: {error}")
+                message = one_line(f"{custom.schema.name}: {type(error).__name__}: {error}")
                 logged.setdefault("rubric_error_notes", {})[trial] = message
                 self._logged_rubric_errors += 1
                 if self._logged_rubric_errors <= _MOST_LOGGED_ERRORS:

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.task import filters
 
 log = get_logger(__name__)

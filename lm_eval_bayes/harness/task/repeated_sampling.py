@@ -16,9 +16,10 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
-from lm_eval_bayes.harness.logs import get_logger, visible
 from lm_eval_bayes.harness.models.completion import signal_columns
 from lm_eval_bayes.harness.task import pipelines, questions, rows
 from lm_eval_bayes.harness.task import trial_outcomes as outcomes
@@ -272,7 +273,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             answer = result.get("answer", response)
         except Exception as problem:
             category, answer = 0, None
-            error = visible(f"{type(problem).__name__}: {problem}")
+            error = one_line(f"{type(problem).__name__}: {problem}")
         if error is not None:
             self._log_error(doc_id, trial, error)
         return category, None if answer is None else str(answer), error

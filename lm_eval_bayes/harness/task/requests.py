@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
-from lm_eval_bayes.harness.logs import get_logger
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.context_window import fit_generation
 from lm_eval_bayes.harness.models.generation_settings import (

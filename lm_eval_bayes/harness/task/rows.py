@@ -17,7 +17,7 @@ import numpy as np
 
 import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 

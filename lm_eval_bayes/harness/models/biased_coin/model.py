@@ -24,7 +24,7 @@ from lm_eval.api.registry import register_model
 
 from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
     BetaProbabilities,
     FixedProbability,

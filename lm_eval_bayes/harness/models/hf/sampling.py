@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.hf.fingerprint import hf_fingerprint, hf_versions
 from lm_eval_bayes.harness.models.hf.generation import (
     NotLoopableError,

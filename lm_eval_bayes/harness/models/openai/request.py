@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.models.openai.answers import ExchangeFailed
 from lm_eval_bayes.harness.models.trial_request import TrialRequest

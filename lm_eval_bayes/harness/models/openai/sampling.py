@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.openai import server as openai_server
 from lm_eval_bayes.harness.models.openai.answers import (
     ExchangeFailed,

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,

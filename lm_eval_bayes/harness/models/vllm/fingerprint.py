@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json, hash_text
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
 from lm_eval_bayes.runs.model_arguments import identity
 

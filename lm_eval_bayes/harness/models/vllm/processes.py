@@ -27,7 +27,7 @@ import psutil
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 
 log = get_logger(__name__)
 

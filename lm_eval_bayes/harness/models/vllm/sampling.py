@@ -11,7 +11,7 @@ from typing import Any
 
 from lm_eval_bayes import __version__
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.logs import get_logger
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.trial_request import TrialRequest
 from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
