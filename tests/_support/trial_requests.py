@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import TrialKey
 
 KEY = TrialKey(*(f"blake2b-128:{digit * 32}" for digit in "123"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 

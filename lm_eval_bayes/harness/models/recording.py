@@ -16,7 +16,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.completion import Completion
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.trial_request import (
+from lm_eval_bayes.harness.models.interface import (
     PROMPT_SIGNALS,
     TrialRange,
     TrialRequest,

@@ -15,7 +15,7 @@ from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
     one_length_key,
 )
-from lm_eval_bayes.harness.models.trial_request import prompt_text
+from lm_eval_bayes.harness.models.interface import prompt_text
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)

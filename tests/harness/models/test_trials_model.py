@@ -12,8 +12,8 @@ from lm_eval.api.model import LM, CacheHook
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.completion import Completion, signals_of
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
+from lm_eval_bayes.harness.models.interface import TrialRange, trial_numbers
 from lm_eval_bayes.harness.models.recording import RecordingMixin
-from lm_eval_bayes.harness.models.trial_request import TrialRange, trial_numbers
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError

@@ -37,7 +37,7 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
 )
 from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
 from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)

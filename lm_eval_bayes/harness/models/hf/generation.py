@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import draw
-from lm_eval_bayes.harness.models.hf.rows import Row, bits_per_token
+from lm_eval_bayes.harness.models.hf.responses import Row, bits_per_token
 from lm_eval_bayes.harness.models.hf.settings import TokenSampling, without_sampling_defaults
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from lm_eval_bayes.harness.models.hf.generation import (
     prompt_bits,
 )
 from lm_eval_bayes.harness.models.hf.lazy import LazyWeights
-from lm_eval_bayes.harness.models.hf.rows import Queue, Row, StopFinder, trial_of
+from lm_eval_bayes.harness.models.hf.responses import Queue, Row, StopFinder, trial_of
 from lm_eval_bayes.harness.models.hf.settings import (
     Settings,
     end_tokens,
     generation_config_of,
     not_applied,
 )
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.runs.model_arguments import as_json
 from lm_eval_bayes.store.trial import Trial
 

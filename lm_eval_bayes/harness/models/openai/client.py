@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lm_eval_bayes._util.retry import Backoff, capped, retry_after
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.openai.answers import (
+from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     error_object,
     refusal,

@@ -10,8 +10,8 @@ from typing import Any
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
-from lm_eval_bayes.harness.models.openai.answers import ExchangeFailed
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.openai.responses import ExchangeFailed
 
 log = get_logger(__name__)
 

@@ -19,14 +19,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.openai import server as openai_server
-from lm_eval_bayes.harness.models.openai.answers import (
-    ExchangeFailed,
-    ServerError,
-    TrialsFailedError,
-    read_prompt_bits,
-    read_trial,
-)
 from lm_eval_bayes.harness.models.openai.client import Connection, Endpoint, Exchange, concurrently
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
@@ -39,7 +33,13 @@ from lm_eval_bayes.harness.models.openai.request import (
     timeout_s,
     token_count,
 )
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.openai.responses import (
+    ExchangeFailed,
+    ServerError,
+    TrialsFailedError,
+    read_prompt_bits,
+    read_trial,
+)
 from lm_eval_bayes.runs.model_arguments import Kind, kind_of
 from lm_eval_bayes.store.trial import Trial
 

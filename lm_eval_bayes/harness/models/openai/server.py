@@ -12,7 +12,7 @@ from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.openai.answers import ServerError
+from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 
 log = get_logger(__name__)

@@ -21,7 +21,7 @@ from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,

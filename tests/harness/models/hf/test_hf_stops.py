@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.models.hf.rows import StopFinder
+from lm_eval_bayes.harness.models.hf.responses import StopFinder
 
 #: Tokens of one to three characters, some of none.
 PIECES = ["", "a", "b", "ab", "ba", "\n", "\n\n", "abb", " ", "a\n"]

@@ -23,12 +23,12 @@ from _support.trial_requests import trial_request
 from lm_eval_bayes._util import retry
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.openai import client
-from lm_eval_bayes.harness.models.openai.answers import (
+from lm_eval_bayes.harness.models.openai.client import concurrently
+from lm_eval_bayes.harness.models.openai.responses import (
     ServerError,
     TrialsFailedError,
     read_trial,
 )
-from lm_eval_bayes.harness.models.openai.client import concurrently
 from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")

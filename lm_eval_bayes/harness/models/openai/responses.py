@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
 _MAX_NAMED = 5

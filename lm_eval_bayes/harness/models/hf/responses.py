@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
 from lm_eval_bayes.harness.models.hf.settings import Settings
-from lm_eval_bayes.harness.models.trial_request import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
 
