@@ -26,8 +26,7 @@ from lm_eval_bayes.cli.commands import (
     summary,
     verify,
 )
-from lm_eval_bayes.cli.ui.errors import PlainErrorsGroup
-from lm_eval_bayes.cli.ui.exit_codes import EXIT_CODES
+from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.ui.output import say
 
 app = typer.Typer(
@@ -78,8 +77,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options before the command."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 from _support.command_line import called
 
-START = "from lm_eval_bayes.cli.entry import main; main()"
+START = "from lm_eval_bayes.cli import run; run()"
 #: Sends Ctrl-C to itself at the n-th module that is loaded after the entry itself.
 INTERRUPTED = (
     """

@@ -20,12 +20,12 @@ def test_warnings_and_progress_go_to_standard_error(tmp_path, capsys, monkeypatc
     file = tmp_path / "samples_sums_2026-01-31T10-00-00.0.jsonl"
     whole = line(0, ["a" * 1_500_000, "b"]) + "\n"
     file.write_text(whole + line(1, ["c", "d"])[:-5])
-    assert reading.read([file]).runs[0].n_trials == 2
+    assert reading.ReadingOptions().read([file]).runs[0].n_trials == 2
     out, told = capsys.readouterr()
     assert out == ""
     assert told == f"warning: {file} ends in the middle of line 2; that line was left out\n"
     monkeypatch.setattr(reading, "_LONG", 1_000_000)
-    reading.read([file])
+    reading.ReadingOptions().read([file])
     assert "megabytes read: 1 of 1 (100%" in capsys.readouterr().err
 
 
@@ -34,4 +34,4 @@ def test_names_are_those_of_the_options(tmp_path):
     matrix.write_text("1,0\n")
     for options in ({"metric": "acc"}, {"filter": "strict"}, {"regrade": True}):
         with pytest.raises(InvalidInputError, match=f"^`--{next(iter(options))}` must be left out"):
-            reading.read([matrix], **options)
+            reading.ReadingOptions(**options).read([matrix])

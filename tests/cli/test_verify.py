@@ -13,7 +13,7 @@ from _support.judged_runs import ROWS, STAMP, row, write
 from _support.label_server import Act, serving
 
 from lm_eval_bayes.cli.commands import verify
-from lm_eval_bayes.cli.ui import progress
+from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.runs.verdicts import read_verdicts
 
 
@@ -345,8 +345,8 @@ def test_local_weights_are_hashed(tmp_path):
 
 def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress.Progress("answers judged", 1000) as told:
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    with output.Progress("answers judged", 1000) as told:
         for _ in range(100):
             now[0] += 1.0
             told.advance(10)
@@ -363,7 +363,7 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):
 def test_progress_on_a_terminal_is_a_bar(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.Progress("answers [bold]judged", 4) as told:
+    with output.Progress("answers [bold]judged", 4) as told:
         told.advance(3)
         told.advance(1)
     shown = capsys.readouterr().err

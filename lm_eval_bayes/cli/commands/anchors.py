@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lm_eval_bayes._util.text import (
+    format_probability,
     format_score,
     join_words,
     one_line,
@@ -22,14 +23,13 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Level,
-    ReadingOptions,
-    Runs,
     Scope,
     Seed,
     expand_options,
     parse_pair,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def command(
     runs: Runs,
     *,
     target: Annotated[
-        Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
+        list[str] | None,
         typer.Option(
             metavar="RUN|MODEL",
             help="The model to place: its run, or the name of a model in the runs; can be "
@@ -64,7 +64,7 @@ def command(
         ),
     ] = None,
     anchor: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(
             metavar="MODEL",
             help="Use only this model as an anchor; can be repeated. By default all models that "
@@ -72,7 +72,7 @@ def command(
         ),
     ] = None,
     keep: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="LOW:HIGH",
             help="Use only the questions that this share of the anchors solves, as 0.01:0.5.",
@@ -264,7 +264,7 @@ def _show_placement(placement: Placement) -> None:
         (
             label,
             f"{low} to {high}",
-            f"{probability:.1%}" if probability >= 0.0005 else "<0.1%",
+            format_probability(probability),
             "*" if first <= number <= last else "",
         )
         for number, (label, low, high, probability) in enumerate(zip(*columns, strict=True))
@@ -284,7 +284,7 @@ def _show_placements(study: AnchorStudy) -> None:
                 placement.model,
                 format_score(placement.score),
                 posterior.labels[posterior.peak],
-                f"{posterior.probability[posterior.peak]:.0%}",
+                format_probability(posterior.probability[posterior.peak]),
                 first if first == last else f"{first} ... {last}",
             )
         )
@@ -298,7 +298,12 @@ def _show_sweep(placement: Placement) -> None:
         return
     columns = (sweep.sizes, sweep.mean, sweep.low, sweep.high, sweep.agreement)
     rows = [
-        (int(size), f"{mean:.2f}", f"{low:.2f} to {high:.2f}", f"{agreement:.0%}")
+        (
+            int(size),
+            format_probability(mean),
+            f"{format_probability(low)} to {format_probability(high)}",
+            f"{agreement:.0%}",
+        )
         for size, mean, low, high, agreement in zip(*columns, strict=True)
     ]
     head = ("questions", "peak probability", "80% of samples", "same peak")

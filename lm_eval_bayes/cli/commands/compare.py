@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,16 +22,10 @@ from lm_eval_bayes._util.text import (
     probability_statement,
     scope_label,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import (
-    IntervalOptions,
-    Json,
-    ReadingOptions,
-    expand_options,
-    parse_integers,
-)
+from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options, parse_integers
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -59,7 +53,7 @@ def command(
         ),
     ],
     b: Annotated[
-        Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
+        Path | None,
         typer.Argument(
             metavar="B",
             help="The run of model B. If it is left out, A must hold two models.",
@@ -68,29 +62,25 @@ def command(
     ] = None,
     *,
     model_a: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="The model A, if the run has several."),
+        str | None, typer.Option(metavar="NAME", help="The model A, if the run has several.")
     ] = None,
     model_b: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="The model B, if the run has several."),
+        str | None, typer.Option(metavar="NAME", help="The model B, if the run has several.")
     ] = None,
     rope: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
-            metavar="R",
-            help="Region of practical equivalence, from -R to R: show its probability.",
+            metavar="R", help="Region of practical equivalence, from -R to R: show its probability."
         ),
     ] = None,
     confidence: Annotated[
         float,
         typer.Option(
-            metavar="P",
-            help="The probability from which a model is called better; at least 0.5.",
+            metavar="P", help="The probability from which a model is called better; at least 0.5."
         ),
     ] = 0.95,
     fail_if_worse: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
             metavar="P",
             help="End with exit code 1 if P(A < B) is at least this, for the mean over tasks if "
@@ -98,18 +88,16 @@ def command(
         ),
     ] = None,
     pass_at_k: Annotated[
-        bool,
-        typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k."),
+        bool, typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k.")
     ] = False,
     k: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="K,K,...", help="The k of --pass-at-k. By default powers of two, and N."
         ),
     ] = None,
     questions: Annotated[
-        int,
-        typer.Option(metavar="N", help="How many of the questions that differ most to list."),
+        int, typer.Option(metavar="N", help="How many of the questions that differ most to list.")
     ] = 5,
     align: Annotated[
         Alignment,

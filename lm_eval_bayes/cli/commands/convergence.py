@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,14 +19,9 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import (
-    IntervalOptions,
-    Json,
-    ReadingOptions,
-    Runs,
-    expand_options,
-)
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -50,7 +45,7 @@ def command(
     runs: Runs,
     *,
     score: Annotated[
-        Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
+        list[str] | None,
         typer.Option(
             metavar="NAME",
             help="The score that ranks the models: bayes, avg, pass@8, pass^8, g-pass@8_0.5, "
@@ -77,7 +72,7 @@ def command(
         ),
     ] = 0.95,
     plot: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(metavar="FILE", help="Write a figure of one task, as .svg or .png."),
     ] = None,
     reading: ReadingOptions,

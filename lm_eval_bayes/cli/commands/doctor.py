@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
-from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
+from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import Json
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -95,7 +95,7 @@ PACKAGES = (
 
 def command(
     store: Annotated[
-        Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
+        Path | None,
         typer.Option(
             metavar="PATH",
             help="Also check a trial store, or the folder of one that does not exist yet.",

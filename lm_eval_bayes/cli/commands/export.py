@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.commands import export_every_eval_ever, export_hub
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
+    BothScopesOptions,
     IntervalOptions,
+    Json,
     Overwrite,
-    ReadingOptions,
-    Runs,
     TieRule,
     Ties,
     expand_options,
 )
-from lm_eval_bayes.cli.ui.output import say
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes._util.files import Content
+    from lm_eval_bayes.export.every_eval_ever import Submission
+    from lm_eval_bayes.export.every_eval_instances import InstancesFile
+    from lm_eval_bayes.export.hub_results import HubResult
     from lm_eval_bayes.export.tables import Format
 
 app = typer.Typer(
@@ -31,6 +37,351 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Write leaderboard submissions, or the leaderboard as a table.",
 )
+
+# -- the hub ---------------------------------------------------------------------------------------
+
+
+class Scale(str, Enum):
+    """From 0 to 100, or from 0 to 1."""
+
+    percent = "percent"
+    share = "share"
+
+
+@app.command("hub")
+@expand_options
+def hub(
+    runs: Runs,
+    *,
+    model_id: Annotated[str, typer.Option(metavar="ORG/NAME", help="The model on the hub.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="The model's repository; the files are written to its .eval_results/. By default "
+            "the current folder; with --push, files are only written if this is given.",
+            show_default=False,
+        ),
+    ] = None,
+    value: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
+            "of the pass family such as pass@4.",
+        ),
+    ] = "avg@N",
+    scale: Annotated[
+        Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
+    ] = Scale.percent,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORG/NAME", help="The benchmark's dataset, if it is not that of the run."
+        ),
+    ] = None,
+    task_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The task's id in the eval.yaml of that dataset."),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="SHA", help="The commit of that dataset. By default the pinned one."),
+    ] = None,
+    source_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="A page about the run, such as its logs.")
+    ] = None,
+    source_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The text of the link to that page.")
+    ] = None,
+    push: Annotated[
+        bool, typer.Option("--push", help="Open a pull request in the model's repository.")
+    ] = False,
+    overwrite: Overwrite = False,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
+    as_json: Json = False,
+) -> None:
+    """Write `.eval_results/` for the Hugging Face hub.
+
+    Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
+    page and on the benchmark's leaderboard. The value is the benchmark's own metric, so that it
+    is comparable with other submissions: by default the mean of the trials, from 0 to 100. N,
+    the credible interval and the settings are in the notes; the dataset and its pinned commit
+    are those of the run. Each file is validated with huggingface_hub before it is written.
+
+    Nothing is uploaded without --push, which opens one pull request with all files. It uses the
+    token of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
+
+    \b
+    Examples:
+      lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
+      lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
+    """
+    from lm_eval_bayes.analysis.summary import summarise
+    from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
+
+    check_model_id(model_id)
+    library()
+    spec = intervals.spec()
+    saved = reading.read(runs)
+    if len(saved.models) > 1:
+        rule = "be runs of one model, since --model-id names one"
+        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
+    for option, text in (("--dataset", dataset), ("--task-id", task_id), ("--revision", revision)):
+        if text is not None and len(saved.runs) > 1:
+            rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+            raise InvalidInputError.of(option, rule, text)
+    if source_name is not None and source_url is None:
+        rule = "be left out without --source-url"
+        raise InvalidInputError.of("--source-name", rule, source_name)
+    results = [
+        hub_result(
+            summarise(run, spec),
+            value=value,
+            scale=scale.value,
+            scope=spec.scope,
+            dataset=dataset,
+            task_id=task_id,
+            revision=revision,
+            source_url=source_url,
+            source_name=source_name,
+            model_id=model_id,
+        )
+        for run in saved.runs
+    ]
+    _check_distinct(results)
+    folder = output if output is not None or push else Path()
+    files: dict[Path, Content] = {}
+    if folder is not None:
+        files = {folder / result.path: result.text.encode("utf-8") for result in results}
+    check_targets(files, overwrite)
+    for result in results:
+        for warning in result.warnings:
+            warn(f"warning: {result.path}: {warning}")
+    pull_request = None
+    if push:
+        from lm_eval_bayes.export.hub_pull_request import open_pull_request
+
+        pull_request = open_pull_request(results, model_id, overwrite=overwrite)
+    write_files(files, overwrite)
+    if as_json:
+        content = [
+            {**result.to_dict(), "file": str(file) if folder is not None else None}
+            for result, file in zip(results, files or [None] * len(results), strict=True)
+        ]
+        say_json({"model_id": model_id, "results": content, "pull_request": pull_request})
+        return
+    for result, path in zip(results, files, strict=False):
+        say(f"{path}: {result.value:g} on {result.dataset_id}")
+    if pull_request is not None:
+        say(f"pull request: {pull_request}")
+
+
+def _check_distinct(results: Sequence[HubResult]) -> None:
+    """Refuse two tasks of one benchmark, which have the same file."""
+    paths = [result.path for result in results]
+    for path in paths:
+        if paths.count(path) > 1:
+            rule = f"have one task per benchmark; choose one with --task (several are {path})"
+            raise InvalidInputError.of("RUN", rule, f"{paths.count(path)} tasks")
+
+
+# -- Every Eval Ever -------------------------------------------------------------------------------
+
+
+class Relationship(str, Enum):
+    """The relationship of the evaluator to the developer of the model."""
+
+    first_party = "first_party"
+    third_party = "third_party"
+    collaborative = "collaborative"
+    other = "other"
+
+
+class Deployment(str, Enum):
+    """Who runs the model."""
+
+    self_deployed = "self_deployed"
+    externally_managed = "externally_managed"
+    unknown = "unknown"
+
+
+class Availability(str, Enum):
+    """Who has access to the weights."""
+
+    open_weights = "open_weights"
+    closed_weights = "closed_weights"
+    unknown = "unknown"
+
+
+@app.command("every-eval-ever")
+@expand_options
+def every_eval_ever(
+    runs: Runs,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
+            "default the record of a single run goes to standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    model_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORG/NAME", help="The model. By default from the run's model arguments."
+        ),
+    ] = None,
+    instances: Annotated[
+        bool,
+        typer.Option(
+            "--instances", help="Add a file with one record per trial, <uuid>_samples.jsonl."
+        ),
+    ] = False,
+    texts: Annotated[
+        bool,
+        typer.Option(
+            "--texts/--no-texts",
+            help="Whether these records hold questions, answers and completions. "
+            "Licences of data sets may forbid it.",
+        ),
+    ] = True,
+    collection: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The benchmark's folder. By default its name."),
+    ] = None,
+    organization: Annotated[
+        str, typer.Option(metavar="NAME", help="The organization that submits the records.")
+    ] = "not stated",
+    relationship: Annotated[
+        Relationship,
+        typer.Option(help="Relationship of the evaluator to the developer of the model."),
+    ] = Relationship.other,
+    developer: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The developer of the model, if its id does not name one.",
+            show_default=False,
+        ),
+    ] = "",
+    deployment: Annotated[
+        Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
+    ] = None,
+    availability: Annotated[
+        Availability, typer.Option(help="Who has access to the weights.")
+    ] = Availability.unknown,
+    overwrite: Overwrite = False,
+    reading: ReadingOptions,
+    intervals: BothScopesOptions,
+) -> None:
+    """Write records in the schema of Every Eval Ever, 0.3.0.
+
+    Every run (one model on one task) becomes an aggregate record with one result per metric:
+    hbayes@N in both scopes, bayes@N, avg@N and the pass family. Posteriors have their standard
+    deviation and their credible interval, with its method.
+
+    Of the run's settings only those are written that describe how the answers were generated;
+    paths, addresses and keys are left out. The name of a file depends only on the run, so a run
+    that is submitted twice is counted once.
+
+    \b
+    Examples:
+      lm-eval-bayes export every-eval-ever results/ --model-id org/model | less
+      lm-eval-bayes export every-eval-ever runs/* -o submission/ --instances --no-texts
+    """
+    from lm_eval_bayes.analysis.summary import summarise
+    from lm_eval_bayes.export.every_eval_ever import Sender, submission
+    from lm_eval_bayes.export.every_eval_instances import InstancesFile, check_instances
+    from lm_eval_bayes.export.files import check_targets, write_files
+
+    spec = intervals.spec()
+    to_stdout = output is None or str(output) in STANDARD_OUTPUT
+    if instances and to_stdout:
+        rule = "be given with a folder: name one with --output"
+        raise InvalidInputError.of("--instances", rule, "standard output")
+    saved = reading.read(runs)
+    if len(saved.models) > 1 and (model_id or developer):
+        option = "--model-id" if model_id else "--developer"
+        rule = "be of one model; export the runs of each model separately"
+        raise InvalidInputError.of(option, rule, ", ".join(saved.models))
+    if to_stdout and len(saved.runs) > 1:
+        rule = "be one run if the record goes to standard output (--output names a folder)"
+        runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
+        raise InvalidInputError.of("RUN", rule, runs_of_models)
+    if instances:
+        for run in saved.runs:
+            check_instances(run)
+    sender = Sender(
+        organization=organization,
+        relationship=relationship.value,
+        developer=developer,
+        deployment="" if deployment is None else deployment.value,
+        availability=availability.value,
+    )
+    summaries = [summarise(run, spec) for run in saved.runs]
+    records = [
+        submission(
+            summary,
+            model_id=model_id,
+            collection=collection,
+            sender=sender,
+            scope=None if intervals.scope is None else intervals.scope.value,
+        )
+        for summary in summaries
+    ]
+    if output is None or to_stdout:
+        typer.echo(records[0].to_json(), nl=False)
+        return
+    files: dict[Path, Content] = {}
+    instances_files: list[InstancesFile | None] = []
+    for record, summary in zip(records, summaries, strict=True):
+        path = output / record.path
+        if path in files:
+            rule = "be different runs; two of them are the same trials of one model"
+            raise InvalidInputError.of("RUN", rule, summary.run.model)
+        rows = InstancesFile(summary, record, texts) if instances else None
+        if rows is not None:
+            files[output / record.instances_path] = rows.write
+        files[path] = _record_content(record, rows)
+        instances_files.append(rows)
+    check_targets(files, overwrite)
+    write_files(files, overwrite)
+    for record, rows in zip(records, instances_files, strict=True):
+        results = plural(len(record.record["evaluation_results"]), "result")
+        say(f"{output / record.path}: {results}")
+        if rows is None:
+            continue
+        say(f"{output / record.instances_path}: {plural(rows.rows, 'record')}")
+        if texts and rows.without_completion:
+            without = plural(rows.without_completion, "record")
+            warn(
+                f"warning: {without} of {record.model_id} without the completion, which the "
+                "samples files lack"
+            )
+
+
+def _record_content(record: Submission, rows: InstancesFile | None) -> Content:
+    """Return the content of a record; with instances a function, since it holds their checksum."""
+    if rows is None:
+        return record.to_json().encode("ascii")
+
+    def write(output: BinaryIO) -> None:
+        output.write(record.with_instances(rows.rows, rows.checksum).to_json().encode("ascii"))
+
+    return write
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
 
 _TABLE_HELP = """Write the leaderboard as {format_name}.
 
@@ -78,7 +429,7 @@ def _table_command(
         runs: Runs,
         *,
         output: Annotated[
-            Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
+            Path | None,
             typer.Option(
                 "-o",
                 "--output",
@@ -117,7 +468,5 @@ def _table_command(
     return expand_options(command)
 
 
-app.command("hub")(export_hub.command)
-app.command("every-eval-ever")(export_every_eval_ever.command)
 for _format in _FORMATS:
     app.command(_format[0])(_table_command(*_format))

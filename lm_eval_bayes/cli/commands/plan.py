@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,14 +17,9 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import (
-    IntervalOptions,
-    Json,
-    ReadingOptions,
-    Runs,
-    expand_options,
-)
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -36,7 +31,7 @@ def command(
     runs: Runs,
     *,
     width: Annotated[
-        Optional[float],  # noqa: UP045  typer reads this on Python 3.10 too
+        float | None,
         typer.Option(metavar="W", help="Goal: every run's credible interval is at most this wide."),
     ] = None,
     separate: Annotated[
@@ -52,8 +47,7 @@ def command(
         ),
     ] = 0.95,
     max_trials: Annotated[
-        int,
-        typer.Option(metavar="N", help="The largest number of further trials per question."),
+        int, typer.Option(metavar="N", help="The largest number of further trials per question.")
     ] = 100_000,
     reading: ReadingOptions,
     intervals: IntervalOptions,

@@ -21,16 +21,9 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import (
-    IntervalOptions,
-    Json,
-    ReadingOptions,
-    Runs,
-    TieRule,
-    Ties,
-    expand_options,
-)
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, TieRule, Ties, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard

@@ -8,20 +8,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
-from lm_eval_bayes.cli.ui.options import (
-    STANDARD_OUTPUT,
-    IntervalOptions,
-    Json,
-    ReadingOptions,
-    Runs,
-    expand_options,
-)
+from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, IntervalOptions, Json, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,18 +34,17 @@ def command(
         typer.Option("-o", "--output", metavar="FILE", help="The HTML file; - is standard output."),
     ] = Path("report.html"),
     plots: Annotated[
-        Optional[Path],  # noqa: UP045  typer reads this on Python 3.10 too
+        Path | None,
         typer.Option(
             metavar="DIR", help="Also write the figures to this folder, each as PNG and as SVG."
         ),
     ] = None,
     title: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="TEXT", help="Title of the report. By default the tasks' names."),
     ] = None,
     overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace existing files that are not reports."),
+        bool, typer.Option("--overwrite", help="Replace existing files that are not reports.")
     ] = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -88,15 +81,13 @@ def command(
     saved = reading.read(runs, signals="recorded")
 
     from lm_eval_bayes.analysis.report_data import report_data
-    from lm_eval_bayes.cli.ui.progress import Progress
+    from lm_eval_bayes.cli.ui.output import Progress
     from lm_eval_bayes.report.page.render import render
 
     many = len(saved.runs) >= _MANY_RUNS
     with Progress("runs summarized", len(saved.runs) if many else 0) as progress:
         data = report_data(
-            saved,
-            spec,
-            progress=(lambda n: progress.advance(n - progress.done)) if many else None,
+            saved, spec, progress=(lambda n: progress.advance(n - progress.done)) if many else None
         )
     page = render(data, title=title or "", now=time.time()).encode("utf-8")
     figures = _draw(data, plots)

@@ -20,16 +20,9 @@ from lm_eval_bayes._util.text import (
     plural,
     scope_label,
 )
-from lm_eval_bayes.cli.ui.options import (
-    Dedupe,
-    IntervalMethod,
-    IntervalOptions,
-    Json,
-    Task,
-    expand_options,
-)
+from lm_eval_bayes.cli.ui.options import IntervalMethod, IntervalOptions, Json, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import read
+from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -147,7 +140,8 @@ def command(
         raise InvalidInputError.of("--scope", rule, spec.scope)
     _check_files(thresholds, freeze, plot)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
-    saved = read(runs, task=task, dedupe=dedupe, signals="all", verdicts=not ignore_verdicts)
+    reading = ReadingOptions(task=task, dedupe=dedupe)
+    saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}

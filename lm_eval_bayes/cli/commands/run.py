@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED, TERMINATED
+from lm_eval_bayes.cli.ui.errors import INTERRUPTED, TERMINATED
 from lm_eval_bayes.cli.ui.options import Level
 from lm_eval_bayes.cli.ui.output import warn
-from lm_eval_bayes.cli.ui.reading import read
+from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def run(
     kind: Any = CORRECTION if correction is None else correction
     baseline = None
     if decide is not None:
-        baseline = baseline_runs(read([Path(decide)], argument="--decide").runs, decide)
+        saved = ReadingOptions().read([Path(decide)], argument="--decide")
+        baseline = baseline_runs(saved.runs, decide)
     goal = Goal(
         width=width,
         baseline=baseline,

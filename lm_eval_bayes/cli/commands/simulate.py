@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,18 +44,17 @@ _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 def command(
     *,
     models: Annotated[
-        Optional[int],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option(metavar="L", help=f"Number of models; {_MODELS} by default."),
+        int | None, typer.Option(metavar="L", help=f"Number of models; {_MODELS} by default.")
     ] = None,
     gap: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
             metavar="D",
             help=f"Distance between the true scores of neighbours; {_GAP:g} by default.",
         ),
     ] = None,
     means: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="P,P,...", help="The models' true scores, instead of --models and --gap."
         ),
@@ -67,7 +66,7 @@ def command(
         str, typer.Option(metavar="N,N,...", help="Numbers of trials per question.")
     ] = "4,16,64",
     beta: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="A:B",
             help="The probabilities of solving a question are drawn from Beta(A, B); "
@@ -76,7 +75,7 @@ def command(
         ),
     ] = None,
     replicates: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(
             metavar="N",
             help=f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if a file "
@@ -86,12 +85,11 @@ def command(
     confidence: Annotated[
         float,
         typer.Option(
-            metavar="P",
-            help="One-sided confidence from which two models are distinguishable.",
+            metavar="P", help="One-sided confidence from which two models are distinguishable."
         ),
     ] = 0.95,
     output: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "-o",
             "--output",
@@ -101,7 +99,7 @@ def command(
         ),
     ] = None,
     html: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(metavar="FILE", help="Write an interactive page, one offline HTML file."),
     ] = None,
     overwrite: Overwrite = False,
@@ -269,7 +267,7 @@ def _interval_study(
     benchmark: SimulatedBenchmark, lengths: Sequence[int], replicates: int, spec: IntervalSpec
 ) -> tuple[IntervalStudy, ...]:
     from lm_eval_bayes.analysis.simulation.interval_study import interval_study
-    from lm_eval_bayes.cli.ui.progress import Progress
+    from lm_eval_bayes.cli.ui.output import Progress
 
     with Progress("benchmarks simulated", replicates * len(lengths)) as progress:
         return interval_study(

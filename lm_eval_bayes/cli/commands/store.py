@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
-from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED, ERROR
+from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 

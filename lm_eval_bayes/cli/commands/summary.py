@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,15 +19,9 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import (
-    BothScopesOptions,
-    Json,
-    ReadingOptions,
-    Runs,
-    expand_options,
-    parse_integers,
-)
+from lm_eval_bayes.cli.ui.options import BothScopesOptions, Json, expand_options, parse_integers
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary
@@ -43,7 +37,7 @@ def command(
     runs: Runs,
     *,
     k: Annotated[
-        Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
+        str | None,
         typer.Option(
             metavar="K,K,...",
             help="The k of Pass@k and its family, each at most N. By default powers of two up to "
@@ -51,8 +45,7 @@ def command(
         ),
     ] = None,
     all_tasks: Annotated[
-        bool,
-        typer.Option("--all-tasks", help="Add the means over all tasks, as for a group."),
+        bool, typer.Option("--all-tasks", help="Add the means over all tasks, as for a group.")
     ] = False,
     reading: ReadingOptions,
     intervals: BothScopesOptions,

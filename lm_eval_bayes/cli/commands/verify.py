@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes._util.text import NO_VALUE, plural
-from lm_eval_bayes.cli.ui.exit_codes import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Dedupe, Json, Task
+from lm_eval_bayes._util.text import NO_VALUE, format_probability, plural
+from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
+from lm_eval_bayes.cli.ui.options import Json
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import read
+from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def command(
       lm-eval-bayes verify runs/qwen --verifier opencompass/CompassVerifier-3B
       lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
     """
-    from lm_eval_bayes.cli.ui.progress import Progress
+    from lm_eval_bayes.cli.ui.output import Progress
     from lm_eval_bayes.stats.validation import as_real, check_integer
 
     if not verifier.strip():
@@ -148,7 +148,8 @@ def command(
         *(verifier, backend, base_url, revision, device, dtype),
         *(max_length, batch_size, timeout),
     )
-    files = files_to_judge(read(runs, task=task, dedupe=dedupe).runs, think_end, limit)
+    saved = ReadingOptions(task=task, dedupe=dedupe).read(runs)
+    files = files_to_judge(saved.runs, think_end, limit)
     plans = [
         Plan(file.model, file.task, file.samples.name, target, file.trials)
         for file, target in zip(files, verdict_targets(files, out), strict=True)
@@ -286,7 +287,7 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
     head = ("model", "task", "trials", "A", "B", "C", "mean A", "mean B", "mean C", "not judged")
     rows = []
     for tally in tallies:
-        means = (NO_VALUE,) * 3 if tally.means is None else [f"{mean:.4f}" for mean in tally.means]
+        means = (NO_VALUE,) * 3 if tally.means is None else map(format_probability, tally.means)
         counts = [f"{n:,}" for n in (len(tally.plan.trials), *tally.labels.values())]
         rows.append((tally.plan.model, tally.plan.task, *counts, *means, f"{tally.failed:,}"))
     say_table("verdicts: trials by their most probable label", head, rows)

@@ -1,4 +1,4 @@
-"""How a command ends after an error: one sentence on standard error, an exit code, no traceback."""
+"""How a command ends: its exit code, and after an error one sentence and no traceback."""
 
 from __future__ import annotations
 
@@ -15,9 +15,29 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from lm_eval_bayes.cli.ui.exit_codes import CLOSED_PIPE, ERROR, INTERRUPTED
 from lm_eval_bayes.cli.ui.output import discard, warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+
+#: A check failed: a worse model, a damaged store, a missing requirement.
+CHECK_FAILED = 1
+#: Wrong arguments, or an error.
+ERROR = 2
+#: Ctrl-C.
+INTERRUPTED = 130
+#: The reader of standard output has ended; a shell reports SIGPIPE by this code.
+CLOSED_PIPE = 141
+#: SIGTERM.
+TERMINATED = 143
+
+EXIT_CODES = """\b
+Exit codes:
+  0    success
+  1    success, but a check failed (see the command's help)
+  2    wrong arguments, or an error, reported in one sentence
+  130  interrupted by Ctrl-C
+  141  the program that reads the output has ended (such as `head`)
+  143  terminated by SIGTERM
+"""
 
 #: The error of wrong arguments: from click, or from the copy of click that typer carries.
 UsageError: Any = typer.BadParameter.__base__

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -21,7 +20,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.runs.task_run import SavedRuns
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: What `--output` takes for standard output.
@@ -55,31 +53,6 @@ class TieRule(str, Enum):
 
 # -- single options ------------------------------------------------------------------------------
 
-Runs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN",
-        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
-        "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
-        show_default=False,
-    ),
-]
-Task = Annotated[
-    Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
-    typer.Option(
-        metavar="NAME",
-        help="Only this task, or the tasks of this group. It also names the task of matrices "
-        "and counts whose files name none.",
-    ),
-]
-Dedupe = Annotated[
-    bool,
-    typer.Option(
-        "--dedupe",
-        help="Count a trial that was saved twice once, instead of refusing it. Trials are "
-        "identified by their seeds, else by their numbers and texts.",
-    ),
-]
 Level = Annotated[
     float, typer.Option(metavar="P", help="Posterior mass of the credible intervals.")
 ]
@@ -100,51 +73,12 @@ Ties = Annotated[
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """Which trials of saved runs are counted."""
-
-    task: Task = None
-    metric: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            metavar="NAME",
-            help="The logged 0/1 metric to count in tasks without repeated sampling, such as "
-            "exact_match. By default the only one, or the first that the task lists.",
-        ),
-    ] = None
-    filter: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            metavar="NAME",
-            help="The filter pipeline whose output is graded. By default the first that was "
-            "logged.",
-        ),
-    ] = None
-    dedupe: Dedupe = False
-    regrade: Annotated[
-        bool,
-        typer.Option(
-            "--regrade",
-            help="Grade every saved text again, as a mathematical answer, against the logged "
-            "target. Each text is one trial, even where the task gave several texts one grade.",
-        ),
-    ] = False
-
-    def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
-        """Read saved runs; see :func:`lm_eval_bayes.cli.ui.reading.read`."""
-        from lm_eval_bayes.cli.ui.reading import read
-
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
-        return read(paths, **options, **arguments)
-
-
-@dataclass(frozen=True)
 class IntervalOptions:
     """The settings of credible intervals; a scope of None stands for both."""
 
     level: Level = 0.95
     scope: Annotated[
-        Optional[Scope],  # noqa: UP045
+        Scope | None,
         typer.Option(
             help="What scores are about: the benchmark's questions, or the population of "
             "questions that they are a sample of."
@@ -179,7 +113,7 @@ class BothScopesOptions(IntervalOptions):
     """The settings of credible intervals, in both scopes unless one is named."""
 
     scope: Annotated[
-        Optional[Scope],  # noqa: UP045
+        Scope | None,
         typer.Option(
             help="Only hbayes@N for the benchmark's questions, or only for the population of "
             "questions. By default both.",

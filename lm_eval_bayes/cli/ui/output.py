@@ -1,4 +1,6 @@
-"""Output of the commands: rich on a terminal, plain text in a pipe, JSON on request.
+"""Output of the commands: lines, tables, JSON, and the progress of long work.
+
+On a terminal tables and progress are drawn by rich; in a pipe they are plain text.
 
 File names, model names and other untrusted text are never interpreted as markup, and control
 characters in them are escaped.
@@ -9,13 +11,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import typer
 
 from lm_eval_bayes._util.text import one_line
+
+#: Seconds between two lines of progress in a pipe.
+EVERY_S = 15.0
 
 
 def say(text: object = "") -> None:
@@ -40,8 +46,9 @@ def discard(stream: Any) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print a JSON value, in ASCII."""
-    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+    """Print a JSON value, in ASCII; records in it by their `to_dict`."""
+    text = json.dumps(value, indent=2, allow_nan=False, default=lambda record: record.to_dict())
+    typer.echo(text)
 
 
 def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -63,3 +70,56 @@ def _encodable(text: str, stream: Any) -> str:
     """Escape characters that the encoding of the stream lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+class Progress(ExitStack):
+    """Progress on standard error.
+
+    Parameters
+    ----------
+    what : str
+        The label, such as "answers judged".
+    total : int
+        The number of steps.
+
+    Attributes
+    ----------
+    done : int
+        The number of steps done.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        super().__init__()
+        self.what, self.total, self.done = one_line(what), total, 0
+        self._bar: Any = None
+        self._started = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if self.total and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bars
+
+            self._bar = Bars(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task(self.what, total=self.total)
+            self.enter_context(self._bar)
+        return self
+
+    def advance(self, n: int) -> None:
+        """Add `n` steps to those done."""
+        self.done += n
+        if self._bar is not None:
+            self._bar.advance(self._task, n)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= EVERY_S or self.done >= self.total:
+            self._last_line = now
+            rate = self.done / max(now - self._started, 1e-9)
+            share = self.done / max(self.total, 1)
+            warn(f"{self.what}: {self.done:,} of {self.total:,} ({share:.0%}, {rate:.2g} a second)")

@@ -1,15 +1,17 @@
-"""Reading saved runs for a command, with warnings and progress on standard error."""
+"""Reading saved runs: its options, and its warnings and progress on standard error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.output import warn
-from lm_eval_bayes.cli.ui.progress import Progress
+from lm_eval_bayes.cli.ui.output import Progress, warn
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
@@ -19,59 +21,99 @@ _LONG = 50_000_000
 #: Bytes of one step of the bar.
 _UNIT = 1_000_000
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN",
+        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
+        "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
+        show_default=False,
+    ),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Only this task, or the tasks of this group. It also names the task of matrices "
+        "and counts whose files name none.",
+    ),
+]
+Dedupe = Annotated[
+    bool,
+    typer.Option(
+        "--dedupe",
+        help="Count a trial that was saved twice once, instead of refusing it. Trials are "
+        "identified by their seeds, else by their numbers and texts.",
+    ),
+]
 
-def read(
-    paths: Sequence[Path],
-    *,
-    task: str | None = None,
-    metric: str | None = None,
-    filter: str | None = None,
-    dedupe: bool = False,
-    regrade: bool = False,
-    merge: bool = True,
-    signals: Literal["all", "recorded"] | None = None,
-    verdicts: bool = True,
-    argument: str = "RUN",
-) -> SavedRuns:
-    """Read runs; warnings, notes and the progress of long reads go to standard error.
 
-    The arguments are those of :func:`lm_eval_bayes.runs.reader.read_runs`.
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Which trials of saved runs are counted."""
 
-    Raises
-    ------
-    InvalidInputError
-        If a path holds no run, or the runs contradict each other.
-    """
-    from lm_eval_bayes.runs.reader import read_runs
+    task: Task = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The logged 0/1 metric to count in tasks without repeated sampling, such as "
+            "exact_match. By default the only one, or the first that the task lists.",
+        ),
+    ] = None
+    filter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The filter pipeline whose output is graded. By default the first that was "
+            "logged.",
+        ),
+    ] = None
+    dedupe: Dedupe = False
+    regrade: Annotated[
+        bool,
+        typer.Option(
+            "--regrade",
+            help="Grade every saved text again, as a mathematical answer, against the logged "
+            "target. Each text is one trial, even where the task gave several texts one grade.",
+        ),
+    ] = False
 
-    grader = None
-    if regrade:
-        from lm_eval_bayes.harness.grading.regrade import regraded
+    def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
+        """Read runs; warnings, notes and the progress of long reads go to standard error.
 
-        grader = regraded
-    with _Bar() as bar, named_as_options("metric", "filter", "regrade"):
-        saved = read_runs(
-            paths,
-            task=task,
-            metric=metric,
-            filter=filter,
-            dedupe=dedupe,
-            regrade=grader,
-            merge=merge,
-            signals=signals,
-            verdicts=verdicts,
-            argument=argument,
-            progress=bar.show,
-        )
-    for warning in saved.warnings:
-        warn(f"warning: {warning}")
-    models: dict[tuple[str, str], list[str]] = {}
-    for run in saved.runs:
-        for note in run.notes:
-            models.setdefault((run.task, note), []).append(run.model)
-    for (task_name, note), names in models.items():
-        warn(f"note: {', '.join(names)}, {task_name}: {note}")
-    return saved
+        Further arguments are those of :func:`lm_eval_bayes.runs.reader.read_runs`.
+
+        Raises
+        ------
+        InvalidInputError
+            If a path holds no run, or the runs contradict each other.
+        """
+        from lm_eval_bayes.runs.reader import read_runs
+
+        if self.regrade:
+            from lm_eval_bayes.harness.grading.regrade import regraded
+
+            arguments["regrade"] = regraded
+        with _Bar() as bar, named_as_options("metric", "filter", "regrade"):
+            saved = read_runs(
+                paths,
+                task=self.task,
+                metric=self.metric,
+                filter=self.filter,
+                dedupe=self.dedupe,
+                progress=bar.show,
+                **arguments,
+            )
+        for warning in saved.warnings:
+            warn(f"warning: {warning}")
+        models: dict[tuple[str, str], list[str]] = {}
+        for run in saved.runs:
+            for note in run.notes:
+                models.setdefault((run.task, note), []).append(run.model)
+        for (task_name, note), names in models.items():
+            warn(f"note: {', '.join(names)}, {task_name}: {note}")
+        return saved
 
 
 class _Bar(ExitStack):

@@ -7,7 +7,7 @@ import pytest
 from _support.few_tasks import only_ours
 
 from lm_eval_bayes.cli.commands.run import run
-from lm_eval_bayes.cli.ui.exit_codes import INTERRUPTED
+from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import goals
 from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
