@@ -1,4 +1,4 @@
-"""Atomic writes of files, and checks of the paths that they are written to."""
+"""Atomic writes of files, checks of the paths that they are written to, and the task folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 #: What a file is filled with: its bytes, or a function that writes them into an open file.
 Content: TypeAlias = bytes | Callable[[BinaryIO], None]
@@ -233,3 +233,44 @@ def folder_for(path: Path, argument: str) -> Iterator[None]:
         yield
     finally:
         _remove_empty(created)
+
+
+def task_configs_dir() -> Path:
+    """Return the folder of task YAMLs that belongs to this copy of the package.
+
+    A wheel carries it inside the package; in a checkout, so in an editable install, it lies
+    beside the package.
+
+    Returns
+    -------
+    pathlib.Path
+        An existing folder, absolute.
+
+    Raises
+    ------
+    LmEvalBayesError
+        If neither folder exists, so the installation is damaged (or lies in a zip file,
+        which the harness cannot read tasks from).
+
+    Examples
+    --------
+    >>> task_configs_dir().name
+    'task_configs'
+    """
+    return find_task_configs(Path(__file__).resolve().parents[1])
+
+
+def find_task_configs(package: Path) -> Path:
+    """Return the task folder of the package at `package`; see `task_configs_dir`."""
+    inside = package / "task_configs"
+    if inside.is_dir():
+        return inside
+    checkout = package.parent
+    beside = checkout / "task_configs"
+    # In site-packages, a stranger's folder could have this name; a checkout has its metadata too.
+    if beside.is_dir() and (checkout / "pyproject.toml").is_file():
+        return beside
+    raise LmEvalBayesError(
+        f"the task files of lm_eval_bayes must lie in {inside} (installed) or {beside} "
+        "(checkout); found neither, so please install the package again"
+    )

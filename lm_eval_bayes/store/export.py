@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
 from lm_eval_bayes._util.plain import Record, to_plain
-from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import (
     NotAStoreError,
     StoreDamagedError,
@@ -25,10 +24,9 @@ from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import store_at
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, outcome_rows
-from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.tables import HashCheckedReader, description_intact, prompt_signals_intact
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.trial_table import HashCheckedReader
 
 #: What an export writes of the description of a model or a sampling.
 Redact: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]

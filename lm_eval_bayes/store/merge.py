@@ -17,13 +17,6 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
-from lm_eval_bayes.store import prompt_signals
-from lm_eval_bayes.store.descriptions import (
-    TABLES,
-    check_weights,
-    description_intact,
-    put_description,
-)
 from lm_eval_bayes.store.errors import (
     OtherWeightsError,
     StoreDamagedError,
@@ -40,9 +33,19 @@ from lm_eval_bayes.store.outcomes import (
     put_question,
     stored_grading,
 )
+from lm_eval_bayes.store.tables import (
+    INSERT_PROMPT_SIGNALS,
+    TABLES,
+    RowId,
+    check_weights,
+    description_intact,
+    insert_row,
+    prompt_signals_intact,
+    put_description,
+    stored_seed_and_text,
+)
 from lm_eval_bayes.store.trial import COLUMNS, Conflict, TrialKey, difference, is_intact
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
-from lm_eval_bayes.store.trial_table import RowId, insert_row, stored_seed_and_text
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -303,9 +306,9 @@ def _copy_prompt_signals(
             prompt = descriptions["prompts"][prompt_id]
         except KeyError:
             raise _damaged(path, "prompt signals refer to a missing description") from None
-        if not prompt_signals.prompt_signals_intact(digest, model.digest, prompt.digest, values):
+        if not prompt_signals_intact(digest, model.digest, prompt.digest, values):
             raise _damaged(path, f"the signals of prompt {prompt.digest} do not match their hash")
-        target.execute(prompt_signals.INSERT, (model.id, prompt.id, *values, digest))
+        target.execute(INSERT_PROMPT_SIGNALS, (model.id, prompt.id, *values, digest))
 
 
 class _OutcomeCopy:

@@ -17,8 +17,8 @@ from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
+from lm_eval_bayes.store.tables import RowId, key_ids
 from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
-from lm_eval_bayes.store.trial_table import RowId, key_ids
 
 
 @dataclass(frozen=True)

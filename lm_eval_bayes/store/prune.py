@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.descriptions import TABLES, find_id
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.outcomes import delete_unused_questions
+from lm_eval_bayes.store.tables import TABLES, find_id
 from lm_eval_bayes.store.trial import check_int64
 
 log = logging.getLogger("lm_eval.bayes.store")

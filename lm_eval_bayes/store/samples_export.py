@@ -15,16 +15,14 @@ from typing import Any, BinaryIO
 from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.store.descriptions import description_intact
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import Redact, check_regular, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
-from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.tables import HashCheckedReader, description_intact, prompt_signals_intact
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.trial_table import HashCheckedReader
 
 #: The fields of a trial among its signals in a log of samples, before the trial's own signals.
 MEASURED = ("trial", *(name for name in MEASUREMENTS if name not in ("created", "signals")))

@@ -19,13 +19,22 @@ from lm_eval_bayes._util.hashing import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
-from lm_eval_bayes.store.descriptions import TABLES, check_weights, find_ids, put_description
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
-from lm_eval_bayes.store.prompt_signals import put_prompt_signals, read_prompt_signals
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
+from lm_eval_bayes.store.tables import (
+    TABLES,
+    check_weights,
+    find_ids,
+    find_rows,
+    insert_trials,
+    paused_collector,
+    put_description,
+    put_prompt_signals,
+    read_prompt_signals,
+)
 from lm_eval_bayes.store.trial import (
     READ,
     Trial,
@@ -34,11 +43,6 @@ from lm_eval_bayes.store.trial import (
     decode,
     encode,
     list_conflicts,
-)
-from lm_eval_bayes.store.trial_table import (
-    find_rows,
-    insert_trials,
-    paused_collector,
 )
 
 OnConflict: TypeAlias = Literal["refuse", "keep-first"]

@@ -10,12 +10,11 @@ from os import PathLike
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.store.descriptions import TABLES, description_intact
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import outcome_rows
-from lm_eval_bayes.store.prompt_signals import prompt_signals_intact
+from lm_eval_bayes.store.tables import TABLES, description_intact, prompt_signals_intact
 from lm_eval_bayes.store.trial import COLUMNS, TrialKey, is_intact
 
 #: The most problems that a verification lists; all are counted.

@@ -27,7 +27,7 @@ from lm_eval_bayes.rubric.verifier import (
 )
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 from lm_eval_bayes.stats.validation import check_integer
-from lm_eval_bayes.verifiers.protocol import Scores, Unjudged, VerifierError
+from lm_eval_bayes.verifiers.judge import Scores, Unjudged, VerifierError
 
 _MAX_BYTES = 1 << 24
 _REFUSALS = {
@@ -339,7 +339,7 @@ class ServerJudge:
         return counted[0]
 
     def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
-        """Return the log-probabilities of the labels, see :class:`protocol.Judge`."""
+        """Return the log-probabilities of the labels, see :meth:`Judge.scores`."""
         return in_parallel(self._score, prompts, self._concurrency)
 
     def close(self) -> None:

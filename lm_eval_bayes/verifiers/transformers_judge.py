@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from lm_eval_bayes.verifiers.judge import VerifierError
 from lm_eval_bayes.verifiers.local_judge import (
     LocalJudge,
     dtype_of,
@@ -12,7 +13,6 @@ from lm_eval_bayes.verifiers.local_judge import (
     longest_prompt,
     read_pretrained,
 )
-from lm_eval_bayes.verifiers.protocol import VerifierError
 
 #: Earlier versions of transformers call the argument `torch_dtype`.
 _DTYPE_SINCE = (4, 56)

@@ -17,14 +17,16 @@ from lm_eval_bayes.runs.verdicts import (
     read_verdicts,
 )
 from lm_eval_bayes.runs.verifier_inputs import TrialCase
-from lm_eval_bayes.verifiers.batching import (
+from lm_eval_bayes.verifiers.judge import (
+    Judge,
     Judgement,
+    Scores,
+    Unjudged,
     baseline_scores,
     check_room,
     judge_batches,
     judgement,
 )
-from lm_eval_bayes.verifiers.protocol import Judge, Scores, Unjudged
 
 
 @dataclass(frozen=True)

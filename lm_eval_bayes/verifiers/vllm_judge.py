@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from lm_eval_bayes.verifiers.judge import VerifierError
 from lm_eval_bayes.verifiers.local_judge import (
     LocalJudge,
     dtype_of,
@@ -15,7 +16,6 @@ from lm_eval_bayes.verifiers.local_judge import (
     longest_prompt,
     read_pretrained,
 )
-from lm_eval_bayes.verifiers.protocol import VerifierError
 
 #: The engine runs in this process, which it then cannot outlive, and logs to stderr, where it
 #: does not mix with a command's output. The user's own settings take precedence.

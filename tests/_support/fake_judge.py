@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from lm_eval_bayes.verifiers.protocol import Unjudged
+from lm_eval_bayes.verifiers.judge import Unjudged
 
 #: With nothing to judge this judge leans towards A.
 BASELINE = tuple(map(math.log, (0.5, 0.25, 0.25)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lm_eval.tasks
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 
 CONFIGS = task_configs_dir()
 

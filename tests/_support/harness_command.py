@@ -19,7 +19,7 @@ from lm_eval._cli.harness import HarnessCLI
 from lm_eval.api.model import LM
 from lm_eval.api.registry import MODEL_REGISTRY, register_model
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 
 CONFIGS = task_configs_dir()
 

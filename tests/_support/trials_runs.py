@@ -20,7 +20,7 @@ from pathlib import Path
 import lm_eval
 from lm_eval.tasks import TaskManager, get_task_dict
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.models.trials import TrialsLM
 

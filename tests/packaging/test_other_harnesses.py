@@ -186,7 +186,7 @@ def test_a_harness_that_cannot_be_extended_gets_one_warning(python, change, miss
     from lm_eval.api import registry
     from lm_eval.tasks._index import TaskIndex
     {change}
-    from lm_eval_bayes._util.paths import task_configs_dir
+    from lm_eval_bayes._util.files import task_configs_dir
     from lm_eval_bayes.harness.plugin import registration
     for name in registration.HOOKS * 2:
         registration.harness_imported(name)

@@ -144,7 +144,7 @@ def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tm
     from pathlib import Path
     from lm_eval.tasks import TaskManager
     from lm_eval.tasks._index import TaskIndex
-    from lm_eval_bayes._util.paths import task_configs_dir
+    from lm_eval_bayes._util.files import task_configs_dir
     import lm_eval.tasks
     built_in, ours = Path(lm_eval.tasks.__file__).parent, task_configs_dir()
     mine = Path({str(tmp_path / "mine")!r})

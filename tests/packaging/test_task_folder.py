@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes._util.paths import find_task_configs, task_configs_dir
+from lm_eval_bayes._util.files import find_task_configs, task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 

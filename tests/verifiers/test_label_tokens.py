@@ -7,8 +7,8 @@ import re
 import pytest
 
 from lm_eval_bayes.rubric.verifier import CONTENT_FREE_INPUT, verifier_prompt
-from lm_eval_bayes.verifiers.label_tokens import LabelTokens
-from lm_eval_bayes.verifiers.protocol import VerifierError
+from lm_eval_bayes.verifiers.judge import VerifierError
+from lm_eval_bayes.verifiers.local_judge import LabelTokens
 
 
 class Words:

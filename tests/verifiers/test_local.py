@@ -14,6 +14,7 @@ import pytest
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
 from lm_eval_bayes.verifiers import local_judge as pretrained_module
+from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.local_judge import (
     Pretrained,
     dtype_of,
@@ -22,7 +23,6 @@ from lm_eval_bayes.verifiers.local_judge import (
     read_pretrained,
     scored,
 )
-from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge, default_device
 from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
 

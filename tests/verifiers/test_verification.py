@@ -23,8 +23,14 @@ from lm_eval_bayes.runs.verdicts import (
     read_verdicts,
 )
 from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
-from lm_eval_bayes.verifiers.batching import baseline_scores, check_room, judge_batches, label_mass
-from lm_eval_bayes.verifiers.protocol import Unjudged, VerifierError
+from lm_eval_bayes.verifiers.judge import (
+    Unjudged,
+    VerifierError,
+    baseline_scores,
+    check_room,
+    judge_batches,
+    label_mass,
+)
 from lm_eval_bayes.verifiers.verification import Plan, Verification
 
 ANSWERS = [

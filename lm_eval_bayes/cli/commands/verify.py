@@ -18,7 +18,7 @@ from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.verifiers.protocol import Judge
+    from lm_eval_bayes.verifiers.judge import Judge
     from lm_eval_bayes.verifiers.verification import Tally
 
 BACKENDS = ("transformers", "vllm", "server")
@@ -269,7 +269,7 @@ def _weights(verifier: str) -> str | None:
 
 
 def _report(tallies: Sequence[Tally], as_json: bool) -> None:
-    from lm_eval_bayes.verifiers.batching import label_mass
+    from lm_eval_bayes.verifiers.judge import label_mass
 
     mass = min(label_mass(tally.baseline) for tally in tallies)
     if mass < LOW_LABEL_MASS:

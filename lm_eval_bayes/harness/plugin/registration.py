@@ -35,7 +35,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 
 #: Variables that make the hub's libraries work offline.
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")

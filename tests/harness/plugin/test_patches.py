@@ -15,7 +15,7 @@ from _support.paths import REPOSITORY
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm

@@ -12,7 +12,7 @@ import yaml
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks import TaskManager
 
-from lm_eval_bayes._util.paths import task_configs_dir
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
