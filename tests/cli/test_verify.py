@@ -12,9 +12,9 @@ from _support.fake_judge import FakeJudge, expected, opinion
 from _support.judged_runs import ROWS, STAMP, row, write
 from _support.label_server import Act, serving
 
-from lm_eval_bayes.cli.commands import verify
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.runs.verdicts import read_verdicts
+from lm_eval_bayes.verifiers import backends
 
 
 def run(*arguments):
@@ -45,7 +45,7 @@ def judges(monkeypatch):
     make.die_after = None
     make.provenance = made
     monkeypatch.setattr("lm_eval_bayes.verifiers.transformers_judge.TransformersJudge", make)
-    monkeypatch.setattr(verify, "_local_backend", lambda device: "transformers")
+    monkeypatch.setattr(backends, "local_backend", lambda device: "transformers")
     return make
 
 
@@ -61,6 +61,7 @@ def test_help():
         *("--verifier", "--backend", "--base-url", "--revision", "--device", "--dtype"),
         *("--batch-size", "--temperature", "--max-length", "--think-end", "--task", "--limit"),
         *("--out", "--restart", "--timeout", "--json"),
+        "|".join(backends.BACKENDS),
     ):
         assert option in printed
 
@@ -329,18 +330,23 @@ def test_the_backend_that_is_taken_by_default(monkeypatch):
         (True, True, "cpu", "transformers"),
         (False, True, None, "transformers"),
     ):
-        monkeypatch.setattr(verify, "find_spec", lambda name, found=vllm: found or None)
+        monkeypatch.setattr(backends, "find_spec", lambda name, found=vllm: found or None)
         monkeypatch.setattr(
             "lm_eval_bayes.verifiers.transformers_judge.default_device",
             lambda found=cuda: "cuda" if found else "cpu",
         )
-        assert verify._local_backend(device) == expected_backend
+        assert backends.local_backend(device) == expected_backend
 
 
-def test_local_weights_are_hashed(tmp_path):
-    assert verify._weights("org/judge") is None
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    assert verify._weights(str(tmp_path)).startswith("blake2b-128:")
+def test_local_weights_are_hashed(tmp_path, judges, runs):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"weights")
+    for verifier in ("org/judge", model):
+        assert run(runs, "--verifier", verifier, "--restart")[0] == 0
+    hub, local = (judge.settings["weights"] for judge in judges.provenance)
+    assert hub is None
+    assert local.startswith("blake2b-128:")
 
 
 def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):

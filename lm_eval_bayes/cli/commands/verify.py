@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,10 +16,7 @@ from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.verifiers.judge import Judge
     from lm_eval_bayes.verifiers.verification import Tally
-
-BACKENDS = ("transformers", "vllm", "server")
 
 #: Total probability of the labels below which a model does not answer with a label.
 LOW_LABEL_MASS = 0.01
@@ -47,7 +42,7 @@ def command(
     backend: Annotated[
         str | None,
         typer.Option(
-            metavar="|".join(BACKENDS),
+            metavar="transformers|vllm|server",
             help="The backend. By default server if --base-url is given, vllm on a GPU if it is "
             "installed, else transformers.",
         ),
@@ -135,6 +130,7 @@ def command(
         raise InvalidInputError.of("--verifier", "be the name or the folder of a model", verifier)
     from lm_eval_bayes.rubric.verifier import Calibration
     from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
+    from lm_eval_bayes.verifiers.backends import JudgeSettings
     from lm_eval_bayes.verifiers.verification import Plan, Verification
 
     check_integer("--batch-size", batch_size, 1)
@@ -144,9 +140,8 @@ def command(
     if not 0 < (as_real(timeout) or 0) < float("inf"):
         raise InvalidInputError.of("--timeout", "be a number of seconds above 0", timeout)
     Calibration((0.0, 0.0, 0.0), temperature)
-    make = _judge_maker(
-        *(verifier, backend, base_url, revision, device, dtype),
-        *(max_length, batch_size, timeout),
+    settings = JudgeSettings(
+        verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
     )
     saved = ReadingOptions(task=task, dedupe=dedupe).read(runs)
     files = files_to_judge(saved.runs, think_end, limit)
@@ -154,7 +149,7 @@ def command(
         Plan(file.model, file.task, file.samples.name, target, file.trials)
         for file, target in zip(files, verdict_targets(files, out), strict=True)
     ]
-    judge = make()
+    judge = settings.create(_hash_weights)
     try:
         verification = Verification(
             judge,
@@ -180,92 +175,10 @@ def command(
     raise typer.Exit(CHECK_FAILED if any(tally.failed for tally in tallies) else 0)
 
 
-def _judge_maker(
-    verifier: str,
-    backend: str | None,
-    base_url: str | None,
-    revision: str | None,
-    device: str | None,
-    dtype: str,
-    max_length: int | None,
-    batch_size: int,
-    timeout: float,
-) -> Any:
-    """Check the options of the judge, and return a function that creates it."""
-    from lm_eval_bayes._util.addresses import check_address
-    from lm_eval_bayes.stats.validation import check_option
-    from lm_eval_bayes.verifiers.local_judge import DTYPES
-
-    if backend is not None:
-        check_option("--backend", backend, BACKENDS)
-    check_option("--dtype", dtype, DTYPES)
-    if base_url is not None:
-        check_address(base_url)
-    if backend == "server" or (backend is None and base_url is not None):
-        if base_url is None:
-            raise InvalidInputError.of("--base-url", "be the address of the server", None)
-        given = {"--device": device, "--revision": revision}
-        given["--dtype"] = None if dtype == "auto" else dtype
-        for name, value in given.items():
-            if value is not None:
-                raise InvalidInputError.of(name, "be left out with a server", value)
-    elif base_url is not None:
-        raise InvalidInputError.of("--base-url", f"be left out with --backend {backend}", base_url)
-
-    def make() -> Judge:
-        if base_url is not None:
-            from lm_eval_bayes.verifiers.server_judge import ServerJudge
-
-            return ServerJudge(
-                verifier,
-                base_url,
-                key=os.environ.get("OPENAI_API_KEY") or None,
-                max_length=max_length,
-                batch_size=batch_size,
-                timeout_s=timeout,
-            )
-        weights = _weights(verifier)
-        if (backend or _local_backend(device)) == "vllm":
-            from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
-
-            return VLLMJudge(
-                verifier,
-                revision=revision,
-                weights=weights,
-                device=device,
-                dtype=dtype,
-                max_length=max_length,
-                batch_size=batch_size,
-            )
-        from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
-
-        return TransformersJudge(
-            verifier,
-            revision=revision,
-            weights=weights,
-            device=device,
-            dtype=dtype,
-            max_length=max_length,
-        )
-
-    return make
-
-
-def _local_backend(device: str | None) -> str:
-    from lm_eval_bayes.verifiers.transformers_judge import default_device
-
-    if find_spec("vllm") is None:
-        return "transformers"
-    return "vllm" if (device or default_device()).startswith("cuda") else "transformers"
-
-
-def _weights(verifier: str) -> str | None:
-    """Return the hash of the weights in a folder; a hub model has its commit."""
-    if not Path(verifier).expanduser().exists():
-        return None
+def _hash_weights(folder: str) -> str | None:
     from lm_eval_bayes.harness.models.weights import weights_of
 
-    return weights_of(verifier)
+    return weights_of(folder)
 
 
 def _report(tallies: Sequence[Tally], as_json: bool) -> None:
