@@ -12,7 +12,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
-from lm_eval_bayes.rubric.verifier import THINK_END
+from lm_eval_bayes.rubric.verifier_prompt import THINK_END
 from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.verdicts import TrialVerdict, Verdicts, read_verdicts, verdicts_path
 from lm_eval_bayes.runs.verifier_inputs import verifier_inputs

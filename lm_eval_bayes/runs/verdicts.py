@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
-from lm_eval_bayes.rubric.verifier import VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
 FORMAT = "lm-eval-bayes-verdicts"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import VerifierInput, after_reasoning
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.verdicts import case_hash, verdicts_path

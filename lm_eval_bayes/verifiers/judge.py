@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.rubric.verifier import (
+from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     MIN_ANSWER_CHARACTERS,
     Calibration,

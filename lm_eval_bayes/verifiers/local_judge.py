@@ -11,7 +11,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import (
+from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     LABELS,
     PLAIN_SLOT,

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried, retry_after
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import (
+from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     LABELS,
     PLAIN_SLOT,

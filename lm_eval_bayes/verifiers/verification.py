@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.rubric.verifier import LABELS, Calibration, Verdict, VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict, VerifierInput
 from lm_eval_bayes.runs.verdicts import (
     TrialVerdict,
     Verdicts,

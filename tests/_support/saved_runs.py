@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from lm_eval_bayes.rubric.verifier import VerifierInput, after_reasoning
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.verdicts import case_hash
 
 STAMP = "2026-01-31T10-00-00.000000"

@@ -128,7 +128,7 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
+    from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, verifier_prompt
 
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
@@ -169,7 +169,7 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
 
 
 def test_a_long_answer_is_shortened_to_the_window(smollm2: Path) -> None:
-    from lm_eval_bayes.rubric.verifier import VerifierInput, fitted_prompt
+    from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, fitted_prompt
     from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
 
     judge = TransformersJudge(str(smollm2), device="cpu", max_length=600)

@@ -11,7 +11,7 @@ import pytest
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lm_eval_bayes._util.hashing import hash_bytes
-from lm_eval_bayes.rubric.verifier import VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
     OtherVerifierError,

@@ -9,7 +9,7 @@ import pytest
 from _support.judged_runs import ROWS, STAMP, row, write
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import case_hash
 from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lm_eval_bayes.rubric.verifier import CONTENT_FREE_INPUT, verifier_prompt
+from lm_eval_bayes.rubric.verifier_prompt import CONTENT_FREE_INPUT, verifier_prompt
 from lm_eval_bayes.verifiers.judge import VerifierError
 from lm_eval_bayes.verifiers.local_judge import LabelTokens
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import VerifierInput, verifier_prompt
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, verifier_prompt
 from lm_eval_bayes.verifiers import local_judge as pretrained_module
 from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError
 from lm_eval_bayes.verifiers.local_judge import (

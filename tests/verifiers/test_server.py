@@ -14,7 +14,12 @@ from _support.label_server import Act, complaint, serving, wait_until
 
 from lm_eval_bayes._util.retry import retry_after
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import Calibration, VerifierInput, fitted_prompt, verifier_prompt
+from lm_eval_bayes.rubric.verifier_prompt import (
+    Calibration,
+    VerifierInput,
+    fitted_prompt,
+    verifier_prompt,
+)
 from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError, baseline_scores, judge_batches
 from lm_eval_bayes.verifiers.server_judge import (
     RequestRefused,

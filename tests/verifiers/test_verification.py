@@ -10,7 +10,7 @@ import pytest
 from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.verifier import (
+from lm_eval_bayes.rubric.verifier_prompt import (
     Calibration,
     PromptTooLongError,
     VerifierInput,

@@ -12,7 +12,7 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import InvalidInputError, Outcomes, bayes_at_n, hbayes_at_n
-from lm_eval_bayes.rubric.verifier import (
+from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     LABELS,
     MIN_ANSWER_CHARACTERS,
