@@ -2,7 +2,7 @@
 
 The harness builds a task's requests without telling the task which model will answer them. While
 the harness's `evaluate` runs, :func:`current_evaluation` returns that model; the wrapper around
-`evaluate` (`lm_eval_bayes.harness.plugin.evaluate`) sets it in a context variable.
+`evaluate` (`lm_eval_bayes.harness.plugin.wrappers`) sets it in a context variable.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def read_runs(
     dedupe : bool
         Whether a trial that was saved twice counts once; otherwise it is refused.
     regrade : callable, optional
-        Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.regrade.regraded`.
+        Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.grade.regraded`.
     merge : bool
         Whether runs of one model and task at several paths are merged; otherwise the runs of each
         path stay apart.

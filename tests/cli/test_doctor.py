@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.commands import doctor
 from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.harness.plugin import installed
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS
-from lm_eval_bayes.harness.task import contest_data
+from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.store.trial_store import TrialStore
 
 NAMES = tuple(f"{c.kind} {c.name}" for c in COMPONENTS)
@@ -34,7 +34,7 @@ ALL = installed.Registered(None, NAMES, NAMES, True, True)
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home of the hub's libraries that is empty, and nothing that keeps them offline."""
-    for name in (*contest_data.OFFLINE, "HF_DATASETS_CACHE", "HF_ENDPOINT"):
+    for name in (*questions.OFFLINE, "HF_DATASETS_CACHE", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     return tmp_path / "hf"
@@ -79,7 +79,7 @@ def states(found, section):
 
 def cache(home, *, empty=False):
     """Lay the contests into a cache, as the datasets library does."""
-    for one in contest_data.needed():
+    for one in questions.needed():
         folder = home / "datasets" / one.name.replace("/", "___") / "default/0.0.0" / one.revision
         folder.mkdir(parents=True)
         (folder / "dataset_info.json").write_text("{}")
@@ -352,7 +352,7 @@ def hub(answer):
 def test_the_datasets_are_those_of_the_table():
     table = (REPOSITORY / "task_configs/contest_math/README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| .* \| `(\S+)` \| `(\w{40})` \|", table, re.MULTILINE)
-    needed = [(one.tasks[0], one.name, one.revision) for one in contest_data.needed()]
+    needed = [(one.tasks[0], one.name, one.revision) for one in questions.needed()]
     assert sorted(needed) == sorted(rows)
     assert len(rows) == 4
 
@@ -391,7 +391,7 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
         monkeypatch.setenv("HF_ENDPOINT", address)
         code, found = lmeb("--timeout", "60")
     assert code == 1
-    wanted = {f"/api/datasets/{o.name}/revision/{o.revision}" for o in contest_data.needed()}
+    wanted = {f"/api/datasets/{o.name}/revision/{o.revision}" for o in questions.needed()}
     # the hub's own library asks for something else as well
     assert {path.partition("?")[0] for path in asked if "/datasets/" in path} == wanted
     of = states(found, "questions")
@@ -399,7 +399,7 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
     assert set(of.values()) == {"ok"}
     one = found["questions", "MathArena/brumo_2025"]
     assert "not in the cache, and not available on the hub" in one["found"]
-    revision = next(o.revision for o in contest_data.needed() if "brumo" in o.name)
+    revision = next(o.revision for o in questions.needed() if "brumo" in o.name)
     assert one["mend"] == (
         'python -c "from datasets import load_dataset; '
         f"load_dataset('MathArena/brumo_2025', revision='{revision}')\""

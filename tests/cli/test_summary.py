@@ -31,10 +31,10 @@ task: demo_few
 custom_dataset: !function few.load
 """
 LOAD = """\
-from lm_eval_bayes.harness.task import demo
+from lm_eval_bayes.tasks import demo_questions
 
 def load(**_):
-    return {"test": demo.load()["test"].select(range(5, 17))}
+    return {"test": demo_questions()["test"].select(range(5, 17))}
 """
 
 

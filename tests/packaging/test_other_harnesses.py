@@ -111,7 +111,7 @@ assert "lm_eval_bayes.harness.plugin.metrics" not in sys.modules
 
 discover()
 assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
-assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.plugin.aggregations"
+assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
 assert registry.get_filter("keep_all").__name__ == "KeepAllFilter"
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
@@ -133,7 +133,7 @@ discover()
 registry.get_metric("bayes")
 assert registry.is_higher_better("bayes") is True
 aggregation = registry.get_metric_aggregation("bayes")
-assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.aggregations"
+assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.metrics"
 assert not hasattr(registry.metric_registry._objs["bayes"], "value"), "still a placeholder"
 """
     result = python(code, start=site_folder)

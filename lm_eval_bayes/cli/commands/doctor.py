@@ -24,7 +24,7 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.plugin.installed import Registered
-    from lm_eval_bayes.harness.task.contest_data import HubQuery
+    from lm_eval_bayes.harness.task.questions import HubQuery
 
 #: Seconds that the import of the harness may take in its own process; it usually takes 1 to 6.
 IMPORT_TIMEOUT_S = 120.0
@@ -127,16 +127,16 @@ def command(
       lm-eval-bayes doctor --offline --store /scratch/runs/aime25.sqlite --json
     """
     from lm_eval_bayes.harness.plugin.installed import Probe, harness_folder
-    from lm_eval_bayes.harness.task import contest_data
+    from lm_eval_bayes.harness.task import questions
 
     if not 0 < timeout < float("inf"):
         raise InvalidInputError.of("--timeout", "be a number of seconds above 0", timeout)
     # The harness and the hub take seconds; they run while the rest is checked.
     probe = Probe.start() if harness_folder() is not None else None
     try:
-        offline_variable = contest_data.offline()
-        missing = [data for data in contest_data.needed() if not contest_data.is_cached(data)]
-        reach = None if offline or offline_variable else contest_data.query_hub(missing, timeout)
+        offline_variable = questions.offline()
+        missing = [data for data in questions.needed() if not questions.is_cached(data)]
+        reach = None if offline or offline_variable else questions.query_hub(missing, timeout)
         findings = [*_packages(), *_backends(), *_folders()]
         if store is not None:
             findings += _store(store)
@@ -329,12 +329,12 @@ def _backends() -> Iterator[Finding]:
 
 def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator[Finding]:
     """Check the questions of the contests: in the cache, else on the hub if it was asked."""
-    from lm_eval_bayes.harness.task import contest_data
+    from lm_eval_bayes.harness.task import questions
 
     errors = None if reach is None else reach.results()
-    for data in contest_data.needed():
+    for data in questions.needed():
         tasks = ", ".join(data.tasks)
-        if contest_data.is_cached(data):
+        if questions.is_cached(data):
             yield Finding("questions", data.name, State.ok, f"in the cache, for {tasks}")
             continue
         load = f"load_dataset({data.name!r}, revision={data.revision!r})"
@@ -361,7 +361,7 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
 def _folders() -> Iterator[Finding]:
     """Check the folders that a run writes to."""
     from lm_eval_bayes.harness.plugin.installed import hash_folder
-    from lm_eval_bayes.harness.task.contest_data import cache_folder
+    from lm_eval_bayes.harness.task.questions import cache_folder
 
     set_temporary = 'export TMPDIR="$HOME"'
     try:

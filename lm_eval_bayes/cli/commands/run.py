@@ -57,7 +57,7 @@ def run(
         harness cannot build its requests; or if it could not write the results.
     """
     from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
-    from lm_eval_bayes.harness.adaptive.graded import baseline_runs
+    from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
     from lm_eval_bayes.harness.adaptive.rounds import Rounds
     from lm_eval_bayes.harness.plugin import patches, registration
 
@@ -355,7 +355,7 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
     the others at level DEBUG.
     """
     from lm_eval_bayes.harness import get_logger
-    from lm_eval_bayes.harness.plugin.plain_errors import EXTRAS
+    from lm_eval_bayes.harness.plugin.wrappers import EXTRAS
 
     try:
         yield

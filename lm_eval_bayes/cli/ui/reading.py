@@ -92,7 +92,7 @@ class ReadingOptions:
         from lm_eval_bayes.runs.reader import read_runs
 
         if self.regrade:
-            from lm_eval_bayes.harness.grading.regrade import regraded
+            from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
         with _Bar() as bar, named_as_options("metric", "filter", "regrade"):

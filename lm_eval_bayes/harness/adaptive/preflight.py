@@ -1,9 +1,9 @@
-"""The preflight of a run: its tasks and questions, loaded and checked before the model."""
+"""The preflight of a run: tasks, questions and the baseline run, checked before the model loads."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.runs.task_run import TaskRun, distinct_ids
+from lm_eval_bayes.runs.task_run import GRADED, TaskRun, distinct_ids
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -171,3 +171,37 @@ def _questions(
 
 def _listed(weights: tuple[float, ...]) -> str:
     return ", ".join(f"{weight:g}" for weight in weights)
+
+
+def baseline_runs(runs: Sequence[TaskRun], path: str) -> dict[str, TaskRun]:
+    """Return the graded trials of a finished run, task by task.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        What was read at the path.
+    path : str
+        The path, for errors.
+
+    Returns
+    -------
+    dict
+        The runs by the names of their tasks.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are runs of several models, or none with graded trials.
+    """
+    graded = [run for run in runs if run.metric == GRADED and run.trials is not None]
+    if not graded:
+        rule = "hold graded trials of a task of this package (a run with --log_samples, or a store)"
+        raise InvalidInputError.of("--decide", rule, path)
+    by_task: dict[str, list[TaskRun]] = {}
+    for run in graded:
+        by_task.setdefault(run.task, []).append(run)
+    for task, several in by_task.items():
+        if len(several) > 1:
+            rule = f"hold one model's run of task {task}; name the folder of one of them"
+            raise InvalidInputError.of("--decide", rule, ", ".join(run.model for run in several))
+    return {task: run for task, (run,) in by_task.items()}

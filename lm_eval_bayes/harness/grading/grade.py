@@ -34,9 +34,11 @@ __all__ = [
     "Grade",
     "extract_answer",
     "final_part",
+    "gold_answer",
     "grade",
     "process_results_aime",
     "process_results_math",
+    "regraded",
 ]
 
 #: Seconds that one comparison of formulas may take.
@@ -45,6 +47,8 @@ TIMEOUT = 5.0
 TAIL = 1500
 #: An answer longer than this many characters plus ten times the gold is wrong unseen.
 LONGEST = 1000
+#: What stands before the answer in a worked solution of GSM8K and of tasks made like it.
+_SOLUTION_MARK = "####"
 #: The number of cached comparisons.
 CACHE_SIZE = 20_000
 
@@ -263,3 +267,65 @@ def process_results_math(doc: Mapping[str, Any], results: Sequence[Any]) -> dict
     1
     """
     return _process_results(doc, results, "math")
+
+
+def regraded(
+    texts: Sequence[str], target: str, think_end_token: str | None = None
+) -> list[tuple[bool, str | None]]:
+    r"""Grade the saved texts of one question, as :func:`grade` does.
+
+    A run of a task that does not use this package may have sampled every question many times
+    and graded it once; its texts and the right answers are in the logged samples.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The complete responses, one per trial.
+    target : str
+        The right answer as the harness logged it, see :func:`gold_answer`.
+    think_end_token : str, optional
+        The model's own marker of the end of its reasoning.
+
+    Returns
+    -------
+    list of (bool, str or None)
+        For every text whether it is right, and the answer that was found in it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no answer in `target`.
+
+    Examples
+    --------
+    >>> regraded([r"so \boxed{18}", "The answer is 17."], "9 * 2 = <<9*2=18>>18\n#### 18")
+    [(True, '18'), (False, '17')]
+    """
+    right = gold_answer(target)
+    grades = (grade(text, right, think_end_token=think_end_token) for text in texts)
+    return [(graded.correct, graded.answer) for graded in grades]
+
+
+def gold_answer(target: str) -> str:
+    r"""Return the answer in a target.
+
+    Of a worked solution that is what is in its last box, or what follows its last ``####``;
+    otherwise it is the target itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If nothing is left.
+
+    Examples
+    --------
+    >>> targets = (r"We get $x = \boxed{\frac{1}{2}}$.", "5 + 5 = 10\n#### 10", " 033 ")
+    >>> [gold_answer(target) for target in targets]
+    ['\\frac{1}{2}', '10', '033']
+    """
+    answer = boxed_answer(target)
+    if answer is None:
+        answer = target.rpartition(_SOLUTION_MARK)[2].strip()
+    if not answer:
+        raise InvalidInputError.of("target", "hold the right answer", target)
+    return answer

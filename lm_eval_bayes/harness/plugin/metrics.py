@@ -1,4 +1,6 @@
-"""The metric `bayes`, for YAMLs that keep their own task class; registered on import.
+"""The metric `bayes` and its aggregation, for YAMLs that keep their own task class.
+
+Importing this module registers both.
 
 A user adds three lines to a `generate_until` YAML with `repeats: N`::
 
@@ -20,12 +22,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lm_eval.api.metrics  # noqa: F401  first: the harness fills a registry only while it is empty
-from lm_eval.api.registry import get_metric, register_metric
+from lm_eval.api.registry import aggregation_registry, get_metric, register_metric
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import grade
-from lm_eval_bayes.harness.plugin import aggregations
 from lm_eval_bayes.harness.task import rows
 from lm_eval_bayes.harness.task.settings import KEYS, Settings
 
@@ -68,6 +69,11 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
         )
     values = {f"bayes_{k}": v for k, v in options.items() if k in setting_names}
     return Settings.from_metadata(values, n, categories=2)
+
+
+def aggregate_bayes(items: Sequence[rows.RowValue]) -> float | str:
+    """Compute the row that the items belong to, over all questions."""
+    return rows.aggregate(items)
 
 
 def bayes(
@@ -140,9 +146,10 @@ def _grade(
         return False, None, f"{type(error).__name__}: {error}"
 
 
+aggregation_registry.register("bayes")(aggregate_bayes)
 register_metric(
     metric="bayes",
     higher_is_better=True,
     output_type="generate_until",
-    aggregation=aggregations.bayes.__name__,
+    aggregation="bayes",
 )(bayes)

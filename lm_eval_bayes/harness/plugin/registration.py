@@ -55,10 +55,10 @@ class Component(NamedTuple):
 OURS = "lm_eval_bayes.harness"
 COMPONENTS = (
     Component(
-        "aggregation", "bayes", f"{OURS}.plugin.aggregations", "bayes", "lm_eval.api.metrics"
+        "aggregation", "bayes", f"{OURS}.plugin.metrics", "aggregate_bayes", "lm_eval.api.metrics"
     ),
     Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes", "lm_eval.api.metrics"),
-    Component("filter", "keep_all", f"{OURS}.task.filters", "KeepAllFilter", "lm_eval.filters"),
+    Component("filter", "keep_all", f"{OURS}.task.pipelines", "KeepAllFilter", "lm_eval.filters"),
     Component(
         "model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM", "lm_eval.models"
     ),
@@ -87,14 +87,14 @@ def harness_imported(name: str) -> None:
         if not hasattr(registry, "load_plugins"):
             _register_components(registry, name)
         if _has_run("lm_eval.tasks", name):
-            from lm_eval_bayes.harness.plugin import drop_in
+            from lm_eval_bayes.harness.plugin import wrappers
 
             _add_tasks()
-            drop_in.install()
+            wrappers.install()
         if _has_run("lm_eval.evaluator", name):
-            from lm_eval_bayes.harness.plugin import evaluate
+            from lm_eval_bayes.harness.plugin import wrappers
 
-            evaluate.install()
+            wrappers.install_evaluate()
     except Exception as error:
         _warn("harness", f"lm_eval_bayes is not fully registered: {error!r}")
 

@@ -1,22 +1,43 @@
-"""Filter pipelines that keep all N responses of a question."""
+"""Filter pipelines that keep all N responses of a question, and the filter `keep_all`.
+
+Importing this module registers the filter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import lm_eval.filters  # noqa: F401  first: the harness fills a registry only while it is empty
+from lm_eval.api.filter import Filter
 from lm_eval.api.instance import Instance
+from lm_eval.api.registry import filter_registry
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.task import filters
 
 log = get_logger(__name__)
+
+KEEP_ALL = "keep_all"
 
 _TAKES_SOME = ("take_first", "take_first_k")
 _TAKES_ONE_VOTE = "majority_vote"
 
 HOW_TO_SKIP = "if it is correct, skip this test with bayes_check: false"
+
+
+class KeepAllFilter(Filter):
+    """Keep all N responses of every question, unchanged.
+
+    The harness's default filter is `take_first`, which throws N - 1 of them away.
+    """
+
+    def apply(self, resps: Iterable[Any], docs: Iterable[dict[str, Any]]) -> list[list[Any]]:
+        """Return each question's responses as a list."""
+        return [list(r) for r in resps]
+
+
+filter_registry.register(KEEP_ALL)(KeepAllFilter)
 
 
 class Responses(list[Any]):
@@ -66,7 +87,7 @@ def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
                 pipeline["name"],
             )
             continue
-        rewritten.append({**pipeline, "filter": steps or [{"function": filters.KEEP_ALL}]})
+        rewritten.append({**pipeline, "filter": steps or [{"function": KEEP_ALL}]})
     if not rewritten:
         raise TaskConfigError(
             f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "

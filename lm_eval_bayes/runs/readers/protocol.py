@@ -15,7 +15,7 @@ Advance = Callable[[int], None]
 
 #: Grades the texts of one question against its target: for every text whether it is right, and
 #: the answer that was extracted. Its arguments are the texts, the target, and the marker that ends
-#: the reasoning of the model. :func:`lm_eval_bayes.harness.grading.regrade.regraded` is one.
+#: the reasoning of the model. :func:`lm_eval_bayes.harness.grading.grade.regraded` is one.
 Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
 
 

@@ -11,7 +11,7 @@ from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import goals
 from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
-from lm_eval_bayes.harness.adaptive.graded import baseline_runs
+from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs

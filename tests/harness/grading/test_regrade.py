@@ -17,9 +17,9 @@ from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.grading.regrade import gold, regraded
-from lm_eval_bayes.harness.plugin import drop_in, metrics
-from lm_eval_bayes.harness.task import filters
+from lm_eval_bayes.harness.grading.grade import gold_answer, regraded
+from lm_eval_bayes.harness.plugin import metrics, wrappers
+from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.runs.reader import read_runs
 
 #: A word problem with the solution of its book, as in GSM8K, and what is said in three trials.
@@ -202,8 +202,8 @@ def test_our_own_trials_are_graded_again_as_the_task_graded_them(tmp_path):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("weights", [None, [-1, 2]])
 def test_the_metric_bayes_in_a_task_of_another_class_gives_counts(tmp_path, weights):
-    drop_in.install()
-    assert filters.KeepAllFilter
+    wrappers.install()
+    assert pipelines.KeepAllFilter
     assert metrics.bayes
     metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
     config = toy_config(
@@ -232,10 +232,10 @@ def test_the_metric_bayes_in_a_task_of_another_class_gives_counts(tmp_path, weig
     ],
 )
 def test_the_answer_in_a_target(target, answer):
-    assert gold(target) == answer
+    assert gold_answer(target) == answer
 
 
 @pytest.mark.parametrize("target", ["", "  ", "we give up\n####"])
 def test_a_target_without_an_answer(target):
     with pytest.raises(InvalidInputError, match="`target` must hold the right answer"):
-        gold(target)
+        gold_answer(target)

@@ -8,8 +8,8 @@ from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.grading import grade as grading
-from lm_eval_bayes.harness.plugin import drop_in, metrics
-from lm_eval_bayes.harness.task import filters
+from lm_eval_bayes.harness.plugin import metrics, wrappers
+from lm_eval_bayes.harness.task import pipelines
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -18,8 +18,8 @@ KEEP = [{"name": "none", "filter": [{"function": "keep_all"}]}]
 
 @pytest.fixture(autouse=True)
 def _installed():
-    drop_in.install()
-    assert filters.KeepAllFilter
+    wrappers.install()
+    assert pipelines.KeepAllFilter
     assert metrics.bayes
 
 

@@ -19,8 +19,7 @@ from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm
-from lm_eval_bayes.harness.plugin import evaluate as evaluate_patch
-from lm_eval_bayes.harness.plugin import patches, registration
+from lm_eval_bayes.harness.plugin import patches, registration, wrappers
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
@@ -240,7 +239,7 @@ def test_a_recording_model_beside_the_evaluated_one_gives_no_signals():
 
 def test_a_harness_without_evaluate_gets_a_warning(monkeypatch, caplog):
     monkeypatch.setattr("lm_eval.evaluator.evaluate", lambda tasks: None)
-    evaluate_patch.install()
+    wrappers.install_evaluate()
     assert "lm_eval.evaluator:evaluate takes no `lm`: tasks cannot see their model" in caplog.text
 
 
@@ -258,9 +257,9 @@ def test_errors_of_this_package_are_one_line():
     code = """
 import sys
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.plugin import plain_errors
-plain_errors.install(); first = sys.excepthook
-plain_errors.install(); assert sys.excepthook is first
+from lm_eval_bayes.harness.plugin import wrappers
+wrappers.install_excepthook(); first = sys.excepthook
+wrappers.install_excepthook(); assert sys.excepthook is first
 if sys.argv[1] == "ours":
     raise TaskConfigError("`bayes_n` must be 1")
 raise ValueError("not ours")

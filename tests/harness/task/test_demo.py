@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from lm_eval_bayes.harness.task.demo import load
+from lm_eval_bayes.harness.task.questions import demo_questions
 
 OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
@@ -30,7 +30,7 @@ def compute(node: ast.expr) -> Fraction:
     raise ValueError(f"not arithmetic: {ast.dump(node)}")
 
 
-ROWS = list(load()["test"])
+ROWS = list(demo_questions()["test"])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
@@ -59,4 +59,4 @@ def test_forty_questions_at_five_levels() -> None:
 
 
 def test_the_task_s_metadata_changes_nothing() -> None:
-    assert list(load(version=1.0, p=0.5, bayes_n=80)["test"]) == ROWS
+    assert list(demo_questions(version=1.0, p=0.5, bayes_n=80)["test"]) == ROWS

@@ -1,26 +1,50 @@
-"""Checks, before sampling, on tasks that use `- metric: bayes` without our class.
+"""What this package wraps in the harness: the building of tasks, `evaluate`, the excepthook.
 
 The harness calls a metric only after everything is sampled, and under some settings never. So a
-task that lists `bayes` is checked when it is built. Tasks that do not list it are not changed.
+task that lists `- metric: bayes` without our class is checked when it is built; tasks that do not
+list it are not changed. `evaluate` makes its model known to the tasks. Errors of this package,
+and a missing extra, are printed as one sentence instead of a traceback.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
 from typing import Any
 
-from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.plugin import evaluate, patches, plain_errors
+from lm_eval_bayes.harness.evaluation import evaluating
+from lm_eval_bayes.harness.models.api_seeds import seeded_trials
+from lm_eval_bayes.harness.plugin import patches
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
     receive_responses,
     repeat_requests,
 )
+from lm_eval_bayes.harness.task.rows import RowName
 
 log = get_logger(__name__)
+
+#: Which extra brings a module that a backend of the harness imports.
+EXTRAS = {
+    "torch": "hf",
+    "transformers": "hf",
+    "accelerate": "hf",
+    "peft": "hf",
+    "vllm": "vllm",
+    "aiohttp": "api",
+    "requests": "api",
+    "tenacity": "api",
+    "tiktoken": "api",
+}
+
+
+# -- tasks --------------------------------------------------------------------------------------
 
 
 def install() -> None:
@@ -29,7 +53,7 @@ def install() -> None:
     Any task of this package also has the harness's `evaluate` wrapped, for a process without
     start-up file.
     """
-    plain_errors.install()
+    install_excepthook()
     problem = patches.install(patches.TASK_INIT, _checked)
     if problem is not None:
         log.warning("%s: tasks that list `metric: bayes` are not checked before sampling", problem)
@@ -41,7 +65,7 @@ def _checked(original: Callable[..., None]) -> Callable[..., None]:
         original(self, *args, **kwargs)
         repeated = _has_our_class(self)
         if repeated or "bayes" in self._metric_fn_list:
-            evaluate.install()
+            install_evaluate()
             if not repeated:
                 _prepare(self)
 
@@ -57,8 +81,7 @@ def _has_our_class(task: Any) -> bool:
 def _prepare(task: Any) -> None:
     from lm_eval.api.task import ConfigurableTask
 
-    from lm_eval_bayes.harness.plugin import aggregations
-    from lm_eval_bayes.harness.plugin.metrics import USE_THE_CLASS, settings_of
+    from lm_eval_bayes.harness.plugin.metrics import USE_THE_CLASS, aggregate_bayes, settings_of
 
     name, config = str(task.config.task), task.config
     if task.OUTPUT_TYPE != "generate_until":
@@ -77,7 +100,7 @@ def _prepare(task: Any) -> None:
             f"task {name}: metric bayes must have one gold answer a question, and this task's "
             f"target is a list; {USE_THE_CLASS}"
         )
-    if task._aggregation_list["bayes"] is not aggregations.bayes:
+    if task._aggregation_list["bayes"] is not aggregate_bayes:
         raise TaskConfigError(f"task {name}: metric bayes must have `aggregation: bayes`")
     options = task._metric_fn_kwargs["bayes"]
     settings = settings_of(options, config.repeats)
@@ -123,3 +146,82 @@ def _prepare(task: Any) -> None:
         problem = patches.install(row, wrap, owner=task)
         if problem is not None:
             raise TaskConfigError(f"task {name}: {problem}; {USE_THE_CLASS}")
+
+
+# -- evaluate -----------------------------------------------------------------------------------
+
+
+def install_evaluate() -> None:
+    """Wrap the harness's `evaluate`; warn if it has another signature."""
+    problem = patches.install(patches.EVALUATE, _in_context)
+    if problem is not None:
+        log.warning(
+            "%s: tasks cannot see their model, so every trial on an API backend may carry the same "
+            "seed, and groups have no rows of this package",
+            problem,
+        )
+
+
+def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs).arguments
+        name_group_rows(arguments["task_dict"])
+        with evaluating(arguments["lm"]) as evaluation, seeded_trials(evaluation.model):
+            return original(*args, **kwargs)
+
+    return evaluate
+
+
+def name_group_rows(task_dict: Mapping[str, Any]) -> None:
+    """Replace the :class:`RowName` entries of every group by the names of its tasks' rows.
+
+    Parameters
+    ----------
+    task_dict : mapping
+        What the harness's `TaskManager.load` returns, or the older form with groups as keys.
+    """
+    groups: Iterable[Any] = task_dict["groups"].values() if "groups" in task_dict else task_dict
+    for group in groups:
+        if not hasattr(group, "get_all_tasks"):
+            continue
+        settings = [getattr(task, "settings", None) for task in group.get_all_tasks()]
+        n = next((s.n for s in settings if s is not None), None)
+        for entry in group.aggregate_metric_list or ():
+            if n is not None and isinstance(entry.metric, RowName):
+                entry.metric = entry.metric.at(n)
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+def install_excepthook() -> None:
+    """Show an uncaught error of this package as one line; leave every other error as it was.
+
+    A missing backend counts as one only on a command line that names a task of this package.
+    """
+    patches.install(patches.EXCEPTHOOK, _one_line)
+
+
+def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        if issubclass(kind, LmEvalBayesError):
+            sys.stderr.write(f"lm-eval-bayes: {error}\n")
+        elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _names_a_task():
+            extra = EXTRAS[error.name]
+            sys.stderr.write(
+                f"lm-eval-bayes: the model's backend needs the package `{error.name}`, which is "
+                f"not installed; run pip install 'lm-eval-bayes[{extra}]'\n"
+            )
+        else:
+            previous(kind, error, traceback)
+
+    return hook
+
+
+def _names_a_task() -> bool:
+    return any("_bayes" in word for word in sys.argv[1:])

@@ -1,0 +1,124 @@
+"""The results of a finished evaluation: its graded trials, and whether its files were written.
+
+The harness only logs that a file could not be written, and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
+
+_BLOCK = 1 << 20
+
+
+def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
+    """Return the graded trials of every task in the results of the harness.
+
+    Where a task has several filters, the first one that is logged counts.
+
+    Parameters
+    ----------
+    results : mapping
+        What `simple_evaluate` returns with `log_samples`.
+
+    Raises
+    ------
+    TaskConfigError
+        If a task was not sampled repeatedly by this package.
+    """
+    runs = {}
+    for task, samples in results["samples"].items():
+        settings = (results["configs"][task].get("metadata") or {}).get("bayes")
+        if settings is None or not samples or "outcomes" not in samples[0]:
+            raise TaskConfigError(
+                f"task {task} logs no graded trials, so nothing can be decided about it; use one "
+                "of this package's tasks, or RepeatedSamplingTask as the class of your own"
+            )
+        runs[task] = _graded_task(task, samples, settings["weights"])
+    return runs
+
+
+def _graded_task(
+    task: str, samples: Sequence[Mapping[str, Any]], weights: Sequence[float]
+) -> TaskRun:
+    first_filter = samples[0].get("filter")
+    rows = sorted(
+        (row for row in samples if row.get("filter") == first_filter),
+        key=lambda row: int(row["doc_id"]),
+    )
+    tokens = [(row.get("signals") or {}).get(TOKENS) for row in rows]
+    measured = {}
+    if None not in tokens:
+        measured[TOKENS] = tuple(np.array(column, dtype=np.float64) for column in tokens)
+    return TaskRun.from_trials(
+        "",
+        task,
+        [row["outcomes"] for row in rows],
+        distinct_ids([str(row["doc_hash"]) for row in rows]),
+        weights=weights,
+        doc_ids=tuple(int(row["doc_id"]) for row in rows),
+        measured=measured,
+    )
+
+
+def missing_output(tracker: Any, logged: Mapping[str, int]) -> str | None:
+    """Return the first output file of a finished run that is missing or incomplete.
+
+    Parameters
+    ----------
+    tracker : EvaluationTracker
+        The harness's tracker, after the run.
+    logged : mapping of str to int
+        The number of logged samples of each task; empty without --log_samples.
+
+    Returns
+    -------
+    str or None
+        The file's name; None if all files are complete, or there is no output path.
+    """
+    output = getattr(tracker, "output_path", None)
+    if not output:
+        return None
+    path, stamp = Path(output), getattr(tracker, "date_id", None)
+    if stamp is None:
+        return "the results file"
+    if path.suffix == ".json":
+        folder, results = path.parent, path.with_name(f"{path.stem}_{stamp}.json")
+    else:
+        folder = path / str(tracker.general_config_tracker.model_name_sanitized)
+        results = folder / f"results_{stamp}.json"
+    if not _is_json(results):
+        return results.name
+    for task, n in logged.items():
+        samples = folder / f"samples_{task}_{stamp}.jsonl"
+        if _lines(samples) != n:
+            return samples.name
+    return None
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _lines(file: Path) -> int:
+    """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
+    n, last = 0, b""
+    try:
+        with file.open("rb") as content:
+            while block := content.read(_BLOCK):
+                n += block.count(b"\n")
+                last = block[-1:]
+    except OSError:
+        return -1
+    return n if last in (b"", b"\n") else -1
