@@ -100,6 +100,10 @@ def scope_label(scope: str) -> str:
 
 # -- probabilities -------------------------------------------------------------------------------
 
+#: The heading of the probability of a model to be the best of a leaderboard, and its meaning.
+P_BEST = "P(best)"
+P_BEST_MEANING = "posterior probability of having the greatest mean score of these models"
+
 
 def format_probability(p: float) -> str:
     """Return a probability with three decimals that is never shown as certain.

@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes._util.text import format_probability, one_line, scope_label
+from lm_eval_bayes._util.text import (
+    P_BEST,
+    P_BEST_MEANING,
+    format_probability,
+    one_line,
+    scope_label,
+)
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import check_option
@@ -138,7 +144,7 @@ def _json(boards: Sequence[Leaderboard]) -> str:
 
 # -- shared by Markdown and LaTeX ----------------------------------------------------------------
 
-_COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", "P(best)", "Ranks", "N")
+_COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", P_BEST, "Ranks", "N")
 
 
 def _cells(board: Leaderboard) -> list[list[str]]:
@@ -168,21 +174,29 @@ def _trials(row: LeaderboardRow) -> str:
     return "" if row.n_range is None else _between(*row.n_range)
 
 
+#: Sentences about the ties, which the confidence completes.
+_TIE_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "adjacent": "A model shares the rank of the next better model unless the posterior "
+        "probability that the better one has the greater mean score is at least {}.",
+        "leader": "A model shares the rank of the best model of that rank unless the posterior "
+        "probability that the best one has the greater mean score is at least {}.",
+        "pairwise": "Models share a rank if, for every two of them, the posterior probability "
+        "that the better one has the greater mean score is below {}.",
+        "none": "Only equal means share a rank.",
+    }
+)
+
+
 def _caption(board: Leaderboard) -> str:
     """Return a description of the numbers."""
     interval = board.rows[0].interval
     level = f"{100 * board.level:g}%"
     confidence = f"{100 * board.ranking.confidence:g}%"
-    tie_rule = {
-        "adjacent": f"A model shares the rank of the next better one if "
-        f"P(better) is below {confidence}.",
-        "leader": f"A model shares the rank of the group's best if P(better) is below "
-        f"{confidence}.",
-        "pairwise": f"Models share a rank if P(better) is below {confidence} for any two of them.",
-    }.get(board.ranking.ties, "Only equal means share a rank.")
     return (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
-        f"credible intervals ({interval.method}) about {scope_label(board.scope)}. {tie_rule} "
+        f"credible intervals ({interval.method}) about {scope_label(board.scope)}. "
+        f"{P_BEST}: {P_BEST_MEANING}. {_TIE_RULES[board.ranking.ties].format(confidence)} "
         f"Ranks: central range with a posterior probability of at least {confidence}."
     )
 

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from _support.hostile import NAMES
 
 from lm_eval_bayes import rank
-from lm_eval_bayes._util.text import one_line, scope_label
+from lm_eval_bayes._util.text import P_BEST_MEANING, one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
@@ -177,6 +178,15 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
         assert "| 90% interval |" in text
     assert "| 10 |" in told["none"]
     assert "Only equal means share a rank" in told["none"]
+    for ties in ("adjacent", "leader", "pairwise"):
+        assert "posterior probability that the be" in told[ties]
+    assert f"P(best): {P_BEST_MEANING}." in told["leader"]
+
+
+def test_an_unknown_tie_rule_has_no_caption(board):
+    unknown = replace(board, ranking=replace(board.ranking, ties="new"))
+    with pytest.raises(KeyError, match="new"):
+        table_text([unknown], "latex")
 
 
 def test_an_unknown_format_is_refused(board):

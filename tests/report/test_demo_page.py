@@ -14,6 +14,7 @@ import pytest
 from scipy import special, stats
 
 import lm_eval_bayes as leb
+from lm_eval_bayes._util.text import format_percent
 from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
 from lm_eval_bayes.stats.intervals import beta_ends
 
@@ -23,7 +24,7 @@ KERNELS = re.compile(r'<script id="kernels">(.*?)</script>', re.DOTALL)
 
 #: Runs calls [name, argument, …] that come in as JSON. NaN and infinities travel as null.
 ASK = """
-const lmeb = require(process.argv[2]);
+const lmeb = { ...require(process.argv[2]), ...require(process.argv[3]) };
 const calls = JSON.parse(require("fs").readFileSync(0, "utf-8"));
 console.log(JSON.stringify(calls.map(([name, ...given]) => lmeb[name](...given))));
 """
@@ -40,11 +41,13 @@ def ask(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     (script,) = KERNELS.findall(demo_page())
     (folder / "kernels.js").write_text(script, encoding="utf-8")
+    drawings = resources.files("lm_eval_bayes.report.demo_page") / "drawings.js"
+    (folder / "drawings.js").write_text(drawings.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "ask.js").write_text(ASK, encoding="utf-8")
 
     def call(calls):
         done = subprocess.run(
-            [NODE, folder / "ask.js", folder / "kernels.js"],
+            [NODE, folder / "ask.js", folder / "kernels.js", folder / "drawings.js"],
             input=json.dumps(calls),
             capture_output=True,
             text=True,
@@ -138,6 +141,13 @@ def test_the_normal_distribution(ask):
     levels = [0.5, 0.9, 0.95, 0.975, 0.9995]
     found = ask([["normalQuantile", p] for p in levels])
     np.testing.assert_allclose(found, special.ndtri(levels), rtol=0, atol=1e-12)
+
+
+def test_probabilities_are_written_as_everywhere(ask):
+    grid = [*np.linspace(0, 1, 201), 0.9996, 1 - 1e-9, 1e-9, 0.01, 0.99, 0.995, 0.004, 0.125]
+    texts = ask([["probability", p] for p in grid])
+    assert texts == [f"{format_percent(p)}%" for p in grid]
+    assert texts[201:204] == [">99%", ">99%", "<1%"]
 
 
 def test_ranks_ties_and_separations(ask):

@@ -10,6 +10,7 @@ import typer
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
+    P_BEST,
     format_duration,
     format_interval,
     format_large,
@@ -147,7 +148,7 @@ def _show(board: Leaderboard) -> None:
     one_task = len(board.tasks) == 1
     interval = interval_label(board.level, board.spec.method)
     ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
-    head = ["rank", "model", "mean ± sd", interval, "P(best)", ranks]
+    head = ["rank", "model", "mean ± sd", interval, P_BEST, ranks]
     head += ["N", "tokens", "time"] if one_task else []
     rows = []
     for row in board.rows:

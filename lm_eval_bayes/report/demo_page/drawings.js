@@ -42,6 +42,16 @@ const draw = (() => {
 
   const percent = (value) => `${Math.round(100 * value)}%`;
 
+  /** A probability in percent that is never shown as certain; halves are rounded to even. */
+  function probability(p) {
+    if (p < 0.01) return "<1%";
+    if (p > 0.99) return ">99%";
+    const value = 100 * p;
+    const below = Math.floor(value);
+    const up = value - below > 0.5 || (value - below === 0.5 && below % 2 === 1);
+    return `${up ? below + 1 : below}%`;
+  }
+
   function shape(container, p) {
     const bins = new Array(10).fill(0);
     for (const probability of p) bins[Math.min(9, Math.floor(10 * probability))] += 1;
@@ -223,5 +233,7 @@ const draw = (() => {
       "stroke-width": 2, "stroke-dasharray": "4 3" });
   }
 
-  return { letter, now, often, percent, ranks, shape, way };
+  return { letter, now, often, percent, probability, ranks, shape, way };
 })();
+
+if (typeof module !== "undefined") module.exports = draw;

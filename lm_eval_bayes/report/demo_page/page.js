@@ -105,9 +105,6 @@
     $("th-interval").textContent = `${100 * state.level}% interval`;
   }
 
-  /** A probability of at least one half, never shown as certain. */
-  const probability = (rho) => (rho > 0.995 ? "over 99%" : draw.percent(rho));
-
   function table(models) {
     const tiedRanks = lmeb.ranksWithTies(models, Z);
     const order = models.map((_, i) => i).sort((a, b) => models[b].mu - models[a].mu || a - b);
@@ -119,7 +116,7 @@
         `${points(model.mu)} ± ${points(model.sigma).replace("%", "")}`,
         `${points(model.low)} to ${points(model.high)}`, model.holds ? "yes" : "no",
         points(model.average), Number.isFinite(model.pass) ? points(model.pass) : `needs N ≥ ${state.k}`,
-        next ? probability(lmeb.separation(model, next).rho) : "",
+        next ? draw.probability(lmeb.separation(model, next).rho) : "",
       ];
     });
     const body = $("numbers").tBodies[0];

@@ -15,6 +15,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from lm_eval_bayes._util.text import (
+    P_BEST,
+    P_BEST_MEANING,
     format_duration,
     format_integer,
     format_large,
@@ -95,6 +97,8 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
         panels=[_panel_context(panel, data) for panel in data.panels],
         notes=_notes(data),
         shades=range(tables.SHADES),
+        p_best=P_BEST,
+        p_best_meaning=P_BEST_MEANING,
     )
 
 
