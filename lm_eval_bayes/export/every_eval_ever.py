@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from lm_eval_bayes.export.every_eval_metrics import ended, results_of
 from lm_eval_bayes.export.files import is_reserved, slug
 from lm_eval_bayes.export.settings import (
     as_text,
+    file_warnings,
     generation_settings,
     hub_id,
     hub_model,
@@ -134,6 +135,7 @@ def submission(
     collection: str | None = None,
     sender: Sender | None = None,
     scope: Scope | None = None,
+    reading_warnings: Sequence[str] = (),
     now: float | None = None,
 ) -> Submission:
     """Return a model's results on a task in the schema of Every Eval Ever.
@@ -150,6 +152,9 @@ def submission(
         Facts that the run does not record.
     scope : {"benchmark", "population"}, optional
         Scope of hbayes@N; by default both.
+    reading_warnings : sequence of str
+        Warnings of the reader; those about the run's own files, for example that a log is cut
+        off, become part of the details of every result.
     now : float, optional
         Time of the submission, in seconds since 1970 UTC.
 
@@ -196,7 +201,7 @@ def submission(
         },
         "eval_library": _library(run),
         "model_info": _model_info(run, name, developer, sender),
-        "evaluation_results": results_of(summary, scope),
+        "evaluation_results": results_of(summary, scope, file_warnings(run, reading_warnings)),
     }
     return Submission(
         record=record,

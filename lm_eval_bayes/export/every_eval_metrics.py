@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,13 @@ def ended(run: TaskRun) -> dict[str, str]:
     )
 
 
-def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[str, Any]]:
+def results_of(
+    summary: TaskSummary, scope: Scope | None = None, warnings: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return one result per metric: the posteriors first, then the estimators.
 
-    hbayes@N has a result for `scope`, or for both scopes.
+    hbayes@N has a result for `scope`, or for both scopes. `warnings` are part of the details of
+    every result.
     """
     run, n = summary.run, summary.n
     shared: dict[str, Any] = {
@@ -63,6 +66,9 @@ def results_of(summary: TaskSummary, scope: Scope | None = None) -> list[dict[st
     for name, number in summary.rows.items():
         if math.isfinite(number):
             results.append(_result(summary, name, number))
+    if warnings:
+        for result in results:
+            result["score_details"]["details"]["warnings"] = "; ".join(warnings)
     return [{**result, **shared} for result in results]
 
 

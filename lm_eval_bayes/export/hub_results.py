@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from types import ModuleType
@@ -25,6 +25,7 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.benchmarks import benchmark_of, dataset_of
 from lm_eval_bayes.export.settings import (
+    file_warnings,
     generation_settings,
     hub_id,
     hub_model,
@@ -110,6 +111,7 @@ def hub_result(
     source_url: str | None = None,
     source_name: str | None = None,
     model_id: str | None = None,
+    reading_warnings: Sequence[str] = (),
 ) -> HubResult:
     """Return a model's result on a task in the format of the hub.
 
@@ -130,6 +132,9 @@ def hub_result(
         A page about the run.
     model_id : str, optional
         The model that the result is for; a run of another model is a warning.
+    reading_warnings : sequence of str
+        Warnings of the reader; those about the run's own files, for example that a log is cut
+        off, become part of the notes.
 
     Returns
     -------
@@ -173,11 +178,12 @@ def hub_result(
         )
     pinned = _pinned_revision(summary, dataset, revision)
     if pinned is None:
-        warnings.append(_unpinned_warning(summary))
+        warnings.append(_unpinned_warning(summary, dataset_id))
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
         warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
     date = run.provenance.date
+    damage = file_warnings(run, reading_warnings)
     entry = hub.EvalResultEntry(
         dataset_id=dataset_id,
         task_id=one_line(task, 200),
@@ -186,7 +192,7 @@ def hub_result(
         date=None if date is None else _iso(date),
         source_url=source_url,
         source_name=source_name if source_url else None,
-        notes=one_line(_notes(summary, name, factor, digits, scope), _MAX_NOTES),
+        notes=one_line(_notes(summary, name, factor, digits, scope, damage), _MAX_NOTES),
     )
     names = {field.name for field in fields(HubResult)}
     return HubResult(
@@ -255,8 +261,13 @@ def _pinned_revision(summary: TaskSummary, dataset: str | None, revision: str | 
     return None
 
 
-def _unpinned_warning(summary: TaskSummary) -> str:
-    pinned = summary.run.provenance.revision
+def _unpinned_warning(summary: TaskSummary, dataset_id: str) -> str:
+    pinned, run_dataset = summary.run.provenance.revision, dataset_of(summary.run)[0]
+    if pinned and run_dataset != dataset_id:
+        return (
+            f"the run's data were {run_dataset} at revision {one_line(pinned, 60)}, and --dataset "
+            f"names {dataset_id}, so no revision is exported; --revision names one"
+        )
     reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
     return f"the run {reason} of its dataset, so none is exported"
 
@@ -268,7 +279,14 @@ def _iso(seconds: float) -> str | None:
         return None
 
 
-def _notes(summary: TaskSummary, name: str, factor: float, digits: int, scope: Scope) -> str:
+def _notes(
+    summary: TaskSummary,
+    name: str,
+    factor: float,
+    digits: int,
+    scope: Scope,
+    damage: tuple[str, ...],
+) -> str:
     """Return the metric, its credible interval and the settings, the most important first."""
     run, n = summary.run, summary.n
     posterior, interval = summary.learned[scope], summary.intervals[scope]
@@ -276,7 +294,7 @@ def _notes(summary: TaskSummary, name: str, factor: float, digits: int, scope: S
     total = run.provenance.n_questions or 0
     questions = f"{run.n_questions} of its {total}" if total > run.n_questions else run.n_questions
     metric = f"{name} of {trials} per question on {questions} questions"
-    parts = [metric, _interval_note(posterior, interval, n, factor, digits)]
+    parts = [metric, *damage, _interval_note(posterior, interval, n, factor, digits)]
     settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_NOTES}
     if settings:
         parts.append(_settings_note(settings))

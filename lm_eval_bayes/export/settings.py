@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
@@ -64,6 +65,27 @@ def versions(run: TaskRun) -> dict[str, str]:
         one_line(k, 60): as_text(v) for k, v in run.provenance.versions.items() if v != "N/A"
     }
     return {**recorded, "lm_eval_bayes": __version__}
+
+
+def file_warnings(run: TaskRun, warnings: Iterable[str]) -> tuple[str, ...]:
+    """Return the reader's warnings about a run's own files, without the files' folders.
+
+    Warnings about a file, such as those of a log that is cut off, begin with its path. Warnings
+    that name another path are left out.
+
+    Examples
+    --------
+    >>> run = TaskRun.from_trials("A", "t", [[1]], ["q"], sources=("/home/me/a.jsonl",))
+    >>> file_warnings(run, ["/home/me/a.jsonl ends in the middle of line 8", "other"])
+    ('a.jsonl ends in the middle of line 8',)
+    """
+    own_warnings = []
+    for warning in warnings:
+        for source in run.sources:
+            rest = warning.removeprefix(source)
+            if rest != warning and "/" not in rest and "\\" not in rest:
+                own_warnings.append(one_line(f"{PurePath(source).name}{rest}"))
+    return tuple(own_warnings)
 
 
 def hub_id(name: object) -> str | None:

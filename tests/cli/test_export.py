@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -333,6 +334,27 @@ def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, told):
     code, printed, error = lmeb("every-eval-ever", *given)
     assert (code, printed) == (2, "")
     assert error.splitlines()[-1].startswith(f"error: {told}")
+
+
+def test_a_submission_says_that_its_log_is_cut_off(lmeb, runs, tmp_path):
+    cut = tmp_path / "cut"
+    shutil.copytree(runs / "good", cut)
+    (samples,) = cut.glob("samples_*.jsonl")
+    samples.write_text(samples.read_text(encoding="utf-8")[:-30], encoding="utf-8")
+    sentence = f"{samples.name} ends in the middle of line 5; that line was left out"
+    code, _, warned = lmeb("hub", cut, "--model-id", "org/good", "-o", tmp_path)
+    assert (code, f"warning: {cut}/{sentence}" in warned) == (0, True)
+    text = (tmp_path / ".eval_results" / "aime_2025.yaml").read_text(encoding="utf-8")
+    (entry,) = yaml.safe_load(text)
+    assert sentence in entry["notes"]
+    assert str(tmp_path) not in text
+    code, printed, _ = lmeb("every-eval-ever", cut)
+    assert (code, str(tmp_path) in printed) == (0, False)
+    for result in json.loads(printed)["evaluation_results"]:
+        assert result["score_details"]["details"]["warnings"] == sentence
+    complete = json.loads(lmeb("every-eval-ever", runs / "good")[1])
+    for result in complete["evaluation_results"]:
+        assert "warnings" not in result["score_details"]["details"]
 
 
 # -- all of them ---------------------------------------------------------------------------------

@@ -181,6 +181,17 @@ def test_what_was_not_pinned_is_not_given():
     assert given.dataset_revision == "a" * 40
 
 
+def test_another_dataset_than_that_of_the_run_has_no_pinned_revision(summary):
+    result = hub_result(summary, dataset="org/other")
+    assert result.dataset_revision is None
+    (warning,) = (text for text in result.warnings if "revision" in text)
+    assert warning.startswith(
+        f"the run's data were MathArena/aime_2025 at revision {REVISION}, and --dataset names "
+        "org/other"
+    )
+    assert hub_result(summary, dataset="org/other", revision="b" * 40).dataset_revision == "b" * 40
+
+
 def test_a_run_of_another_model_is_told(summary):
     assert not any(
         "is exported as" in one for one in hub_result(summary, model_id="org/model").warnings

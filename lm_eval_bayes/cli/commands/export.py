@@ -150,6 +150,7 @@ def hub(
             source_url=source_url,
             source_name=source_name,
             model_id=model_id,
+            reading_warnings=saved.warnings,
         )
         for run in saved.runs
     ]
@@ -335,6 +336,7 @@ def every_eval_ever(
             collection=collection,
             sender=sender,
             scope=None if intervals.scope is None else intervals.scope.value,
+            reading_warnings=saved.warnings,
         )
         for summary in summaries
     ]
