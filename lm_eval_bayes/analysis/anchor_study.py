@@ -29,13 +29,15 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
+from lm_eval_bayes.stats.validation import check_option
 
 #: Limits beyond which the method's assumptions are taken to be violated: the p-value of
 #: independent questions, and the share of comparisons in which a weaker anchor does better.
 _MIN_P_VALUE, _MAX_VIOLATIONS = 0.01, 0.2
+#: The settings by default: as few neighbouring intervals as hold 95%, on the benchmark.
+DEFAULT_RANGE = IntervalSpec(method="hdi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +98,8 @@ class AnchorStudy:
         Questions on which a stronger anchor does worse.
     independence : IndependenceCheck or None
         Test that questions are independent given the model; None for single trials.
-    level, interval : float, str
-        Settings of `inside`.
-    scope : str
-        Scope of the posteriors.
+    spec : IntervalSpec
+        Level and method of `inside`, scope of the posteriors, and the seed.
     placements : tuple of Placement
         One per placed model.
     """
@@ -110,9 +110,7 @@ class AnchorStudy:
     anchors: AnchorMatrix
     ordering: OrderingReport
     independence: IndependenceCheck | None
-    level: float
-    interval: RangeMethod
-    scope: Scope
+    spec: IntervalSpec
     placements: tuple[Placement, ...]
 
     @property
@@ -131,9 +129,9 @@ class AnchorStudy:
             "anchors": self.anchors.to_dict(),
             "ordering": self.ordering.to_dict(),
             "independence": None if self.independence is None else self.independence.to_dict(),
-            "level": self.level,
-            "interval": self.interval,
-            "scope": self.scope,
+            "level": self.spec.level,
+            "interval": self.spec.method,
+            "scope": self.spec.scope,
             "doubtful": self.doubtful,
             "placed": [placement.to_dict() for placement in self.placements],
         }
@@ -141,6 +139,7 @@ class AnchorStudy:
 
 def anchor_study(
     runs: Sequence[TaskRun],
+    spec: IntervalSpec = DEFAULT_RANGE,
     *,
     targets: Sequence[str] = (),
     anchors: Sequence[str] = (),
@@ -148,11 +147,7 @@ def anchor_study(
     epsilon: float = 0.01,
     between: Between = "shared",
     pseudo_count: float = 0.0,
-    level: float = 0.95,
-    interval: RangeMethod = "hdi",
-    scope: Scope = "benchmark",
     sweep: bool = False,
-    seed: int = 0,
     argument: str = "RUN",
 ) -> AnchorStudy:
     """Place models among anchor models that answered the same questions of a task.
@@ -161,6 +156,11 @@ def anchor_study(
     ----------
     runs : sequence of TaskRun
         One per model.
+    spec : IntervalSpec
+        Level and method ("hdi" or "exact") of the reported range of intervals, as in
+        `CapabilityPosterior.interval`; scope of the posteriors, as in
+        `lm_eval_bayes.capability_intervals`; and seed of the permutations, the bootstrap and the
+        sweep.
     targets : sequence of str
         The models to place; by default every model that is not an anchor, or, without anchors,
         every model among all the others.
@@ -173,14 +173,8 @@ def anchor_study(
         As in `lm_eval_bayes.capability_intervals`.
     pseudo_count : float
         As in `AnchorMatrix.from_outcomes`.
-    level, interval : float, {"hdi", "exact"}
-        Of the reported range of intervals, as in `CapabilityPosterior.interval`.
-    scope : {"benchmark", "population"}
-        As in `lm_eval_bayes.capability_intervals`.
     sweep : bool
         Whether to compute posteriors for smaller numbers of questions.
-    seed : int
-        Seed of the permutations, the bootstrap and the sweep.
     argument : str
         Name of the runs in error messages.
 
@@ -206,9 +200,7 @@ def anchor_study(
     >>> study.anchors.names, posterior.labels[posterior.peak]
     (('S', 'M', 'L'), 'S to M')
     """
-    level, seed = check_level(level), check_seed(seed)
-    interval = check_option("interval", interval, RANGE_METHODS)
-    scope = check_option("scope", scope, SCOPES)
+    range_method: RangeMethod = check_option("interval", spec.method, RANGE_METHODS)
     check_comparable(runs, argument)
     outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
@@ -246,12 +238,12 @@ def anchor_study(
         others = {anchor: outcomes[anchor] for anchor in anchor_names if anchor != name}
         matrix = AnchorMatrix.from_outcomes(others, pseudo_count=pseudo_count)
         posterior = capability_intervals(
-            matrix, outcomes[name], epsilon, between=between, scope=scope, seed=seed
+            matrix, outcomes[name], epsilon, between=between, scope=spec.scope, seed=spec.seed
         )
         peak_sweep = None
         if sweep:
             peak_sweep = sample_size_sweep(
-                matrix, outcomes[name], epsilon=epsilon, between=between, seed=seed
+                matrix, outcomes[name], epsilon=epsilon, between=between, seed=spec.seed
             )
         placements.append(
             Placement(
@@ -259,7 +251,7 @@ def anchor_study(
                 score=_score(outcomes[name]),
                 anchors=matrix,
                 posterior=posterior,
-                inside=posterior.interval(level, interval),
+                inside=posterior.interval(spec.level, range_method),
                 sweep=peak_sweep,
             )
         )
@@ -269,10 +261,8 @@ def anchor_study(
         question_filter=question_filter,
         anchors=all_anchors,
         ordering=ordering_violations(all_anchors),
-        independence=_independence(runs, seed),
-        level=level,
-        interval=interval,
-        scope=scope,
+        independence=_independence(runs, spec.seed),
+        spec=spec,
         placements=tuple(placements),
     )
 

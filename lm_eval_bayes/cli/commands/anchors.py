@@ -20,6 +20,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    IntervalMethod,
     IntervalOptions,
     Json,
     Level,
@@ -138,26 +139,23 @@ def command(
     from lm_eval_bayes.stats.anchors.capability import check_epsilon
 
     shares = None if keep is None else _parse_shares(keep)
-    IntervalOptions(level=level, seed=seed).spec()
+    spec = IntervalOptions(level, scope, IntervalMethod(interval.value), seed).spec()
     with named_as_options("epsilon"):
         check_epsilon(epsilon)
     saved, targets = _read(runs, target or (), reading)
-    with named_as_options("target", "keep", "epsilon", "pseudo_count", "level", "seed"):
+    with named_as_options("target", "keep", "epsilon", "pseudo_count"):
         try:
             studies = [
                 anchor_study(
                     saved.of_task(name),
+                    spec,
                     targets=targets,
                     anchors=anchor or (),
                     keep=shares,
                     epsilon=epsilon,
                     between=between.value,
                     pseudo_count=pseudo_count,
-                    level=level,
-                    interval=interval.value,
-                    scope=scope.value,
                     sweep=sweep,
-                    seed=seed,
                 )
                 for name in saved.tasks
             ]
@@ -288,7 +286,7 @@ def _show_placements(study: AnchorStudy) -> None:
                 first if first == last else f"{first} ... {last}",
             )
         )
-    head = ("model", "score", "most probable", "", f"{100 * study.level:g}%")
+    head = ("model", "score", "most probable", "", f"{100 * study.spec.level:g}%")
     say_table("every model among the anchors, itself excluded", head, rows)
 
 
