@@ -23,7 +23,7 @@ def write_atomic(path: Path, content: Content, replace: bool = True, parents: bo
     Parameters
     ----------
     path : Path
-        The file to be written.
+        The file to be written. Of a symbolic link, the file that it leads to is written.
     content : bytes or callable
         Its bytes, or a function that writes them into the open file it gets.
     replace : bool
@@ -39,19 +39,9 @@ def write_atomic(path: Path, content: Content, replace: bool = True, parents: bo
     Raises
     ------
     OSError
-        If it cannot be written; nothing is left behind.
+        If it cannot be written; its `filename` is `path`. Nothing is left behind.
     """
-    created: list[Path] = []
-    temporary = temporary_name(path)
-    try:
-        if parents:
-            _make_folder(path.parent, created)
-        _fill(temporary, content)
-        return publish(temporary, path, replace)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-        _remove_empty(created)
+    return _write([(path, content)], replace, parents) is None
 
 
 def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = False) -> None:
@@ -71,30 +61,72 @@ def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = Fal
     FileExistsError
         If a file exists and `replace` is False.
     OSError
-        If one cannot be written.
+        If one cannot be written; its `filename` is the path of that file as given.
     """
+    existing = _write(files, replace)
+    if existing is not None:
+        raise FileExistsError(errno.EEXIST, "the file exists", str(existing))
+
+
+def _write(
+    files: Iterable[tuple[Path, Content]], replace: bool, parents: bool = True
+) -> Path | None:
+    """Write all files or none; return the first that exists, if files are not replaced."""
     created: list[Path] = []
-    temporaries: list[tuple[Path, Path]] = []
+    filled: list[tuple[Path, Path, Path]] = []
     published: list[Path] = []
+    is_complete = False
     try:
         for path, content in files:
-            _make_folder(path.parent, created)
-            temporaries.append((temporary_name(path), path))
-            _fill(temporaries[-1][0], content)
-        for temporary, path in temporaries:
-            if not publish(temporary, path, replace):
-                raise FileExistsError(errno.EEXIST, "the file exists", str(path))
-            published.append(path)
-    except BaseException:
-        for path in [] if replace else published:
+            target = Path(os.path.realpath(path))
+            temporary = temporary_name(target)
+            filled.append((path, target, temporary))
+            with _errors_naming(path, target, temporary):
+                if parents:
+                    _make_folder(target.parent, created)
+                _fill(temporary, content)
+        for path, target, temporary in filled:
+            with _errors_naming(path, target, temporary):
+                if not publish(temporary, target, replace):
+                    return path
+            published.append(target)
+        is_complete = True
+        return None
+    finally:
+        new_files = [] if is_complete or replace else published
+        for path in (*new_files, *(temporary for _, _, temporary in filled)):
             with suppress(OSError):
                 path.unlink()
-        raise
-    finally:
-        for temporary, _ in temporaries:
-            with suppress(OSError):
-                temporary.unlink()
         _remove_empty(created)
+
+
+@contextmanager
+def write_errors(argument: str) -> Iterator[None]:
+    """Raise errors of :func:`write_atomic` and :func:`write_all_or_none` as errors of an argument.
+
+    Raises
+    ------
+    InvalidInputError
+        With the argument, the path as it was given, and the reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        # Not by InvalidInputError.of, which shortens long values.
+        sentence = f"`{argument}` must be a file that can be written; {error.filename}"
+        raise InvalidInputError(f"{sentence}: {error.strerror}") from None
+
+
+@contextmanager
+def _errors_naming(path: Path, target: Path, temporary: Path) -> Iterator[None]:
+    """Name `path` in errors of the system that name its temporary file, a folder or no file."""
+    try:
+        yield
+    except OSError as error:
+        names = map(str, (temporary, target, *target.parents))
+        if error.errno is None or (error.filename and str(error.filename) not in names):
+            raise  # an error of this package, or of another file that the content reads
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _fill(temporary: Path, content: Content) -> None:

@@ -13,6 +13,7 @@ from lm_eval_bayes._util.files import (
     irregular_kind,
     resolve_path,
     write_all_or_none,
+    write_errors,
 )
 from lm_eval_bayes._util.sqlite import check_not_store
 from lm_eval_bayes.errors import InvalidInputError
@@ -71,15 +72,12 @@ def write_files(
         If a file exists and may not be replaced, or cannot be written.
     """
     check_targets(files, overwrite, argument)
-    targets = [(resolve_path(path), content) for path, content in files.items()]
-    try:
-        write_all_or_none(targets, overwrite)
-    except FileExistsError as error:
-        rule = "be a new file; another process created one of this name"
-        raise InvalidInputError.of(argument, rule, error.filename or [*map(str, files)]) from None
-    except OSError as error:
-        rule = f"be a path that can be written: {error.strerror}"
-        raise InvalidInputError.of(argument, rule, error.filename or [*map(str, files)]) from None
+    with write_errors(argument):
+        try:
+            write_all_or_none(files.items(), overwrite)
+        except FileExistsError as error:
+            rule = "be a new file; another process created one of this name"
+            raise InvalidInputError.of(argument, rule, error.filename) from None
 
 
 # -- names of files ----------------------------------------------------------------------------

@@ -1,14 +1,16 @@
-"""Files that are written whole or not at all, in folders that are made for them."""
+"""Files that are written completely or not at all, with the folders that they need."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from lm_eval_bayes._util.files import check_writable, write_all_or_none, write_atomic
+from lm_eval_bayes._util.files import check_writable, write_all_or_none, write_atomic, write_errors
 from lm_eval_bayes._util.sqlite import check_not_store
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -23,10 +25,7 @@ def test_missing_folders_are_made(tmp_path):
 
 
 def test_folders_made_for_a_file_that_cannot_be_written_go_again(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("lm_eval_bayes._util.files.os.fsync", full)
+    monkeypatch.setattr("lm_eval_bayes._util.files.os.fsync", no_space)
     with pytest.raises(OSError, match="No space left"):
         write_atomic(tmp_path / "a" / "b" / "c.txt", b"all of it")
     assert os.listdir(tmp_path) == []
@@ -39,6 +38,66 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path):
     assert path.read_bytes() == b"old"
     assert write_atomic(path, b"new")
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["c.txt"])
+
+
+def no_space(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("write", [write_atomic, lambda *file: write_all_or_none([file])])
+def test_an_error_names_the_path_as_it_was_given(tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    path = Path("folder", "c.txt")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write(path, no_space)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    # The name is allowed, and that of the temporary file is too long.
+    long_name = Path("folder", "c" * 250)
+    with pytest.raises(OSError, match="too long") as caught:
+        write(long_name, b"")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENAMETOOLONG, str(long_name))
+
+    def read_only(path, *arguments):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    for function in ("os.link", "os.mkdir"):
+        with monkeypatch.context() as context:
+            context.setattr(function, read_only)
+            context.setattr("os.open", read_only)
+            context.setattr("os.replace", read_only)
+            with pytest.raises(PermissionError, match="Permission denied") as caught:
+                write(path, b"")
+        assert caught.value.filename == str(path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_error_of_an_argument_names_a_long_path_in_full(tmp_path):
+    path = tmp_path / ("d" * 120) / "c.txt"
+    with (
+        pytest.raises(InvalidInputError, match=f"`--output` .*{path}: No space left on device$"),
+        write_errors("--output"),
+    ):
+        write_atomic(path, no_space)
+
+
+def test_an_error_of_another_file_that_a_content_reads_stays(tmp_path):
+    def copy(output):
+        output.write((tmp_path / "missing").read_bytes())
+
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomic(tmp_path / "c.txt", copy)
+    assert caught.value.filename == str(tmp_path / "missing")
+
+
+def test_of_a_link_the_file_it_leads_to_is_written(tmp_path):
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "folder" / "c.txt")
+    assert write_atomic(link, b"new", replace=False)
+    assert not write_atomic(link, b"newer", replace=False)
+    write_all_or_none([(link, b"newest")], replace=True)
+    assert (link.is_symlink(), os.listdir(tmp_path / "folder")) == (True, ["c.txt"])
+    assert (tmp_path / "folder" / "c.txt").read_bytes() == b"newest"
 
 
 def test_a_missing_folder_is_an_error_without_parents(tmp_path):

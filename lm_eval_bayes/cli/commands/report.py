@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -147,14 +146,10 @@ def _check_output(path: Path, overwrite: bool) -> None:
 
 
 def _write(page: bytes, path: Path) -> None:
-    from lm_eval_bayes._util.files import write_atomic
+    from lm_eval_bayes._util.files import write_atomic, write_errors
 
-    try:
-        # A symbolic link is kept, and its target replaced.
-        write_atomic(Path(os.path.realpath(path)), page)
-    except OSError as error:
-        rule = f"be a file that can be written; {path}: {error.strerror}"
-        raise InvalidInputError.of("--output", rule, path.name) from None
+    with write_errors("--output"):
+        write_atomic(path, page)
 
 
 def _draw(data: ReportData, folder: Path | None) -> list[tuple[Path, str]]:

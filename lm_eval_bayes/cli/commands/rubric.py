@@ -300,19 +300,16 @@ def _read_thresholds(path: Path) -> Thresholds:
 
 def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
     """Write the thresholds to a new file; a file with the same thresholds is left as it is."""
-    from lm_eval_bayes._util.files import write_atomic
+    from lm_eval_bayes._util.files import write_atomic, write_errors
     from lm_eval_bayes.analysis.rubric_runs import pooled_thresholds
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
-        try:
+        with write_errors("--freeze"):
             written = write_atomic(path, pooled.to_json().encode(), replace=False)
-        except OSError as error:
-            rule = f"be a file that can be written; {path}: {error.strerror}"
-            raise InvalidInputError.of("--freeze", rule, path.name) from None
         if not written:
             rule = "be a new file; another process has created it"
-            raise InvalidInputError.of("--freeze", rule, path.name)
+            raise InvalidInputError.of("--freeze", rule, str(path))
     tasks = plural(len(pooled.tasks), "task")
     warn(f"thresholds of {tasks} written to {path}; their common hash is {pooled.hash}")
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.files import check_writable, write_atomic
+from lm_eval_bayes._util.files import check_writable, write_atomic, write_errors
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -128,8 +128,5 @@ def write_figure_file(content: bytes, path: Path) -> None:
     InvalidInputError
         If it cannot be written.
     """
-    try:
+    with write_errors("plot"):
         write_atomic(path, content)
-    except OSError as error:
-        rule = f"be a file that can be written; {path}: {error.strerror}"
-        raise InvalidInputError.of("plot", rule, path.name) from None
