@@ -7,19 +7,80 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.analysis.comparability import check_comparable
-from lm_eval_bayes.analysis.cost import round_cost
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import CONCURRENCY, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
-from lm_eval_bayes.stats.validation import check_count
+from lm_eval_bayes.stats.validation import FloatArray, check_count
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """Expected cost of one further trial of every question.
+
+    Attributes
+    ----------
+    tokens : float or None
+        Completion tokens; None if no trial's were recorded.
+    seconds : float or None
+        Seconds of model time, each trial's divided by the number of concurrent trials; None if
+        no trial's were recorded.
+    tokens_recorded, seconds_recorded : int
+        Number of trials that either rests on.
+    trials : int
+        Number of trials of the run.
+    """
+
+    tokens: float | None
+    seconds: float | None
+    tokens_recorded: int
+    seconds_recorded: int
+    trials: int
+
+
+def round_cost(run: TaskRun) -> RoundCost:
+    """Return the expected cost of one further trial of every question of a run.
+
+    A question costs the mean of its own trials; one without any measurement costs the mean of
+    the other questions.
+
+    Examples
+    --------
+    >>> tokens = (np.array([10.0, 30.0]), np.array([50.0, 70.0]), np.array([np.nan, np.nan]))
+    >>> trials = [[0, 1], [1, 1], [0, 0]]
+    >>> run = TaskRun.from_trials("A", "x", trials, list("pqr"), measured={TOKENS: tokens})
+    >>> cost = round_cost(run)
+    >>> cost.tokens, cost.tokens_recorded, cost.seconds
+    (120.0, 4, None)
+    """
+    tokens, tokens_recorded = _sum_of_means(run.measured.get(TOKENS))
+    seconds = run.measured.get(SECONDS)
+    concurrency = run.measured.get(CONCURRENCY)
+    if seconds is not None and concurrency is not None:
+        # as in `busy_seconds`: a trial of unknown concurrency counts as a single one
+        seconds = tuple(s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
+    time, seconds_recorded = _sum_of_means(seconds)
+    return RoundCost(tokens, time, tokens_recorded, seconds_recorded, run.n_trials)
+
+
+def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
+    """Return the sum over questions of their means, and the number of measured trials."""
+    values = [trials[~np.isnan(trials)] for trials in measured or ()]
+    means = [float(trials.mean()) for trials in values if trials.size]
+    if not means:
+        return None, 0
+    n_unknown = len(values) - len(means)
+    total = sum(means) + n_unknown * sum(means) / len(means)
+    return total, sum(trials.size for trials in values)
 
 
 @dataclass(frozen=True)

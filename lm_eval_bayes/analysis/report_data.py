@@ -12,15 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
-from lm_eval_bayes.analysis.cost import ModelCost, model_costs
+from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard_of
-from lm_eval_bayes.analysis.prefix_posteriors import ScoreCurve, points_per_curve, score_curve
 from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Runs summarised at a time: numpy releases the interpreter lock.
@@ -63,6 +62,80 @@ class QuestionScores:
                 key, selection = self.mu.mean(axis=1), "hardest"
             selected = np.argsort(key, kind="stable")[:n_questions]
         return selected[np.argsort(self.mu[selected].mean(axis=1), kind="stable")], selection
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """A model's tokens per trial beside its score.
+
+    Attributes
+    ----------
+    position : int
+        Its row of the leaderboard, from 1.
+    model : str
+        The model's name.
+    tokens : float
+        Mean number of completion tokens of a trial.
+    total : int
+        Completion tokens of all its trials.
+    seconds : float or None
+        Model time of all its trials.
+    mu, interval
+        Posterior mean and credible interval of the score.
+    frontier : bool
+        Whether no other model has an equal or higher score with fewer tokens.
+    """
+
+    position: int
+    model: str
+    tokens: float
+    total: int
+    seconds: float | None
+    mu: float
+    interval: Interval
+    frontier: bool
+
+
+def model_costs(board: Leaderboard, runs: Sequence[TaskRun]) -> tuple[ModelCost, ...]:
+    """Return the costs of the models whose tokens were recorded, best score first.
+
+    Costs are means over trials, since models may have different numbers of trials.
+
+    Parameters
+    ----------
+    board : Leaderboard
+        The ranking.
+    runs : sequence of TaskRun
+        The runs in the order of the ranking.
+    """
+    recorded = [
+        (position, row, row.tokens / run.n_trials)
+        for position, (row, run) in enumerate(zip(board.rows, runs, strict=True), 1)
+        if row.tokens and run.n_trials
+    ]
+    costs = []
+    for position, row, tokens in recorded:
+        mu = row.posterior.mu
+        dominated = any(
+            other_position != position
+            and other_tokens <= tokens
+            and other.posterior.mu >= mu
+            and (other_tokens < tokens or other.posterior.mu > mu)
+            for other_position, other, other_tokens in recorded
+        )
+        costs.append(
+            ModelCost(
+                position=position,
+                model=row.model,
+                tokens=tokens,
+                total=int(row.tokens or 0),
+                seconds=row.seconds,
+                mu=mu,
+                interval=row.interval,
+                frontier=not dominated,
+            )
+        )
+    return tuple(costs)
 
 
 @dataclass(frozen=True, eq=False)

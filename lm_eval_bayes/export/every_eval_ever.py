@@ -20,11 +20,11 @@ from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.export.benchmarks import benchmark_of
 from lm_eval_bayes.export.every_eval_metrics import ended, results_of
 from lm_eval_bayes.export.files import is_reserved, slug
-from lm_eval_bayes.export.settings import (
+from lm_eval_bayes.export.run_metadata import (
     as_text,
+    benchmark_of,
     file_warnings,
     generation_settings,
     hub_id,

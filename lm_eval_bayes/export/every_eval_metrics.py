@@ -10,8 +10,13 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
-from lm_eval_bayes.export.benchmarks import KNOWN, dataset_of
-from lm_eval_bayes.export.settings import MAX_TOKENS_NAMES, generation_settings, hub_id
+from lm_eval_bayes.export.run_metadata import (
+    KNOWN,
+    MAX_TOKENS_NAMES,
+    dataset_of,
+    generation_settings,
+    hub_id,
+)
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior

@@ -18,7 +18,7 @@ from _support.command_line import called
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 
-from lm_eval_bayes.export.hub_results import NEEDED
+from lm_eval_bayes.export.hub import NEEDED
 
 REVISION = "c94da77eb22bbd6439e62a323bec18493a421302"
 AIME = {"dataset_path": "MathArena/aime_2025", "dataset_kwargs": {"revision": REVISION}}

@@ -10,7 +10,7 @@ import pytest
 from _support.command_line import called
 from _support.saved_runs import TASK, question, write_run
 
-from lm_eval_bayes.report.plots.files import check_folder
+from lm_eval_bayes.report.plots.figures import check_folder
 
 #: No part of it may ever become part of a path.
 HOSTILE = "../../mod$x_1$el \x1b[31m<script>window.injected=1</script>\n\u202e"

@@ -12,9 +12,12 @@ from _support.command_line import called
 from scipy import special, stats
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.analysis.simulation.interval_study import interval_study
-from lm_eval_bayes.analysis.simulation.separation_study import separation_study
-from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark, matrix_file
+from lm_eval_bayes.analysis.simulation import (
+    SimulatedBenchmark,
+    interval_study,
+    matrix_file,
+    separation_study,
+)
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 

@@ -17,9 +17,8 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.export.benchmarks import KNOWN
-from lm_eval_bayes.export.hub_pull_request import open_pull_request
-from lm_eval_bayes.export.hub_results import NEEDED, hub_result
+from lm_eval_bayes.export.hub import NEEDED, hub_result, open_pull_request
+from lm_eval_bayes.export.run_metadata import KNOWN
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec

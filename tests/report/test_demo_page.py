@@ -15,7 +15,7 @@ from scipy import special, stats
 
 import lm_eval_bayes as leb
 from lm_eval_bayes._util.text import format_percent
-from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
+from lm_eval_bayes.report.demo_page import DemoSettings, demo_page
 from lm_eval_bayes.stats.intervals import beta_ends
 
 NODE = shutil.which("node")

@@ -25,8 +25,11 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.convergence import RankingConvergence, TaskConvergence
-    from lm_eval_bayes.analysis.prefix_posteriors import PrefixPosterior
+    from lm_eval_bayes.analysis.convergence import (
+        PrefixPosterior,
+        RankingConvergence,
+        TaskConvergence,
+    )
     from lm_eval_bayes.stats.convergence.convergence import Convergence
 
 #: Shares of the resampled orders whose number of trials is shown.
@@ -193,7 +196,7 @@ def _show_widths(result: TaskConvergence, interval: str) -> None:
 
 
 def _show_rankings(result: TaskConvergence) -> None:
-    from lm_eval_bayes.analysis.prefix_posteriors import doublings
+    from lm_eval_bayes.analysis.convergence import doublings
 
     first = result.rankings[0].convergence
     orders = f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}"

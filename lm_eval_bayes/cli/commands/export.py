@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
-    from lm_eval_bayes.export.hub_results import HubResult
+    from lm_eval_bayes.export.hub import HubResult
     from lm_eval_bayes.export.tables import Format
 
 app = typer.Typer(
@@ -122,7 +122,7 @@ def hub(
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.hub_results import check_model_id, hub_result, library
+    from lm_eval_bayes.export.hub import check_model_id, hub_result, library
 
     check_model_id(model_id)
     library()
@@ -165,7 +165,7 @@ def hub(
             warn(f"warning: {result.path}: {warning}")
     pull_request = None
     if push:
-        from lm_eval_bayes.export.hub_pull_request import open_pull_request
+        from lm_eval_bayes.export.hub import open_pull_request
 
         pull_request = open_pull_request(results, model_id, overwrite=overwrite)
     write_files(files, overwrite)

@@ -74,7 +74,7 @@ def command(
     if not to_stdout:
         _check_output(output, overwrite)
     if plots is not None:
-        from lm_eval_bayes.report.plots.files import check_folder
+        from lm_eval_bayes.report.plots.figures import check_folder
 
         check_folder(plots, overwrite)
     saved = reading.read(runs, signals="recorded")
@@ -156,7 +156,7 @@ def _draw(data: ReportData, folder: Path | None) -> list[tuple[Path, str]]:
     """Write the figures; return the path and the task of every file."""
     if folder is None:
         return []
-    from lm_eval_bayes.report.plots.files import report_figures, write_figures
+    from lm_eval_bayes.report.plots.figures import report_figures, write_figures
 
     figures = report_figures(data)
     write_figures(figures, folder)

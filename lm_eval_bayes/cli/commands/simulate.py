@@ -31,9 +31,7 @@ from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.simulation.interval_study import IntervalStudy
-    from lm_eval_bayes.analysis.simulation.separation_study import Separation
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
+    from lm_eval_bayes.analysis.simulation import IntervalStudy, Separation, SimulatedBenchmark
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
@@ -122,7 +120,7 @@ def command(
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes simulate --models 6 --beta .2:2 --html demo.html -o coins.npz
     """
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import check_trials
+    from lm_eval_bayes.analysis.simulation import check_trials
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
@@ -148,7 +146,7 @@ def command(
     if replicates is not None or not files:
         studies = _interval_study(benchmark, lengths, replicates or _REPLICATES, spec)
         if len(benchmark.means) > 1:
-            from lm_eval_bayes.analysis.simulation.separation_study import separation_study
+            from lm_eval_bayes.analysis.simulation import separation_study
 
             separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
     if as_json:
@@ -177,7 +175,7 @@ def command(
 def _benchmark(
     models: int | None, gap: float | None, means: str | None, questions: int, beta: str | None
 ) -> SimulatedBenchmark:
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import SimulatedBenchmark
+    from lm_eval_bayes.analysis.simulation import SimulatedBenchmark
 
     a, b = _BETA if beta is None else _parse_beta(beta)
     with named_as_options("models", "gap", "means", "questions"):
@@ -218,7 +216,7 @@ def _check(replicates: int | None, confidence: float) -> None:
 
 
 def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path) -> bytes:
-    from lm_eval_bayes.analysis.simulation.simulated_benchmark import matrix_file
+    from lm_eval_bayes.analysis.simulation import matrix_file
 
     suffix = path.suffix.lower()
     if suffix not in (".npz", ".csv"):
@@ -228,7 +226,7 @@ def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path)
 
 
 def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path: Path) -> bytes:
-    from lm_eval_bayes.report.demo_page.page import DemoSettings, demo_page
+    from lm_eval_bayes.report.demo_page import DemoSettings, demo_page
 
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError.of("--html", "end with .html", path.name)
@@ -266,7 +264,7 @@ def _named_as_beta(message: str) -> str:
 def _interval_study(
     benchmark: SimulatedBenchmark, lengths: Sequence[int], replicates: int, spec: IntervalSpec
 ) -> tuple[IntervalStudy, ...]:
-    from lm_eval_bayes.analysis.simulation.interval_study import interval_study
+    from lm_eval_bayes.analysis.simulation import interval_study
     from lm_eval_bayes.cli.ui.output import Progress
 
     with Progress("benchmarks simulated", replicates * len(lengths)) as progress:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_large, plural
-from lm_eval_bayes.analysis.cost import ModelCost
-from lm_eval_bayes.analysis.prefix_posteriors import ScoreCurve
-from lm_eval_bayes.analysis.report_data import TaskPanel
+from lm_eval_bayes.analysis.convergence import ScoreCurve
+from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
 from lm_eval_bayes.report.page.svg import (
     VIEW_WIDTH,
     element,

@@ -1,0 +1,511 @@
+"""Simulated benchmarks of known true scores: their files, coverage of intervals, separation."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
+from lm_eval_bayes.stats.frequentist.clt import clt_interval, within_question_clt
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import check_confidence
+from lm_eval_bayes.stats.simulation.mimics import (
+    expected_z,
+    mimics_with_means,
+    simulate_outcomes,
+    trials_until_z,
+)
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    as_real,
+    check_integer,
+    check_seed,
+    check_sequence,
+    check_size,
+)
+
+#: The interval methods compared, in the order of the results.
+HBAYES, BAYES, JEFFREYS, CLT = "hbayes@N", "bayes@N", "bayes@N, Jeffreys", "avg@N, CLT"
+#: The largest N considered.
+_MAX_TRIALS = 1_000_000
+#: Number of simulated benchmarks for each N.
+_REPLICATES = 2000
+#: Task name of simulated outcomes.
+TASK = "simulated"
+_MOST_MODELS = 100
+
+
+@dataclass(frozen=True)
+class SimulatedBenchmark:
+    """Models of known true scores, whose questions have a common Beta distribution.
+
+    Attributes
+    ----------
+    means : tuple of float
+        The true scores of L models, best first, strictly between 0 and 1.
+    strength : float
+        s: the questions of a model have p ~ Beta(s·m, s(1−m)); for small s, p is near 0 or 1.
+    n_questions : int
+        M.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+    """
+
+    means: tuple[float, ...]
+    strength: float
+    n_questions: int
+
+    def __post_init__(self) -> None:
+        means = check_sequence("means", self.means, "be true scores", _MOST_MODELS)
+        if not means or not all(
+            (number := as_real(mean)) is not None and 0.0 < number < 1.0 for mean in means
+        ):
+            rule = "be true scores strictly between 0 and 1"
+            raise InvalidInputError.of("means", rule, list(means))
+        strength = as_real(self.strength)
+        if strength is None or not 1e-3 <= strength <= 1e6:
+            raise InvalidInputError.of("strength", "be a number from 0.001 to 1e6", self.strength)
+        check_integer("questions", self.n_questions, 1, 100_000)
+        object.__setattr__(self, "means", tuple(sorted(map(float, means), reverse=True)))
+
+    @classmethod
+    def even(
+        cls, n_models: int, mean: float, gap: float, strength: float, n_questions: int
+    ) -> SimulatedBenchmark:
+        """Return models of evenly spaced true scores around a mean.
+
+        Raises
+        ------
+        InvalidInputError
+            If they do not all lie between 0 and 1.
+
+        Examples
+        --------
+        >>> [round(mean, 3) for mean in SimulatedBenchmark.even(3, 0.4, 0.05, 2.0, 30).means]
+        [0.45, 0.4, 0.35]
+        """
+        n_models = check_integer("models", n_models, 1, _MOST_MODELS)
+        spacing = as_real(gap)
+        middle = (n_models - 1) / 2
+        if spacing is None or not 0.0 <= spacing < 1.0:
+            raise InvalidInputError.of("gap", "be a number from 0 to 1", gap)
+        ends = mean - middle * spacing, mean + middle * spacing
+        if not (ends[0] > 0.0 and ends[1] < 1.0):
+            rule = (
+                f"leave {n_models} models around {mean:g} strictly between 0 and 1 "
+                f"({ends[0]:.3g} to {ends[1]:.3g})"
+            )
+            raise InvalidInputError.of("gap", rule, gap)
+        means = [mean + spacing * (middle - i) for i in range(n_models)]
+        return cls(tuple(means), strength, n_questions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models' names: a letter or number, and the true score."""
+        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        short = [letters[i] if i < 26 else str(i + 1) for i in range(len(self.means))]
+        return tuple(f"{name} {mean:.3f}" for name, mean in zip(short, self.means, strict=True))
+
+    def probabilities(self) -> FloatArray:
+        """Return p of every model and question, (L, M); row means are exactly the true scores."""
+        return mimics_with_means(self.means, self.n_questions, strength=self.strength)
+
+    def outcomes(self, n_trials: int, seed: int = 0) -> IntArray:
+        """Simulate `n_trials` trials of every question, (L, M, N)."""
+        return simulate_outcomes(self.probabilities(), n_trials, seed=seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "models": list(self.names),
+            "means": list(self.means),
+            "strength": self.strength,
+            "questions": self.n_questions,
+        }
+
+
+def check_trials(trials: Sequence[int]) -> list[int]:
+    """Return numbers of trials in ascending order.
+
+    Raises
+    ------
+    InvalidInputError
+        If they break their rule.
+    """
+    rule = "be whole numbers from 1 to 100,000, at least one"
+    numbers = check_sequence("trials", trials, rule, 100)
+    ascending = sorted({check_integer("trials", n, 1, 100_000) for n in numbers})
+    if not ascending:
+        raise InvalidInputError.of("trials", rule, "none")
+    return ascending
+
+
+def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix: str) -> bytes:
+    """Return a file of simulated outcomes that `read_runs` reads, ".npz" or ".csv".
+
+    The NPZ file holds R (L, M, N) with `models`, `question_ids` and `task`, and the true values
+    `p` (L, M) and `true_scores` (L,). The CSV file has a row for every model and question, and a
+    column for every trial.
+
+    Raises
+    ------
+    InvalidInputError
+        If the suffix is another, or there would be more than 200 million trials.
+
+    Examples
+    --------
+    >>> benchmark = SimulatedBenchmark((0.7, 0.3), 2.0, 2)
+    >>> print(matrix_file(benchmark, 3, 5, ".csv").decode().strip())
+    task,model,question,trial 1,trial 2,trial 3
+    simulated,A 0.700,q1,0,0,0
+    simulated,A 0.700,q2,1,1,1
+    simulated,B 0.300,q1,0,1,1
+    simulated,B 0.300,q2,0,0,1
+    """
+    if suffix not in (".npz", ".csv"):
+        raise InvalidInputError.of("output", "end with .npz or .csv", suffix)
+    R = benchmark.outcomes(n_trials, seed)
+    ids = [f"q{i + 1}" for i in range(benchmark.n_questions)]
+    if suffix == ".npz":
+        output = io.BytesIO()
+        np.savez_compressed(
+            output,
+            R=R.astype(np.int8),
+            models=np.array(benchmark.names),
+            question_ids=np.array(ids),
+            task=np.array(TASK),
+            p=benchmark.probabilities(),
+            true_scores=np.array(benchmark.means),
+        )
+        return output.getvalue()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["task", "model", "question", *(f"trial {i + 1}" for i in range(n_trials))])
+    for name, questions in zip(benchmark.names, R.tolist(), strict=True):
+        for question, outcomes in zip(ids, questions, strict=True):
+            writer.writerow([TASK, name, question, *outcomes])
+    return text.getvalue().encode()
+
+
+# -- coverage of intervals ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IntervalStudy(Record):
+    """Simulated properties of an interval method at one N.
+
+    Attributes
+    ----------
+    method : str
+        The interval method.
+    n_trials : int
+        N.
+    coverage : float
+        Share of intervals that contain the true score.
+    error : float
+        Monte-Carlo standard error of the coverage, with half a replicate added to either outcome.
+    width : float
+        Mean width.
+    bias, rmse : float
+        Mean and root mean square of the estimate minus the true score.
+    replicates : int
+        Number of intervals.
+    """
+
+    method: str
+    n_trials: int
+    coverage: float
+    error: float
+    width: float
+    bias: float
+    rmse: float
+    replicates: int
+
+
+def interval_study(
+    benchmark: SimulatedBenchmark,
+    trials: Sequence[int],
+    spec: IntervalSpec = DEFAULT_INTERVAL,
+    *,
+    replicates: int = 200,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[IntervalStudy, ...]:
+    """Simulate the coverage of interval methods.
+
+    In every replicate M questions are drawn from a model's Beta distribution (the models take
+    turns) and answered N times each. The true score is the mean of their p in scope "benchmark",
+    and the mean of the Beta distribution in scope "population".
+
+    Parameters
+    ----------
+    benchmark : SimulatedBenchmark
+        The models and the distribution of their questions.
+    trials : sequence of int
+        Values of N.
+    spec : IntervalSpec
+        Settings of the intervals; its seed is that of the simulated trials.
+    replicates : int
+        Number of benchmarks drawn for each N.
+    progress : callable, optional
+        Called with 1 after every replicate.
+
+    Returns
+    -------
+    tuple of IntervalStudy
+        For every N: hbayes@N; in scope "benchmark" bayes@N with the uniform and the Jeffreys
+        prior; and the CLT interval of avg@N (from N = 2 on in scope "benchmark").
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    On a hard benchmark, intervals under the uniform prior of bayes@N have no coverage:
+
+    >>> hard = SimulatedBenchmark.even(1, 0.09, 0.0, 2.2, 30)
+    >>> studies = interval_study(hard, [4], IntervalSpec(method="beta"), replicates=40)
+    >>> [(study.method, study.coverage > 0.8, study.coverage < 0.1) for study in studies[:2]]
+    [('hbayes@N', True, False), ('bayes@N', False, True)]
+    """
+    ascending = check_trials(trials)
+    replicates = check_size("replicates", replicates, 1)
+    s = benchmark.strength
+    studies = []
+    for n in ascending:
+        by_method: dict[str, list[tuple[float, float, float, float]]] = {}
+        for replicate in range(replicates):
+            rng = np.random.default_rng([spec.seed, n, replicate])
+            m = benchmark.means[replicate % len(benchmark.means)]
+            p = rng.beta(s * m, s * (1.0 - m), benchmark.n_questions)
+            right = rng.binomial(n, p)
+            outcomes = Outcomes.from_counts(np.stack([n - right, right], axis=1))
+            true_score = float(p.mean()) if spec.scope == "benchmark" else m
+            for method, estimate_and_ends in _intervals(outcomes, n, spec).items():
+                by_method.setdefault(method, []).append((*estimate_and_ends, true_score))
+            if progress is not None:
+                progress(1)
+        studies += [_study(method, n, np.array(rows)) for method, rows in by_method.items()]
+    return tuple(studies)
+
+
+def _intervals(
+    outcomes: Outcomes, n: int, spec: IntervalSpec
+) -> dict[str, tuple[float, float, float]]:
+    """Return estimate, low and high of every interval method."""
+    posteriors = {HBAYES: hbayes_at_n(outcomes, spec.scope)}
+    if spec.scope == "benchmark":
+        posteriors[BAYES] = bayes_at_n(outcomes)
+        posteriors[JEFFREYS] = bayes_at_n(outcomes, prior="jeffreys")
+    intervals = {}
+    for method, posterior in posteriors.items():
+        interval = posterior.interval(spec.level, spec.method)
+        intervals[method] = (posterior.mu, interval.low, interval.high)
+    clt = None
+    if spec.scope == "population" and outcomes.n_questions > 1:
+        clt = clt_interval(outcomes, spec.level)
+    elif spec.scope == "benchmark" and n > 1:
+        clt = within_question_clt(outcomes, spec.level)
+    if clt is not None:
+        intervals[CLT] = (clt.estimate, clt.low, clt.high)
+    return intervals
+
+
+def _study(method: str, n: int, rows: FloatArray) -> IntervalStudy:
+    estimate, low, high, true_score = rows.T
+    covers = (low - 1e-12 <= true_score) & (true_score <= high + 1e-12)
+    replicates = true_score.size
+    share = (covers.sum() + 0.5) / (replicates + 1.0)
+    return IntervalStudy(
+        method=method,
+        n_trials=n,
+        coverage=float(covers.mean()),
+        error=float(np.sqrt(share * (1.0 - share) / replicates)),
+        width=float((high - low).mean()),
+        bias=float((estimate - true_score).mean()),
+        rmse=float(np.sqrt(np.square(estimate - true_score).mean())),
+        replicates=replicates,
+    )
+
+
+# -- separation of models -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairStudy(Record):
+    """Separation of two models that are neighbours in the true ranking.
+
+    Attributes
+    ----------
+    better, worse : str
+        The models.
+    gap : float
+        Difference of their true scores.
+    trials : int or None
+        The smallest N at which the expected z reaches the confidence; None beyond a million.
+    z : tuple of float
+        The expected z at every N.
+    surely, wrongly : tuple of float
+        Share of simulated benchmarks, at every N, in which z reaches the confidence in favour of
+        the better model, and of the worse one.
+    """
+
+    better: str
+    worse: str
+    gap: float
+    trials: int | None
+    z: tuple[float, ...]
+    surely: tuple[float, ...]
+    wrongly: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OrderStudy(Record):
+    """Agreement of the ranking by bayes@N (and avg@N) with the true ranking.
+
+    Attributes
+    ----------
+    n_trials : int
+        N.
+    right : float
+        Share of simulated benchmarks with the true order of all models; models of equal true
+        score may be in any order.
+    tau : float or None
+        Mean Kendall τ_b with the true order; None if all true scores are equal.
+    """
+
+    n_trials: int
+    right: float
+    tau: float | None
+
+
+@dataclass(frozen=True)
+class Separation(Record):
+    """Separation of the models of a benchmark, see `separation_study`."""
+
+    confidence: float
+    tossed: int
+    seed: int
+    pairs: tuple[PairStudy, ...]
+    orders: tuple[OrderStudy, ...]
+
+
+def separation_study(
+    benchmark: SimulatedBenchmark,
+    trials: Sequence[int],
+    *,
+    confidence: float = 0.95,
+    replicates: int = _REPLICATES,
+    seed: int = 0,
+) -> Separation:
+    """Return the trials that separate neighbours, and how often the ranking is right.
+
+    Uses the posterior of bayes@N, for questions whose p have exactly the models' true scores as
+    means. Neighbours are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(confidence),
+    1.645 at .95 [Hariri 2026, §2.5, Fig. 3]. The expectation of z has a closed form; the shares
+    are simulated.
+
+    Parameters
+    ----------
+    benchmark : SimulatedBenchmark
+        At least two models.
+    trials : sequence of int
+        Values of N.
+    confidence : float
+        One-sided, in [0.5, 1).
+    replicates : int
+        Number of simulated benchmarks for each N.
+    seed : int
+        Seed of the simulated trials.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    The paper's two models, .0133 apart on thirty questions [Hariri 2026, §3.1]:
+
+    >>> paper = SimulatedBenchmark((0.6080, 0.6213), 2.0, 30)
+    >>> result = separation_study(paper, [80], replicates=500)
+    >>> result.pairs[0].trials, round(result.pairs[0].z[0], 2)
+    (164, 1.14)
+    """
+    ascending = check_trials(trials)
+    confidence = check_confidence(confidence)
+    replicates, seed = check_size("replicates", replicates, 1), check_seed(seed)
+    if len(benchmark.means) < 2:
+        raise InvalidInputError.of("models", "be two or more to be separated", 1)
+    p = benchmark.probabilities()
+    means = np.array(benchmark.means)
+    threshold = float(special.ndtri(confidence))
+    surely = np.zeros((len(ascending), len(means) - 1))
+    wrongly = np.zeros_like(surely)
+    orders = []
+    for row, n in enumerate(ascending):
+        total = np.empty((replicates, len(means)))
+        z = np.empty((replicates, len(means) - 1))
+        for replicate in range(replicates):
+            rng = np.random.default_rng([seed, n, replicate])
+            mean = (1.0 + rng.binomial(n, p)) / (n + 2.0)
+            variance = (mean * (1.0 - mean)).sum(axis=1) / (n + 3.0) / p.shape[1] ** 2
+            total[replicate] = mean.mean(axis=1)
+            sd = np.sqrt(variance[:-1] + variance[1:])
+            z[replicate] = (total[replicate, :-1] - total[replicate, 1:]) / sd
+        surely[row] = (z >= threshold).mean(axis=0)
+        wrongly[row] = (z <= -threshold).mean(axis=0)
+        orders.append(_order(total, means, n))
+    pairs = []
+    for i, (better, worse) in enumerate(pairwise(benchmark.names)):
+        pairs.append(
+            PairStudy(
+                better=better,
+                worse=worse,
+                gap=float(means[i] - means[i + 1]),
+                trials=_trials_needed(p[i], p[i + 1], threshold),
+                z=tuple(expected_z(p[i], p[i + 1], np.array(ascending)).tolist()),
+                surely=tuple(surely[:, i].tolist()),
+                wrongly=tuple(wrongly[:, i].tolist()),
+            )
+        )
+    return Separation(confidence, replicates, seed, tuple(pairs), tuple(orders))
+
+
+def _trials_needed(p: FloatArray, other: FloatArray, threshold: float) -> int | None:
+    """Return the trials until the expected z reaches the threshold."""
+    if np.array_equal(p, other):
+        return None
+    for largest in (1000, 100_000, _MAX_TRIALS):
+        trials = trials_until_z(p, other, threshold, largest=largest)
+        if trials is not None:
+            return trials
+    return None
+
+
+def _order(total: FloatArray, means: FloatArray, n: int) -> OrderStudy:
+    distinct = np.diff(means) < -1e-12
+    right = ((np.diff(total) < -1e-12) | ~distinct).all(axis=1)
+    tau = None
+    if distinct.any():
+        values = kendall_tau_b(total.round(12), means)
+        defined = values[~np.isnan(values)]
+        tau = float(defined.mean()) if defined.size else None
+    return OrderStudy(n, float(right.mean()), tau)

@@ -1,1 +1,0 @@
-"""Simulated benchmarks whose true scores are known."""
