@@ -56,9 +56,9 @@ def run(
         If an argument breaks its rule or a task cannot be run, before a model is loaded; if the
         harness cannot build its requests; or if it could not write the results.
     """
-    from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
     from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
     from lm_eval_bayes.harness.adaptive.rounds import Rounds
+    from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
     from lm_eval_bayes.harness.plugin import patches, registration
 
     if allocate not in (None, "questions"):

@@ -9,10 +9,10 @@ from _support.few_tasks import only_ours
 from lm_eval_bayes.cli.commands.run import run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.adaptive import goals
-from lm_eval_bayes.harness.adaptive.goals import Budget, Goal
+from lm_eval_bayes.harness.adaptive import stopping
 from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
+from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -190,13 +190,13 @@ def trials_of(n_questions, n_trials=4, seed=0):
 
 
 def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monkeypatch):
-    forecast, sizes = goals.trials_needed, []
+    forecast, sizes = stopping.trials_needed, []
 
     def measured(posterior, **goal):
         sizes.append(posterior.per_question.mu.size)
         return forecast(posterior, **goal)
 
-    monkeypatch.setattr(goals, "trials_needed", measured)
+    monkeypatch.setattr(stopping, "trials_needed", measured)
     many = trials_of(10_000)
     width = Goal(width=0.5).analyze(many, 4)
     width = (width.high - width.low) / 2
