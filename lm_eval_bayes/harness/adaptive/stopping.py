@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
@@ -14,13 +14,12 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import CORRECTIONS, Correction, DecisionReached
-from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached
-from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached
+from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
 ESTIMATORS = ("hbayes", "bayes")
@@ -162,7 +161,7 @@ class Goal:
 
     width: float | None = None
     baseline: Mapping[str, TaskRun] | None = None
-    baseline_name: str = "to decide against"
+    baseline_name: str = "the baseline run"
     budget: Budget | None = None
     batch_trials: int = 4
     max_trials: int = 80
@@ -185,17 +184,15 @@ class Goal:
             raise InvalidInputError.of("batch_trials", rule, self.batch_trials)
         check_level(self.level)
         check_option("estimator", self.estimator, ESTIMATORS)
-        if self.width is not None:
-            WidthReached(self.width, self.level)
-        DecisionReached(self.confidence)
         check_option("correction", self.correction, CORRECTIONS)
-        if self.baseline is not None:
-            if self.correction != "none" and self.rounds[-1] < _LEAST_CORRECTED:
-                raise InvalidInputError(
-                    f"a decision with a correction needs at least {_LEAST_CORRECTED} trials per "
-                    f"question; --max-trials or --budget allows {self.rounds[-1]}"
-                )
-            self._decision()
+        DecisionReached(self.confidence)
+        corrected = self.baseline is not None and self.correction != "none"
+        if corrected and self.rounds[-1] < _LEAST_CORRECTED:
+            raise InvalidInputError(
+                f"a decision with a correction needs at least {_LEAST_CORRECTED} trials per "
+                f"question; --max-trials or --budget allows {self.rounds[-1]}"
+            )
+        _ = self.rule
 
     @property
     def rounds(self) -> list[int]:
@@ -205,6 +202,19 @@ class Goal:
             most = max(1, min(most, int(self.budget.amount)))
         steps = list(range(self.batch_trials, most + 1, self.batch_trials))
         return steps if steps and steps[-1] == most else [*steps, most]
+
+    @property
+    def min_trials(self) -> int:
+        """Trials per question before which no run stops: after one, hbayes@N rests on its prior."""
+        return min(2, self.max_trials)
+
+    @cached_property
+    def rule(self) -> StoppingRule | None:
+        """The stopping rule of the interim analyses; None where only the budget ends the run."""
+        for option, rule_of in RULES.items():
+            if getattr(self, option) is not None:
+                return rule_of(self)
+        return None
 
     def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
         """Check the goal against the tasks of the run, before anything is sampled.
@@ -235,7 +245,7 @@ class Goal:
         return bayes_at_n(outcomes)
 
     def analyze(self, graded: TaskRun, planned: int) -> InterimAnalysis:
-        """Look at one task after `planned` trials per question.
+        """Evaluate the stopping rule for one task after `planned` trials per question.
 
         A baseline run has the same questions; :meth:`check` has verified that.
         """
@@ -243,7 +253,16 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        analysis = InterimAnalysis(
+        posteriors = {"this run": posterior}
+        if self.baseline is not None:
+            baseline = self.posterior(self.baseline[graded.task].outcomes)
+            # it is finished, so its number of trials is not that of the interim analysis
+            posteriors[self.baseline_name] = replace(baseline, trials_range=None)
+        verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
+        further = low = high = None
+        if self.width is not None and verdict is not None and not verdict.stop:
+            further, low, high = self._forecast(posterior, outcomes, interval.width)
+        return InterimAnalysis(
             task=graded.task,
             n_trials=graded.n_trials / graded.n_questions,
             fewest=fewest,
@@ -252,25 +271,19 @@ class Goal:
             sigma=posterior.sigma,
             low=interval.low,
             high=interval.high,
-            reached=False,
-            reason="until the budget is spent",
-        )
-        if self.baseline is not None:
-            return self._compare_with_baseline(analysis, outcomes, planned)
-        if self.width is None:
-            return analysis
-        if interval.width > self.width or analysis.n_trials < self._least_trials:
-            forecast = self._forecast(posterior, outcomes, interval.width)
-            reason = f"width {interval.width:.4f} > {self.width:g}"
-            return _with_forecast(replace(analysis, reason=reason), forecast)
-        return replace(
-            analysis, reached=True, reason=f"width {interval.width:.4f} <= {self.width:g}"
+            reached=verdict is not None and verdict.stop,
+            reason="until the budget is used" if verdict is None else verdict.reason,
+            further=further,
+            further_low=low,
+            further_high=high,
         )
 
     def _forecast(
         self, posterior: Posterior, outcomes: Outcomes, width: float
-    ) -> TrialsForecast | None:
-        """Forecast when the width is reached, from a sample of questions if there are many.
+    ) -> tuple[int | None, int | None, int | None]:
+        """Forecast the further trials until the width is reached, and their central 90% interval.
+
+        They are forecast from a sample of the questions if there are many.
 
         The number of trials depends on the relative decrease of the width, so the sample's own
         width is used.
@@ -283,7 +296,7 @@ class Goal:
             posterior = self.posterior(part)
             width = posterior.interval(self.level, "exact").width
         try:
-            return trials_needed(
+            forecast = trials_needed(
                 posterior,
                 width=relative_width * width,
                 level=self.level,
@@ -291,44 +304,22 @@ class Goal:
                 draws=200,
             )
         except InvalidInputError:
-            return None
-
-    def _decision(self) -> DecisionReached:
-        if self.correction == "none":
-            return DecisionReached(self.confidence, min_trials=self._least_trials)
-        return DecisionReached(
-            self.confidence, correction=self.correction, analyses=tuple(self.rounds)
-        )
-
-    @property
-    def _least_trials(self) -> int:
-        """Trials per question before which no run stops: after one, hbayes@N rests on its prior."""
-        return min(2, self.max_trials)
-
-    def _compare_with_baseline(
-        self, analysis: InterimAnalysis, outcomes: Outcomes, planned: int
-    ) -> InterimAnalysis:
-        baseline = (self.baseline or {})[analysis.task]
-        estimator: Any = self.estimator
-        comparison = compare(outcomes, baseline.outcomes, estimator=estimator, level=self.level)
-        threshold = self._decision().threshold(planned)
-        if threshold is None:
-            return replace(analysis, reason=f"no decision at {planned} trials")
-        z = abs(comparison.z)
-        reason = f"difference {comparison.difference:+.4f}, z {z:.2f}"
-        if z < threshold:
-            return replace(analysis, reason=f"{reason} < {threshold:.2f}")
-        word = "better" if comparison.difference > 0 else "worse"
-        reason = f"{reason} >= {threshold:.2f}: {word} than the other"
-        return replace(analysis, reached=True, reason=reason)
+            return None, None, None
+        return forecast.additional, forecast.additional_low, forecast.additional_high
 
 
-def _with_forecast(analysis: InterimAnalysis, forecast: TrialsForecast | None) -> InterimAnalysis:
-    if forecast is None:
-        return analysis
-    return replace(
-        analysis,
-        further=forecast.additional,
-        further_low=forecast.additional_low,
-        further_high=forecast.additional_high,
-    )
+def _width_rule(goal: Goal) -> StoppingRule:
+    return WidthReached(float(goal.width or 0.0), goal.level, "exact", goal.min_trials)
+
+
+def _decision_rule(goal: Goal) -> StoppingRule:
+    if goal.correction == "none":
+        return DecisionReached(goal.confidence, min_trials=goal.min_trials)
+    return DecisionReached(goal.confidence, correction=goal.correction, analyses=tuple(goal.rounds))
+
+
+#: The field of a goal that is set -> the stopping rule of :mod:`lm_eval_bayes.stats.sequential`.
+RULES: Mapping[str, Callable[[Goal], StoppingRule]] = {
+    "width": _width_rule,
+    "baseline": _decision_rule,
+}

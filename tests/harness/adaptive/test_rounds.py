@@ -85,7 +85,7 @@ def test_a_decision_against_a_finished_run(tmp_path):
     code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
     assert code == 0
     last = rounds_of(results)[-1]
-    assert "better than the other" in last["looks"][0]["reason"]
+    assert '"this run" is better' in last["looks"][0]["reason"]
     assert last["trials"] < 80
     # the same model does not beat itself
     _, equal = started(
