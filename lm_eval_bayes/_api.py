@@ -36,12 +36,12 @@ from lm_eval_bayes.stats.comparison.single_trial import (
     compare_paired,
     compare_unpaired,
 )
-from lm_eval_bayes.stats.confusion.posterior import (
+from lm_eval_bayes.stats.confusion import (
     ConfusionPosterior,
     confusion_confidence,
     confusion_posterior,
 )
-from lm_eval_bayes.stats.confusion.scores import f_score
+from lm_eval_bayes.stats.confusion_scores import f_score
 from lm_eval_bayes.stats.convergence.convergence import Convergence, Trajectory, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve, kendall_tau_b
 from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
@@ -51,14 +51,14 @@ from lm_eval_bayes.stats.frequentist.binomial import (
     wilson_interval,
 )
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import (
+from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
+from lm_eval_bayes.stats.frequentist.means import (
     clt_interval,
     clustered_interval,
     difference_interval,
     t_interval,
     within_question_clt,
 )
-from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.prior_advice import (
     PriorAdvice,
@@ -68,7 +68,7 @@ from lm_eval_bayes.stats.hierarchical.prior_advice import (
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.estimators import (
+from lm_eval_bayes.stats.pass_family import (
     g_pass_at_k,
     mg_pass_at_k,
     naive_pass_at_k,
@@ -77,14 +77,15 @@ from lm_eval_bayes.stats.pass_family.estimators import (
     pass_hat_k,
     strict_majority_at_k,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import (
+from lm_eval_bayes.stats.pass_posteriors import (
     g_pass_at_k_posterior,
     mg_pass_at_k_posterior,
     pass_at_k_posterior,
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.ranking.rank import Ranking, rank
+from lm_eval_bayes.stats.prior_study import PriorStudy, prior_study
+from lm_eval_bayes.stats.ranking import Ranking, rank
 from lm_eval_bayes.stats.results import (
     Estimate,
     LearnedPrior,
@@ -105,7 +106,7 @@ from lm_eval_bayes.stats.sequential.trials_needed import (
     allocate_trials,
     trials_needed,
 )
-from lm_eval_bayes.stats.simulation.mimics import (
+from lm_eval_bayes.stats.simulation import (
     beta_mimics,
     expected_z,
     mimics_with_means,
@@ -113,7 +114,6 @@ from lm_eval_bayes.stats.simulation.mimics import (
     trials_until_z,
     update_mimics,
 )
-from lm_eval_bayes.stats.simulation.prior_study import PriorStudy, prior_study
 
 __all__ = [
     "AnchorMatrix",

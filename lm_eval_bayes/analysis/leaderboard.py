@@ -16,14 +16,15 @@ from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_note
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.ranking.rank import (
+from lm_eval_bayes.stats.ranking import (
     Ranking,
     check_confidence,
     count_ranks,
     rank,
     rank_interval,
 )
-from lm_eval_bayes.stats.ranking.tie_rules import (
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
     TIE_RULES,
     Numbering,
@@ -32,7 +33,6 @@ from lm_eval_bayes.stats.ranking.tie_rules import (
     numbered,
     tie_groups,
 )
-from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, check_option, read_only
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.

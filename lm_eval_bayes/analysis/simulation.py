@@ -16,12 +16,12 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
-from lm_eval_bayes.stats.frequentist.clt import clt_interval, within_question_clt
+from lm_eval_bayes.stats.frequentist.means import clt_interval, within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import check_confidence
-from lm_eval_bayes.stats.simulation.mimics import (
+from lm_eval_bayes.stats.ranking import check_confidence
+from lm_eval_bayes.stats.simulation import (
     expected_z,
     mimics_with_means,
     simulate_outcomes,

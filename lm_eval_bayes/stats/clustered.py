@@ -9,7 +9,7 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
-from lm_eval_bayes.stats.frequentist.clt import cluster_index
+from lm_eval_bayes.stats.frequentist.means import cluster_index
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
 from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only

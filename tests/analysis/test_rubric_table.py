@@ -24,7 +24,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.ranking import rank
 
 HOSTILE = "mo$x_1$del \\$ & <b>数</b> \x00"
 

@@ -14,8 +14,8 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.ranking.tie_rules import best_first, numbered, separations, tie_groups
+from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.tie_rules import best_first, numbered, separations, tie_groups
 
 SCORIO_NAMES = {"competition": "competition_ci", "dense": "dense_ci", "fractional": "avg_ci"}
 

@@ -8,14 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.confusion.posterior import confusion_confidence, confusion_posterior
+from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
 from lm_eval_bayes.stats.frequentist.binomial import (
     clopper_pearson_interval,
     odds_ratio_interval,
     wilson_interval,
 )
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import (
+from lm_eval_bayes.stats.frequentist.means import (
     clt_interval,
     clustered_interval,
     difference_interval,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.ranking.tie_rules import NUMBERINGS, TIE_RULES
+from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.tie_rules import NUMBERINGS, TIE_RULES
 
 # a small fixed set of sizes keeps the laws cheap; the counts are what varies
 COUNTS = st.lists(

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.confusion.posterior import confusion_confidence, confusion_posterior
-from lm_eval_bayes.stats.confusion.scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
+from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
+from lm_eval_bayes.stats.confusion_scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 
 TP, FP, FN, TN = CELLS = 12, 3, 2, 13
 THREE = np.array([[5, 1, 0], [2, 6, 1], [0, 1, 4]])

@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
 from lm_eval_bayes.stats.convergence.prefix_scores import draw_blocks
-from lm_eval_bayes.stats.simulation.mimics import beta_mimics, simulate_outcomes
+from lm_eval_bayes.stats.simulation import beta_mimics, simulate_outcomes
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
 pytestmark = pytest.mark.benchmarks

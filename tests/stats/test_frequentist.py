@@ -18,7 +18,7 @@ from lm_eval_bayes.stats.frequentist.binomial import (
     wilson_interval,
 )
 from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
-from lm_eval_bayes.stats.frequentist.clt import (
+from lm_eval_bayes.stats.frequentist.means import (
     clt_interval,
     clustered_interval,
     difference_interval,

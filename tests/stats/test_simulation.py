@@ -8,7 +8,8 @@ from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.simulation.mimics import (
+from lm_eval_bayes.stats.prior_study import prior_study
+from lm_eval_bayes.stats.simulation import (
     beta_mimics,
     expected_z,
     mimics_with_means,
@@ -16,7 +17,6 @@ from lm_eval_bayes.stats.simulation.mimics import (
     trials_until_z,
     update_mimics,
 )
-from lm_eval_bayes.stats.simulation.prior_study import prior_study
 
 
 def test_coins_fall_as_often_as_they_should():

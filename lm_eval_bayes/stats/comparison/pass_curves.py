@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs
-from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

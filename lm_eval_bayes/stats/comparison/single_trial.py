@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.comparison.difference import difference_table
 from lm_eval_bayes.stats.distributions.beta import beta_quantile
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.estimators import require_binary
+from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

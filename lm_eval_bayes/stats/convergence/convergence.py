@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     scores_of,
 )
 from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric, signs
-from lm_eval_bayes.stats.ranking.rank import check_confidence
+from lm_eval_bayes.stats.ranking import check_confidence
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, require_trials
 from lm_eval_bayes.stats.distributions.base import BLOCK
-from lm_eval_bayes.stats.frequentist.clt import cluster_index, cluster_sums
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
     Bounds,
     ConfidenceInterval,
     as_scores,
 )
+from lm_eval_bayes.stats.frequentist.means import cluster_index, cluster_sums
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs
 from lm_eval_bayes.stats.validation import (

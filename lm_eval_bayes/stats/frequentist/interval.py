@@ -55,7 +55,7 @@ class ConfidenceInterval(Record):
 
     Examples
     --------
-    >>> from lm_eval_bayes.stats.frequentist.clt import clt_interval
+    >>> from lm_eval_bayes.stats.frequentist.means import clt_interval
     >>> interval = clt_interval([1, 1, 1, 1, 0])
     >>> interval.high, round(interval.raw_high, 3), interval.clipped
     (1.0, 1.192, True)

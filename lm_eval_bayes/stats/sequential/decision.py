@@ -32,7 +32,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking.rank import check_confidence, check_leaderboard
+from lm_eval_bayes.stats.ranking import check_confidence, check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.stopping_rules import (
     StopVerdict,

@@ -1,7 +1,7 @@
 """The pass family's estimators: the expected score of a random k-subset of the given trials.
 
 All are about the finite bank of N trials, so k <= N. For the latent quantities, at any k,
-see :mod:`lm_eval_bayes.stats.pass_family.posteriors`; they have other names.
+see :mod:`lm_eval_bayes.stats.pass_posteriors`; they have other names.
 """
 
 from __future__ import annotations

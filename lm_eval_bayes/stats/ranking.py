@@ -13,7 +13,8 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking.tie_rules import (
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
     TIE_RULES,
     Numbering,
@@ -23,7 +24,6 @@ from lm_eval_bayes.stats.ranking.tie_rules import (
     separations,
     tie_groups,
 )
-from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,

@@ -2,7 +2,7 @@
 
 With a Beta posterior for each question's success probability p, the latent quantity is a
 polynomial of p, at any k >= 1, also above N. It differs from the estimand of the finite-bank
-estimators in :mod:`lm_eval_bayes.stats.pass_family.estimators`, which have other names.
+estimators in :mod:`lm_eval_bayes.stats.pass_family`, which have other names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lm_eval_bayes.stats.distributions.success_curves import (
     beta_moments,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
-from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS, require_binary
+from lm_eval_bayes.stats.pass_family import THRESHOLDS, require_binary
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import Tau, check_k, check_prior, read_only
 

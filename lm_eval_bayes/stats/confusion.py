@@ -12,7 +12,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.confusion.scores import (
+from lm_eval_bayes.stats.confusion_scores import (
     ConfusionScore,
     apply_score,
     as_matrix,
@@ -239,7 +239,7 @@ def confusion_confidence(
     "delta": score ± z·sqrt((Σ p g² − (Σ p g)²)/n), g being the score's gradient at the cell
     shares p. "bootstrap": quantiles of the score of matrices drawn from Multinomial(n, p).
     Both are to be compared with
-    :func:`lm_eval_bayes.stats.confusion.posterior.confusion_posterior`;
+    :func:`lm_eval_bayes.stats.confusion.confusion_posterior`;
     where a cell is empty both are too narrow [Bowyer 2025, §3.5].
 
     Parameters

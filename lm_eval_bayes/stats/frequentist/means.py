@@ -274,7 +274,7 @@ def difference_interval(
     §4; [Bowyer 2025, §3.4]). Unpaired: SE² = SE_a² + SE_b² [Bowyer 2025, §3.3], which throws
     away that both answered the same questions. Scope "benchmark": the questions are given
     and only trials vary, SE² = SE_a² + SE_b² with the SE of
-    :func:`lm_eval_bayes.stats.frequentist.clt.within_question_clt`.
+    :func:`lm_eval_bayes.stats.frequentist.means.within_question_clt`.
 
     Parameters
     ----------

@@ -1,1 +1,0 @@
-"""Scores of a confusion matrix: F-scores, precision, recall, MCC and user-defined ones."""

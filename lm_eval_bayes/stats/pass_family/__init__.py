@@ -1,1 +1,0 @@
-"""Pass@k, Pass^k, G-Pass@k, mG-Pass@k: estimators and posteriors."""

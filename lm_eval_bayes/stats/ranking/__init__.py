@@ -1,1 +1,0 @@
-"""Rankings with ties, and the posterior of the ranks."""

@@ -1,1 +1,0 @@
-"""Simulated models with known true scores, and a simulation study of priors."""
