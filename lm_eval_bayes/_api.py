@@ -23,7 +23,13 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
+from lm_eval_bayes.stats.bayes_at_n import (
+    PriorAdvice,
+    avg_at_n,
+    bayes_at_n,
+    check_prior_weight,
+    prior_advice,
+)
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import Comparison, compare
 from lm_eval_bayes.stats.comparison.pass_curves import (
@@ -50,9 +56,9 @@ from lm_eval_bayes.stats.frequentist.binomial import (
     odds_ratio_interval,
     wilson_interval,
 )
-from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
 from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
 from lm_eval_bayes.stats.frequentist.means import (
+    bootstrap_interval,
     clt_interval,
     clustered_interval,
     difference_interval,
@@ -60,31 +66,23 @@ from lm_eval_bayes.stats.frequentist.means import (
     within_question_clt,
 )
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.prior_advice import (
-    PriorAdvice,
-    check_prior_weight,
-    prior_advice,
-)
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family import (
     g_pass_at_k,
+    g_pass_at_k_posterior,
     mg_pass_at_k,
+    mg_pass_at_k_posterior,
     naive_pass_at_k,
     naive_pass_hat_k,
     pass_at_k,
-    pass_hat_k,
-    strict_majority_at_k,
-)
-from lm_eval_bayes.stats.pass_posteriors import (
-    g_pass_at_k_posterior,
-    mg_pass_at_k_posterior,
     pass_at_k_posterior,
+    pass_hat_k,
     pass_hat_k_posterior,
+    strict_majority_at_k,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.prior_study import PriorStudy, prior_study
 from lm_eval_bayes.stats.ranking import Ranking, rank
 from lm_eval_bayes.stats.results import (
     Estimate,
@@ -107,9 +105,11 @@ from lm_eval_bayes.stats.sequential.trials_needed import (
     trials_needed,
 )
 from lm_eval_bayes.stats.simulation import (
+    PriorStudy,
     beta_mimics,
     expected_z,
     mimics_with_means,
+    prior_study,
     simulate_outcomes,
     trials_until_z,
     update_mimics,

@@ -22,7 +22,6 @@ from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_names import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.comparison.alignment import Align
 from lm_eval_bayes.stats.comparison.compare import (
     Comparison,
     Verdict,
@@ -35,6 +34,7 @@ from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, comp
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.outcomes import Align
 from lm_eval_bayes.stats.results import Posterior, credible_interval
 from lm_eval_bayes.stats.validation import FloatArray
 

@@ -16,8 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
-from lm_eval_bayes.stats.convergence.prefix_scores import Scheme, prefix_scores
-from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric
+from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, Scheme, prefix_scores
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMethod, IntervalSpec
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes

@@ -14,8 +14,8 @@ from lm_eval_bayes.stats.frequentist.binomial import (
     odds_ratio_interval,
     wilson_interval,
 )
-from lm_eval_bayes.stats.frequentist.bootstrap import bootstrap_interval
 from lm_eval_bayes.stats.frequentist.means import (
+    bootstrap_interval,
     clt_interval,
     clustered_interval,
     difference_interval,

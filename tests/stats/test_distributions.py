@@ -12,7 +12,7 @@ from lm_eval_bayes.stats.comparison.difference import difference_posterior, pair
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family import pass_at_k_posterior
 
 BINARY = Outcomes.from_counts([[5, 3], [1, 7], [4, 4], [6, 2]])
 OTHER = Outcomes.from_counts([[2, 6], [3, 5], [0, 8], [4, 4]])

@@ -6,7 +6,7 @@ from scipy import integrate, special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.distributions.beta import beta_cdf
+from lm_eval_bayes.stats.distributions.base import beta_cdf
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 

@@ -20,7 +20,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
-from lm_eval_bayes.stats.sequential.goals import PairedSeparationGoal
+from lm_eval_bayes.stats.sequential.predictive_draws import PairedSeparationGoal
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import check_prior_weight, prior_advice
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.prior_advice import check_prior_weight, prior_advice
 
 
 def outcomes(n=4, d=8, strength=1.0, questions=3, seed=0):

@@ -8,11 +8,11 @@ from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.prior_study import prior_study
 from lm_eval_bayes.stats.simulation import (
     beta_mimics,
     expected_z,
     mimics_with_means,
+    prior_study,
     simulate_outcomes,
     trials_until_z,
     update_mimics,

@@ -11,9 +11,12 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_posteriors import pass_at_k_posterior
-from lm_eval_bayes.stats.sequential.goals import further_trials, interval_widths
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
+from lm_eval_bayes.stats.pass_family import pass_at_k_posterior
+from lm_eval_bayes.stats.sequential.predictive_draws import (
+    PredictiveTrials,
+    further_trials,
+    interval_widths,
+)
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 

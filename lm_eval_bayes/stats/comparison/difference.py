@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.distributions.base import (
     QuestionMeans,
     TabulatedDistribution,
 )
-from lm_eval_bayes.stats.distributions.convolution import tabulate
+from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only

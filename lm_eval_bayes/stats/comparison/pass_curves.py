@@ -16,13 +16,12 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
-from lm_eval_bayes.stats.comparison.alignment import Align, Aligned, align_questions
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs
+from lm_eval_bayes.stats.outcomes import Align, Aligned, Outcomes, align_questions, distinct_pairs
 from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,

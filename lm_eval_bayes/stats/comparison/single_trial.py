@@ -16,11 +16,10 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.alignment import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.comparison.difference import difference_table
-from lm_eval_bayes.stats.distributions.beta import beta_quantile
+from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import Interval
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.outcomes import Align, Outcomes, align_questions, check_same_weights
 from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,

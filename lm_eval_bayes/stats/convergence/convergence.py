@@ -12,6 +12,8 @@ from scipy import special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
+    LINEAR,
+    Metric,
     Prefixes,
     Scheme,
     Step,
@@ -19,8 +21,8 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     check_scheme,
     draw_blocks,
     scores_of,
+    signs,
 )
-from lm_eval_bayes.stats.convergence.prefix_tables import LINEAR, Metric, signs
 from lm_eval_bayes.stats.ranking import check_confidence
 from lm_eval_bayes.stats.validation import (
     FloatArray,

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
+    Metric,
     Scheme,
     check_prefixes,
     check_scheme,
     draw_blocks,
+    signs,
 )
-from lm_eval_bayes.stats.convergence.prefix_tables import Metric, signs
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     Tau,

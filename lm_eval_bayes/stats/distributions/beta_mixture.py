@@ -1,14 +1,28 @@
-"""Questions under a learned prior: independent Betas at every node of its hyperparameters."""
+"""The distribution of a benchmark's score under a learned prior, for two categories.
+
+Given the hyperparameters (m, s) the questions are independent Betas; the score's distribution is a
+mixture over the nodes of a grid of (m, s). At a node where the questions' mean is close to normal,
+its distribution function is Edgeworth's expansion to the fourth cumulant. Where all questions are
+equal (one question; a benchmark that is all right or all wrong), or all close to one end, it is
+Pearson's curve. Otherwise (few questions, or nearly certain questions of both kinds) it is
+convolved on a lattice. A node represents its cell, over which the mean varies a little: that
+variation is added as a uniform one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+from scipy import fft, special
 
-from lm_eval_bayes.stats.validation import FloatArray, protect
+from lm_eval_bayes.stats.distributions.base import CdfTable, beta_cdf, beta_quantile
+from lm_eval_bayes.stats.distributions.independent import lattice_masses, raised, tabulate
+from lm_eval_bayes.stats.distributions.success_curves import Identity
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
 
 #: Floats per block, nodes times distinct questions.
 _BLOCK = 2_000_000
@@ -132,3 +146,366 @@ def _moments(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     total = a + b
     mean = a / total
     return mean, mean * (b / total) / (total + 1.0)
+
+
+#: Points of a table, half evenly in the score and half evenly in a normal's quantiles.
+_PEARSON_POINTS = 100
+_FINER = 6
+#: Posterior mass in the least likely nodes that are left out.
+_PEARSON_LEFT_OUT = 5e-5
+
+ComplexArray: TypeAlias = npt.NDArray[np.complex128]
+
+#: Edgeworth's expansion is used from this number of questions, up to these sizes of the third and
+#: fourth standardized cumulant, and where the latter times σ is below the last number: the error
+#: of its quantiles is up to 0.18 times that, less than 5e-4.
+_MANY = 8
+_EDGEWORTH = (0.45, 0.2, 2.8e-3)
+_POINTS = 160
+#: Pearson's curves are used where the mean of 1/r, r the sum of their parameters, is at most the
+#: first number and, times σ, the second: their error is up to 0.8 σ / r. For equal questions it
+#: is smaller for any r.
+_PEARSON = (0.06, 5e-4)
+#: Above this length the lattice is not convolved: a Beta with the exact moments is used.
+_LONGEST = 1 << 19
+#: Posterior mass in the least likely nodes that the lattice leaves out.
+_LEFT_OUT = 5e-5
+#: Minimum number of lattice steps per standard deviation of the sum.
+_STEPS = 16.0
+#: Posterior mass that may lie outside the window of the lattice.
+_OUTSIDE = 1e-6
+#: A Beta whose parameter of one end is at most this has its mass at that end. The distance of its
+#: lattice points may then grow in proportion to their distance from that end, the more so for
+#: many questions.
+_MASS_AT_END = 8.0
+_THINNED, _THINNED_IN_MANY = 0.04, 0.08
+_COMPLEX_BLOCK = 1 << 20
+
+
+def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
+    """Tabulate the distribution function of (1/M) Σ p_α.
+
+    Parameters
+    ----------
+    mixture : BetaMixture
+        The questions.
+    mu, sigma : float
+        Exact mean and standard deviation; sigma > 0.
+
+    Returns
+    -------
+    CdfTable
+        Scores within [0, 1].
+    """
+    at_node = mixture.cumulants()
+    spread = np.sqrt(at_node.variance)
+    skew = mixture.weight @ (at_node.third_size / spread**3)
+    kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
+    sensitivity = mixture.sensitivity()
+    wide_sensitivity = np.where(sensitivity > spread, sensitivity, 0.0)
+    sizes = np.array([skew, kurtosis, kurtosis * sigma])
+    if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
+        return _edgeworth(mixture.weight, at_node, wide_sensitivity, mu, sigma)
+    nodes = PearsonNodes.of(at_node)
+    if nodes.exist():
+        off = mixture.weight @ (1.0 / nodes.total)
+        if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
+            return pearson_table(mixture.weight, nodes, sensitivity, mu, sigma)
+    return _convolved(mixture, at_node.mean, spread, wide_sensitivity, mu, sigma)
+
+
+def _edgeworth(
+    weight: FloatArray,
+    at_node: Cumulants,
+    sensitivity: FloatArray,
+    mu: float,
+    sigma: float,
+) -> CdfTable:
+    """Mix Edgeworth's expansions on a grid of scores, then refine it."""
+    mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
+    # a uniform variation of width h adds h²/12 to the variance
+    variance = at_node.variance + (sensitivity**2).sum(axis=0) / 12.0
+    spread = np.sqrt(variance)
+    skew, excess = third / spread**3 / 6.0, fourth / variance**2 / 24.0
+    score = np.linspace(max(mu - 9.0 * sigma, 0.0), min(mu + 9.0 * sigma, 1.0), _POINTS)
+    z = (score - mean[:, None]) / spread[:, None]
+    square = z * z
+    # Hermite's polynomials of degree 2, 3 and 5
+    bend = skew[:, None] * (square - 1.0)
+    bend += z * (excess[:, None] * (square - 3.0))
+    bend += z * ((0.5 * skew**2)[:, None] * ((square - 10.0) * square + 15.0))
+    density = np.exp(-0.5 * square) / np.sqrt(2.0 * np.pi)
+    below = weight @ (special.ndtr(z) - density * bend)
+    # the variation over cells widens the distribution: rescale to the exact sd
+    widened = float(weight @ (variance + (mean - mu) ** 2))
+    score = mu + (score - mu) * (sigma / np.sqrt(widened))
+    below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
+    below[0], below[-1] = 0.0, 1.0
+    finer = np.linspace(score[0], score[-1], 8 * (_POINTS - 1) + 1)
+    from scipy.interpolate import PchipInterpolator  # takes long to import
+
+    smooth = PchipInterpolator(score, below)(finer)
+    return CdfTable(np.clip(smooth, 0.0, 1.0), np.clip(finer, 0.0, 1.0))
+
+
+def _convolved(
+    mixture: BetaMixture,
+    mean: FloatArray,
+    spread: FloatArray,
+    sensitivity: FloatArray,
+    mu: float,
+    sigma: float,
+) -> CdfTable:
+    """Mix the Fourier transforms of lattice distributions and return from there once."""
+    M = mixture.n_questions
+    order = np.argsort(mixture.weight)
+    likely = order[np.cumsum(mixture.weight[order]) > _LEFT_OUT]
+    n_cells = int(np.ceil(max(_STEPS, 96.0 / M) / (sigma * M)))
+    lowest, highest = _supports(mixture)
+    a, b = mixture.parameters(slice(None))
+    scale = (2.0 * np.abs(b - a) / ((a + b) * (a + b + 2.0)))[likely].max(axis=1)
+    reach = _window(mixture.weight[likely], M * (mean[likely] - mu), M * spread[likely], scale)
+    reach += 0.5 * float((M * sensitivity[:, likely]).sum(axis=0).max())
+    first = int(np.floor(max(M * mu - reach, 0.0) * n_cells))
+    last = int(np.ceil(min(M * mu + reach, M) * n_cells))
+    length = fft.next_fast_len(last - first + 1, real=True)
+    if length > _LONGEST:
+        return _beta_with_moments(mu, sigma)
+    frequency = np.arange(length // 2 + 1) / length
+    transform = np.zeros(frequency.size, dtype=np.complex128)
+    steep = _steep(mixture)[likely]
+    thinned = _THINNED if M < _MANY else _THINNED_IN_MANY
+    for some, sparse in ((likely[steep], True), (likely[~steep], False)):
+        for block in _blocks(some, length):
+            # sinc(x) is sin(πx)/(πx), the transform of an even spread
+            part: ComplexArray = np.tile(mixture.weight[block, None] + 0.0j, frequency.size)
+            for movement in sensitivity:
+                if np.any(movement[block] > 0.0):
+                    part *= np.sinc(movement[block, None] * (M * n_cells) * frequency)
+            for d, times in enumerate(mixture.times):
+                end = _end(mixture, d) if sparse else None
+                support = (lowest[block, d].min(), highest[block, d].max())
+                points = _lattice_points(support, end, n_cells, thinned)
+                a, b = mixture.parameters(d)
+                masses = lattice_masses(Identity(), a[block], b[block], points, n_cells, length)
+                part *= raised(fft.rfft(masses, axis=1), int(times))
+            transform += part.sum(axis=0)
+    total = np.maximum(fft.irfft(transform, n=length), 0.0)
+    # the transform is periodic; rotate it to the beginning of the window
+    total = np.roll(total, -(first % length))
+    score = (first + np.arange(length)) / (n_cells * M)
+    return tabulate(total / total.sum(), score, mu, sigma).clipped(0.0, 1.0)
+
+
+def _window(weight: FloatArray, offset: FloatArray, spread: FloatArray, scale: FloatArray) -> float:
+    """Return half a window about the mean, outside which no more than 1e-6 of the mass lies.
+
+    By Bernstein's inequality for sums of Betas (Skorski 2023): `offset` and `spread` are their
+    means, from the window's middle, and their standard deviations, `scale` the largest
+    2 |b − a| / ((a + b) (a + b + 2)) of a term; each of shape (G,).
+    """
+    narrow, wide = 0.0, float((np.abs(offset) + 8.0 * spread + 12.0 * scale).max())
+    for _ in range(12):
+        half = 0.5 * (narrow + wide)
+        beyond = np.maximum(half - np.abs(offset), 0.0)
+        exponent = beyond**2 / (2.0 * (spread**2 + scale * beyond / 3.0) + 1e-300)
+        outside = float(weight @ np.exp(-exponent))
+        narrow, wide = (half, wide) if outside > _OUTSIDE else (narrow, half)
+    return wide
+
+
+def _beta_with_moments(mu: float, sigma: float) -> CdfTable:
+    """Tabulate the Beta distribution with this mean and standard deviation."""
+    strength = mu * (1.0 - mu) / sigma**2 - 1.0
+    below = special.ndtr(np.linspace(-8.0, 8.0, _POINTS))
+    score = beta_quantile(mu * strength, (1.0 - mu) * strength, below)
+    below[0], below[-1] = 0.0, 1.0
+    return CdfTable(below, score)
+
+
+def _supports(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
+    """Return the scores between which each question has all but e^-16 of its mass, (G, D)."""
+    a, b = mixture.parameters(slice(None))
+    total = a + b
+    mean = a / total
+    # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)
+    reach = 8.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 16.0 / total
+    return np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
+
+
+def _end(mixture: BetaMixture, d: int) -> int | None:
+    """Return the end, 0 or 1, of a question that was never or always solved, else None."""
+    if mixture.x[d] == 0.0:
+        return 0
+    return 1 if mixture.y[d] == 0.0 else None
+
+
+def _steep(mixture: BetaMixture) -> npt.NDArray[np.bool_]:
+    """Return the nodes whose never or always solved questions have their mass at that end, (G,).
+
+    There a question's standard deviation is comparable with its distance from that end.
+    """
+    never = mixture.s * mixture.m <= _MASS_AT_END if np.any(mixture.x == 0.0) else True
+    always = mixture.s * mixture.rest <= _MASS_AT_END if np.any(mixture.y == 0.0) else True
+    return np.broadcast_to(never & always, mixture.s.shape)
+
+
+def _blocks(nodes: IntArray, length: int) -> Iterator[IntArray]:
+    size = max(1, _COMPLEX_BLOCK // length)
+    for start in range(0, nodes.size, size):
+        yield nodes[start : start + size]
+
+
+def _lattice_points(
+    support: tuple[float, float], end: int | None, n_cells: int, thinned: float
+) -> IntArray:
+    """Return the points of the lattice between two scores, thinned out away from an end."""
+    first, last = int(np.floor(support[0] * n_cells)), int(np.ceil(support[1] * n_cells))
+    if end is None:
+        return np.arange(first, last + 1)
+    reach = last if end == 0 else n_cells - first
+    near = np.arange(min(int(1.0 / thinned), reach) + 1)
+    n_far = int(np.ceil(np.log(reach / near[-1]) / np.log1p(thinned))) + 1
+    far = np.ceil(np.geomspace(near[-1], reach, n_far)).astype(np.int64)
+    points = np.unique(np.append(near, far))
+    return points if end == 0 else n_cells - points[::-1]
+
+
+@dataclass(frozen=True, eq=False)
+class PearsonNodes:
+    """Pearson's curves of type I, a Beta between two endpoints, with the cumulants of G nodes.
+
+    A mean of one Beta is such a curve, and a mean of Betas that all lie near one end (the
+    questions that a model never solves, or always) is one to within a few thousandths of its
+    standard deviation.
+
+    Parameters
+    ----------
+    mean, spread : array, shape (G,)
+        Mean and standard deviation.
+    skew : array, shape (G,)
+        Third standardized cumulant.
+    total : array, shape (G,)
+        Sum of the two Beta parameters; not above 0, or infinite, where no such curve exists.
+    """
+
+    mean: FloatArray
+    spread: FloatArray
+    skew: FloatArray
+    total: FloatArray
+
+    @classmethod
+    def of(cls, at_node: Cumulants) -> PearsonNodes:
+        """Fit a curve to every node."""
+        spread = np.sqrt(at_node.variance)
+        skew = at_node.third / spread**3
+        square, excess = skew**2, at_node.fourth / at_node.variance**2
+        with np.errstate(divide="ignore"):
+            total = 6.0 * (excess + 2.0 - square) / (3.0 * square - 2.0 * excess)
+        return cls(at_node.mean, spread, skew, np.asarray(total))
+
+    def __getitem__(self, some: npt.NDArray[np.bool_] | IntArray) -> PearsonNodes:
+        """Return some of the nodes."""
+        return PearsonNodes(self.mean[some], self.spread[some], self.skew[some], self.total[some])
+
+    def exist(self) -> bool:
+        """Return whether every node has its curve."""
+        return bool(np.all((self.total > 0.0) & np.isfinite(self.total)))
+
+    def below(self, score: FloatArray) -> FloatArray:
+        """Return the distribution functions at `score`, shape (G, L)."""
+        total, skew = self.total, np.abs(self.skew)
+        wide = np.sqrt((skew * (total + 2.0)) ** 2 + 16.0 * (total + 1.0))
+        # the parameter of the end nearer to the mean, without cancellation
+        near = 0.5 * total * 16.0 * (total + 1.0) / (wide * (wide + (total + 2.0) * skew))
+        far = total - near
+        width = 0.5 * self.spread * wide
+        towards = np.where(self.skew < 0.0, -1.0, 1.0)
+        from_mean = towards[:, None] * (score - self.mean[:, None]) / width[:, None]
+        inside = np.clip(from_mean + (near / total)[:, None], 0.0, 1.0)
+        part = beta_cdf(near, far, inside, 1e-5)
+        return np.asarray(np.where(towards[:, None] < 0.0, 1.0 - part, part))
+
+
+def pearson_table(
+    weight: FloatArray, nodes: PearsonNodes, sensitivity: FloatArray, mu: float, sigma: float
+) -> CdfTable:
+    """Mix the curves of a mixture's nodes into one table.
+
+    Parameters
+    ----------
+    weight : array, shape (G,)
+        Probability of each node.
+    nodes : PearsonNodes
+        Of which all exist.
+    sensitivity : array, shape (2, G)
+        How much the mean changes over each node's cell.
+    mu, sigma : float
+        Mean and standard deviation of the mixture.
+
+    Returns
+    -------
+    CdfTable
+        Scores within [0, 1].
+    """
+    order = np.argsort(weight)
+    likely = order[np.cumsum(weight[order]) > _PEARSON_LEFT_OUT]
+    weight = weight[likely] / weight[likely].sum()
+    nodes, sensitivity = nodes[likely], sensitivity[:, likely]
+    is_moved = sensitivity.max(axis=0) > nodes.spread
+    score = _scores(mu, sigma)
+    below = np.empty((likely.size, score.size))
+    below[~is_moved] = nodes[~is_moved].below(score)
+    below[is_moved] = _moved_below(nodes[is_moved], sensitivity[:, is_moved], score)
+    below = np.maximum.accumulate(np.clip(weight @ below, 0.0, 1.0))
+    below[-1] = 1.0
+    # the variation over cells widens the distribution: rescale to the exact sd
+    variance = nodes.spread**2 + np.where(is_moved, (sensitivity**2).sum(axis=0) / 12.0, 0.0)
+    widened = float(weight @ (variance + (nodes.mean - mu) ** 2))
+    score = _stretched(score, mu, sigma / np.sqrt(widened))
+    from scipy.interpolate import PchipInterpolator  # takes long to import
+
+    index = np.arange(score.size)
+    finer = np.interp(np.linspace(0.0, index[-1], _FINER * int(index[-1]) + 1), index, score)
+    smooth = np.clip(PchipInterpolator(score, below)(finer), 0.0, 1.0)
+    # the mass below the first point is put on it
+    return CdfTable(np.append(0.0, smooth), np.append(finer[0], finer))
+
+
+def _scores(mu: float, sigma: float) -> FloatArray:
+    """Return scores that are close to each other where the mass is, and near the ends."""
+    strength = mu * (1.0 - mu) / sigma**2 - 1.0
+    steps = special.ndtr(np.linspace(-8.0, 8.0, _PEARSON_POINTS // 2))
+    dense = beta_quantile(mu * strength, (1.0 - mu) * strength, steps)
+    even = np.linspace(
+        max(mu - 12.0 * sigma, 0.0), min(mu + 12.0 * sigma, 1.0), _PEARSON_POINTS // 2
+    )
+    score = np.unique(np.concatenate([dense, even]))
+    return np.asarray(score[np.append(np.diff(score) > 1e-9 * sigma, True)])
+
+
+def _stretched(score: FloatArray, mu: float, factor: float) -> FloatArray:
+    """Stretch scores about `mu` by a factor close to 1, and leave 0 and 1 where they are."""
+    left = mu * np.minimum(score / mu, 1.0) ** factor
+    right = (1.0 - mu) * np.minimum((1.0 - score) / (1.0 - mu), 1.0) ** factor
+    return np.asarray(np.where(score < mu, left, 1.0 - right))
+
+
+def _moved_below(nodes: PearsonNodes, sensitivity: FloatArray, score: FloatArray) -> FloatArray:
+    """Return the distribution functions of nodes whose mean varies more than their sd, (G, L).
+
+    The wider variation is uniform, so that neighbouring cells join continuously; the other one
+    and the sd are treated as normal.
+    """
+    wide = sensitivity.max(axis=0)[:, None]
+    spread = np.sqrt(nodes.spread**2 + sensitivity.min(axis=0) ** 2 / 12.0)[:, None]
+    above = score - nodes.mean[:, None]
+    return np.asarray(
+        (_ramp(above + 0.5 * wide, spread) - _ramp(above - 0.5 * wide, spread)) / wide
+    )
+
+
+def _ramp(x: FloatArray, spread: FloatArray) -> FloatArray:
+    """Return ∫ Φ(t / spread) dt from −∞ to x."""
+    z = np.clip(x / np.maximum(spread, 1e-300), -40.0, 40.0)
+    return np.asarray(x * special.ndtr(z) + spread * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))

@@ -15,10 +15,10 @@ from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     Moments,
     QuestionMeans,
+    draw_beta,
+    draw_dirichlet_scores,
 )
-from lm_eval_bayes.stats.distributions.beta import draw_beta, draw_dirichlet_scores
-from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
-from lm_eval_bayes.stats.distributions.mixture_table import mixture_table
+from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, mixture_table
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Floats per block, few enough for the processor's cache.

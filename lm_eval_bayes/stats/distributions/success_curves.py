@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.beta import beta_quantile
+from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.validation import FloatArray
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)

@@ -17,13 +17,14 @@ from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.sequential.goals import (
+from lm_eval_bayes.stats.sequential.predictive_draws import (
     PairedSeparationGoal,
+    PredictivePopulation,
+    PredictiveTrials,
     SeparationGoal,
     WidthGoal,
     further_trials,
 )
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictivePopulation, PredictiveTrials
 from lm_eval_bayes.stats.validation import (
     IntArray,
     as_real,
