@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def merge_runs(
-    partials: Sequence[PartialRun], *, dedupe: bool, by_path: bool, argument: str
+    partials: Sequence[PartialRun], *, dedupe: bool | None, by_path: bool, argument: str
 ) -> tuple[list[TaskRun], list[str]]:
     """Merge partial runs of one model and task, and give different models different names.
 
@@ -38,8 +38,9 @@ def merge_runs(
     ----------
     partials : sequence of PartialRun
         The partial runs, in the order of the paths.
-    dedupe : bool
-        Whether a trial that occurs twice counts once; otherwise it is refused.
+    dedupe : bool or None
+        Whether a trial that occurs twice counts once; otherwise it is refused. None if the
+        command has no such option.
     by_path : bool
         Whether the runs of different paths stay apart.
     argument : str
@@ -101,7 +102,7 @@ def _same_model(first: PartialRun, second: PartialRun) -> bool:
 class _Merger:
     """Merges partial runs that belong together, and collects warnings."""
 
-    dedupe: bool
+    dedupe: bool | None
     argument: str
     warnings: list[str] = field(default_factory=list)
 
@@ -199,9 +200,10 @@ class _Merger:
     def _duplicates(
         self, merged: PartialRun, partial: PartialRun, n_common: int
     ) -> InvalidInputError:
+        advice = "name only one of them" if self.dedupe is None else "--dedupe counts it once"
         rule = (
-            f"have every trial of {partial.model} on {partial.task} once (--dedupe counts it "
-            f"once): {n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
+            f"have every trial of {partial.model} on {partial.task} once ({advice}): "
+            f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
             f"{merged.source}"
         )
         return InvalidInputError.of(self.argument, rule, partial.source)

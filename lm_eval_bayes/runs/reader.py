@@ -42,7 +42,7 @@ def read_runs(
     task: str | None = None,
     metric: str | None = None,
     filter: str | None = None,
-    dedupe: bool = False,
+    dedupe: bool | None = False,
     regrade: Regrade | None = None,
     merge: bool = True,
     signals: Literal["all", "recorded"] | None = None,
@@ -66,8 +66,9 @@ def read_runs(
         The 0/1 metric that counts in tasks that were not sampled repeatedly by this package.
     filter : str, optional
         The filter pipeline whose output counts; by default the first that was logged.
-    dedupe : bool
-        Whether a trial that was saved twice counts once; otherwise it is refused.
+    dedupe : bool or None
+        Whether a trial that was saved twice counts once; otherwise it is refused. None refuses it
+        too, with a message for a command that has no such option.
     regrade : callable, optional
         Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.grade.regraded`.
     merge : bool

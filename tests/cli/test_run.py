@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -230,6 +231,16 @@ def test_other_questions_are_refused_before_sampling(refused, other, kind, limit
     run = other if kind == "folder" else other.with_suffix(".sqlite")
     told = refused("--decide", run, *COIN, "--limit", limit)
     assert told.startswith(f"error: --decide: the run {run} {message.format(task=TASK)}")
+
+
+def test_a_baseline_that_holds_trials_twice_is_refused_with_what_run_can_do(
+    refused, other, tmp_path
+):
+    for folder in ("first", "second"):
+        shutil.copytree(other, tmp_path / "both" / folder)
+    told = refused("--decide", tmp_path / "both", *COIN, "--limit", "10")
+    assert "once (name only one of them): 40 of 40 trials of" in told
+    assert "--dedupe" not in told
 
 
 def test_other_questions_of_the_same_number_are_refused(refused, other):

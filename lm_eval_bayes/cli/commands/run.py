@@ -66,7 +66,7 @@ def run(
     kind: Any = CORRECTION if correction is None else correction
     baseline = None
     if decide is not None:
-        saved = ReadingOptions().read([Path(decide)], argument="--decide")
+        saved = ReadingOptions().read([Path(decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, decide)
     goal = Goal(
         width=width,

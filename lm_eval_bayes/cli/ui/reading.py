@@ -91,6 +91,7 @@ class ReadingOptions:
         """
         from lm_eval_bayes.runs.reader import read_runs
 
+        arguments.setdefault("dedupe", self.dedupe)
         if self.regrade:
             from lm_eval_bayes.harness.grading.grade import regraded
 
@@ -101,7 +102,6 @@ class ReadingOptions:
                 task=self.task,
                 metric=self.metric,
                 filter=self.filter,
-                dedupe=self.dedupe,
                 progress=bar.show,
                 **arguments,
             )

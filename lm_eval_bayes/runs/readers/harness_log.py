@@ -271,7 +271,11 @@ class _Log:
             raise InvalidInputError.of(query.argument, rule, got)
         if not query.dedupe or counts:
             got = f"question {doc_id} twice"
-            got += "" if counts else " (--dedupe counts each of its trials once)"
+            got += (
+                ""
+                if counts or query.dedupe is None
+                else " (--dedupe counts each of its trials once)"
+            )
             raise InvalidInputError.of(query.argument, rule, got)
 
 

@@ -30,8 +30,9 @@ class Query:
         taken for it.
     metric, filter : str or None
         Named by the user; None for the first one.
-    dedupe : bool
-        Whether a trial that occurs twice counts once; otherwise it is refused.
+    dedupe : bool or None
+        Whether a trial that occurs twice counts once; otherwise it is refused. None if the
+        command has no such option.
     regrade : callable or None
         Grades the texts again.
     signals : {"all", "recorded"} or None
@@ -47,7 +48,7 @@ class Query:
     task: str | None = None
     metric: str | None = None
     filter: str | None = None
-    dedupe: bool = False
+    dedupe: bool | None = False
     regrade: Regrade | None = None
     signals: Literal["all", "recorded"] | None = None
     verdicts: bool = True
