@@ -354,7 +354,7 @@ def test_the_line_of_a_round_tells_the_fewest_and_the_most_trials(lmeb):
         "--width", ".15", "--allocate", "questions", "--max-trials", "40", *COIN, "--limit", "12"
     )
     assert code == 0
-    fewest = re.findall(r"N (\d+)–(\d+) ", err)[-1]
+    fewest = re.findall(r"N (\d+) to (\d+) ", err)[-1]
     assert int(fewest[0]) < int(fewest[1])
     assert f"hbayes@{fewest[0]} " in out
     assert f"{TASK}  N 4  mu" in err

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes.cli.ui.errors import INTERRUPTED, TERMINATED
-from lm_eval_bayes.cli.ui.options import Level
-from lm_eval_bayes.cli.ui.output import warn
+from lm_eval_bayes._util.text import format_duration, format_range, plural
+from lm_eval_bayes.cli.ui.errors import exit_code
+from lm_eval_bayes.cli.ui.options import Level, expand_options
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lm_eval_bayes.harness.adaptive.goals import InterimAnalysis
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
 
 #: Defaults of `--decide`: its confidence, and the correction for interim analyses.
@@ -33,21 +33,83 @@ _OWN_METADATA = {
 }
 
 
-def run(
-    harness_arguments: Sequence[str],
-    *,
-    width: float | None = None,
-    decide: str | None = None,
-    budget: str | None = None,
-    batch_trials: int = 4,
-    max_trials: int = 80,
-    store: str | None = None,
-    level: float = 0.95,
-    estimator: str = "hbayes",
-    confidence: float | None = None,
-    correction: str | None = None,
-    allocate: str | None = None,
-) -> int:
+@dataclass(frozen=True)
+class StoppingOptions:
+    """When a run stops, and which trials its rounds add."""
+
+    width: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="Stop once the interval of every task is at most W wide."),
+    ] = None
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Stop once every score is above or below that of a finished run: its output "
+            "folder, one of its files, or its trial store.",
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="Stop before the run costs more: 64 (trials per question), 2e6tokens, 8h or "
+            "90min. At least one round is sampled.",
+        ),
+    ] = None
+    batch_trials: Annotated[
+        int, typer.Option(metavar="N", help="Trials per question that a round adds.")
+    ] = 4
+    max_trials: Annotated[
+        int, typer.Option(metavar="N", help="Maximum number of trials per question.")
+    ] = 80
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The trial store. By default trials.sqlite in the folder of --output_path.",
+        ),
+    ] = None
+    level: Level = 0.95
+    estimator: Annotated[
+        str,
+        typer.Option(
+            metavar="hbayes|bayes",
+            help="The posterior: hbayes with the prior learned across the questions, or bayes with "
+            "the paper's uniform prior.",
+        ),
+    ] = "hbayes"
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            show_default=False,
+            help="Confidence of --decide: one of two equal models is declared better with a "
+            "probability of 1 - P.  "
+            f"[default: {CONFIDENCE}]",
+        ),
+    ] = None
+    correction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pocock|obrien-fleming|none",
+            show_default=False,
+            help="Correction of --decide for interim analyses: pocock (stops early at large "
+            "differences), obrien-fleming (little loss of power at the last analysis), none.  "
+            f"[default: {CORRECTION}]",
+        ),
+    ] = None
+    allocate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="questions",
+            help="Give further trials to the questions with the largest posterior variance, "
+            "instead of to all questions.",
+        ),
+    ] = None
+
+
+def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     """Run the harness round by round until the goal is reached; return the exit code.
 
     Raises
@@ -61,29 +123,30 @@ def run(
     from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
     from lm_eval_bayes.harness.plugin import patches, registration
 
-    if allocate not in (None, "questions"):
-        raise InvalidInputError.of("allocate", "be questions", allocate)
-    kind: Any = CORRECTION if correction is None else correction
     baseline = None
-    if decide is not None:
-        saved = ReadingOptions().read([Path(decide)], argument="--decide", dedupe=None)
-        baseline = baseline_runs(saved.runs, decide)
+    if options.decide is not None:
+        saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
+        baseline = baseline_runs(saved.runs, options.decide)
+    if options.allocate not in (None, "questions"):
+        raise InvalidInputError.of("allocate", "be questions", options.allocate)
+    correction: Any = options.correction or CORRECTION
     goal = Goal(
-        width=width,
+        width=options.width,
         baseline=baseline,
-        baseline_name=str(decide),
-        budget=None if budget is None else Budget.parse(budget),
-        batch_trials=batch_trials,
-        max_trials=max_trials,
-        level=level,
-        estimator=estimator,
-        confidence=CONFIDENCE if confidence is None else confidence,
-        correction=kind,
-        allocate=allocate is not None,
+        baseline_name=str(options.decide),
+        budget=None if options.budget is None else Budget.parse(options.budget),
+        batch_trials=options.batch_trials,
+        max_trials=options.max_trials,
+        level=options.level,
+        estimator=options.estimator,
+        confidence=CONFIDENCE if options.confidence is None else options.confidence,
+        correction=correction,
+        allocate=options.allocate is not None,
     )
-    for name, given in (("--confidence", confidence), ("--correction", correction)):
-        if given is not None and decide is None:
-            raise InvalidInputError.of(name, "be given with --decide", given)
+    for name in ("confidence", "correction"):
+        value = getattr(options, name)
+        if value is not None and options.decide is None:
+            raise InvalidInputError.of(f"--{name}", "be given with --decide", value)
     registration.register_all()
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
@@ -101,95 +164,21 @@ def run(
     # The harness copies an empty mapping, so that its tasks would not see later changes.
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
-    make_model = _model_maker(store, output_path)
+    make_model = _model_maker(options.store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
         patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
-        _sigterm_as_interrupt() as received,
         _setup_errors(rounds),
     ):
         if problem is not None:
             raise LmEvalBayesError(f"this harness cannot evaluate in rounds: {problem}")
         args.func(args)
-    _check_written(rounds, output_path, store)
-    if received:
-        return TERMINATED
-    return INTERRUPTED if rounds.interrupted else 0
+    _check_written(rounds, output_path, options.store)
+    return 0 if rounds.interruption is None else exit_code(rounds.interruption)
 
 
-def command(
-    context: typer.Context,
-    width: Annotated[
-        float | None,
-        typer.Option(metavar="W", help="Stop once the interval of every task is at most W wide."),
-    ] = None,
-    decide: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Stop once every score is above or below that of a finished run: its output "
-            "folder, one of its files, or its trial store.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="B",
-            help="Stop before the run costs more: 64 (trials per question), 2e6tokens, 8h or "
-            "90min. At least one round is sampled.",
-        ),
-    ] = None,
-    batch_trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials per question that a round adds.")
-    ] = 4,
-    max_trials: Annotated[
-        int, typer.Option(metavar="N", help="Maximum number of trials per question.")
-    ] = 80,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The trial store. By default trials.sqlite in the folder of --output_path.",
-        ),
-    ] = None,
-    level: Level = 0.95,
-    estimator: Annotated[
-        str,
-        typer.Option(
-            metavar="hbayes|bayes",
-            help="The posterior: hbayes with the prior learned across the questions, or bayes with "
-            "the paper's uniform prior.",
-        ),
-    ] = "hbayes",
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            show_default=False,
-            help="Confidence of --decide: one of two equal models is declared better with a "
-            "probability of 1 - P.  "
-            f"[default: {CONFIDENCE}]",
-        ),
-    ] = None,
-    correction: Annotated[
-        str | None,
-        typer.Option(
-            metavar="pocock|obrien-fleming|none",
-            show_default=False,
-            help="Correction of --decide for interim analyses: pocock (stops early at large "
-            "differences), obrien-fleming (little loss of power at the last analysis), none.  "
-            f"[default: {CORRECTION}]",
-        ),
-    ] = None,
-    allocate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="questions",
-            help="Give further trials to the questions with the largest posterior variance, "
-            "instead of to all questions.",
-        ),
-    ] = None,
-) -> None:
+@expand_options
+def command(context: typer.Context, options: StoppingOptions) -> None:
     """Sample round by round until a stopping rule holds.
 
     Takes every argument of `lm_eval run` and the options below. The model is loaded once. N rises
@@ -207,20 +196,7 @@ def command(
       lm-eval-bayes run --decide runs/other --budget 8h --output_path runs/new \\
         --model hf --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes --log_samples
     """
-    code = run(
-        context.args,
-        width=width,
-        decide=decide,
-        budget=budget,
-        batch_trials=batch_trials,
-        max_trials=max_trials,
-        store=store,
-        level=level,
-        estimator=estimator,
-        confidence=confidence,
-        correction=correction,
-        allocate=allocate,
-    )
+    code = run(context.args, options)
     if code:
         raise typer.Exit(code)
 
@@ -289,59 +265,25 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
             console.print(f"[bold]stopped:[/bold] {escape(event)}")
             return
         for analysis in event.analyses:
-            line = (
-                f"{escape(analysis.task)}  N {_trials(analysis)}  mu {analysis.mu:.4f}  "
-                f"{100 * level:g}% \\[{analysis.low:.4f}, {analysis.high:.4f}]"
-            )
-            console.print(f"{line}  {escape(analysis.reason)}{_forecast(analysis)}")
-        console.print(f"  {_cost(event)}", style="dim")
+            n = format_range((analysis.fewest, analysis.most))
+            estimate = f"mu {analysis.mu:.4f}  {100 * level:g}% "
+            interval = f"\\[{analysis.low:.4f}, {analysis.high:.4f}]"
+            reason = f"{escape(analysis.reason)}{_forecast(analysis)}"
+            console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
+        tokens = "" if event.tokens is None else f", {event.tokens:,} tokens"
+        time = format_duration(3600 * event.hours)
+        console.print(f"  {plural(event.n_trials, 'trial')}{tokens}, {time}", style="dim")
 
     return report
 
 
-def _trials(analysis: Any) -> str:
-    return (
-        f"{analysis.fewest}"
-        if analysis.fewest == analysis.most
-        else f"{analysis.fewest}–{analysis.most}"
-    )
-
-
-def _forecast(analysis: Any) -> str:
+def _forecast(analysis: InterimAnalysis) -> str:
     if analysis.reached or analysis.further is None:
         return ""
-    low = "?" if analysis.further_low is None else analysis.further_low
-    high = "?" if analysis.further_high is None else analysis.further_high
-    return f"; about {analysis.further} more trials per question ({low} to {high})"
-
-
-def _cost(sampled: Round) -> str:
-    tokens = "" if sampled.tokens is None else f", {sampled.tokens:,} tokens"
-    return f"{sampled.n_trials:,} trials{tokens}, {60 * sampled.hours:.1f} min"
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[list[int]]:
-    """Treat SIGTERM as Ctrl-C; yields a list that then holds the signal.
-
-    Before there are results to write, the command ends with the exit code of SIGTERM.
-    """
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield received
-    except KeyboardInterrupt:
-        if not received:
-            raise
-        warn("stopped")
-        raise typer.Exit(TERMINATED) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    low, high = (
+        "?" if n is None else f"{n:,}" for n in (analysis.further_low, analysis.further_high)
+    )
+    return f"; about {analysis.further:,} more trials per question ({low} to {high})"
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -26,8 +26,6 @@ ERROR = 2
 INTERRUPTED = 130
 #: The reader of standard output has ended; a shell reports SIGPIPE by this code.
 CLOSED_PIPE = 141
-#: SIGTERM.
-TERMINATED = 143
 
 EXIT_CODES = """\b
 Exit codes:
@@ -51,9 +49,9 @@ class PlainErrorsGroup(TyperGroup):
         try:
             with _output_errors(), _usage_errors():
                 return super().make_context(*args, **extra)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interruption:
             warn("stopped")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(exit_code(interruption)) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -64,20 +62,20 @@ class PlainErrorsGroup(TyperGroup):
             except LmEvalBayesError as error:
                 warn(f"error: {error}")
                 raise typer.Exit(ERROR) from None
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as interruption:
                 warn("stopped")
-                raise typer.Exit(INTERRUPTED) from None
-            except _TerminatedError as error:
-                warn("stopped")
-                raise typer.Exit(128 + error.signum) from None
+                raise typer.Exit(exit_code(interruption)) from None
 
 
-class _TerminatedError(BaseException):
-    """SIGTERM or SIGHUP, raised so that `finally` blocks run."""
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, raised so that a command ends as after Ctrl-C; holds the signal."""
 
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
+
+def exit_code(interruption: KeyboardInterrupt) -> int:
+    """Return the exit code after Ctrl-C or a signal."""
+    if isinstance(interruption, TerminatedError):
+        return 128 + int(interruption.args[0])
+    return INTERRUPTED
 
 
 @contextmanager
@@ -105,7 +103,7 @@ def _signals_as_exceptions() -> Iterator[None]:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
             return
-        raise _TerminatedError(signum)
+        raise TerminatedError(signum)
 
     handled = []
     if threading.current_thread() is threading.main_thread():

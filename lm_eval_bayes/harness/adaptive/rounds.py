@@ -84,6 +84,8 @@ class Rounds:
         The stage of the run, or the stage at which it failed.
     store : str
         The path of the trial store, once the model is created.
+    interruption : KeyboardInterrupt or None
+        Ctrl-C, or the signal that stopped the run early.
     """
 
     goal: Goal
@@ -92,7 +94,7 @@ class Rounds:
     report: Callable[[Round | str], None]
     done: list[Round] = field(default_factory=list)
     reason: str = ""
-    interrupted: bool = False
+    interruption: KeyboardInterrupt | None = None
     stage: Stage = "tasks"
     store: str = ""
     _tracker: Any = None
@@ -125,8 +127,8 @@ class Rounds:
                     break
             else:
                 self.reason = f"{planned[-1]} trials per question are reached"
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as interruption:
+            self.interruption = interruption
             self.reason = "interrupted"
             last = self._results_so_far(model, arguments, last, started)
         self.report(self.reason)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _support.few_tasks import only_ours
 
-from lm_eval_bayes.cli.commands.run import run
+from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import stopping
@@ -33,7 +33,7 @@ def started(tmp_path, name, *arguments, model_args="beta=2:3", task=TASK, **goal
             *("--model", "biased_coin", "--model_args", model_args, "--tasks", task),
             *("--output_path", str(out), "--log_samples", "--limit", "12", *arguments),
         ],
-        **{"store": str(tmp_path / f"{name}.sqlite"), **goal},
+        StoppingOptions(**{"store": str(tmp_path / f"{name}.sqlite"), **goal}),
     )
     files = sorted(out.rglob("results_*.json"))
     return code, json.loads(files[-1].read_text()) if files else None
@@ -275,4 +275,7 @@ def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
 
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
     with pytest.raises(InvalidInputError, match="`--store` must name the file"):
-        run(["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK], width=0.1)
+        run(
+            ["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK],
+            StoppingOptions(width=0.1),
+        )
