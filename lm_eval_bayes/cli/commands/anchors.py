@@ -29,13 +29,14 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     parse_pair,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
     from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.anchors.capability import PeakSweep
 
 
 class Between(str, Enum):
@@ -162,14 +163,9 @@ def command(
         except InvalidInputError as error:
             raise InvalidInputError(str(error).replace("`anchors` ", "`--anchor` ", 1)) from None
     if as_json:
-        say_json(
-            {"tasks": [study.to_dict() for study in studies], "warnings": list(saved.warnings)}
-        )
-        return
-    for number, study in enumerate(studies):
-        if number:
-            say()
-        _show(study)
+        say_json({"tasks": studies, "warnings": saved.warnings})
+    else:
+        say_each(studies, _show)
 
 
 def _parse_shares(text: str) -> tuple[float, float]:
@@ -216,7 +212,7 @@ def _show(study: AnchorStudy) -> None:
         _show_placements(study)
     for placement in study.placements:
         if placement.sweep is not None:
-            _show_sweep(placement)
+            _show_sweep(placement.model, placement.sweep)
     if study.placements:
         posterior = study.placements[0].posterior
         settings = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
@@ -290,10 +286,7 @@ def _show_placements(study: AnchorStudy) -> None:
     say_table("every model among the anchors, itself excluded", head, rows)
 
 
-def _show_sweep(placement: Placement) -> None:
-    sweep = placement.sweep
-    if sweep is None:
-        return
+def _show_sweep(model: str, sweep: PeakSweep) -> None:
     columns = (sweep.sizes, sweep.mean, sweep.low, sweep.high, sweep.agreement)
     rows = [
         (
@@ -305,5 +298,5 @@ def _show_sweep(placement: Placement) -> None:
         for size, mean, low, high, agreement in zip(*columns, strict=True)
     ]
     head = ("questions", "peak probability", "80% of samples", "same peak")
-    title = f"{one_line(placement.model)}, by random samples of the questions"
+    title = f"{one_line(model)}, by random samples of the questions"
     say_table(title, head, rows)

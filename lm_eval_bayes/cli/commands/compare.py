@@ -30,7 +30,10 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
-    from lm_eval_bayes.runs.task_run import TaskRun
+    from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+    from lm_eval_bayes.stats.comparison.compare import Comparison
+    from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison
+    from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
@@ -195,13 +198,25 @@ def _check(
 
 def _read_sides(
     a: Path, b: Path | None, model_a: str | None, model_b: str | None, reading: ReadingOptions
-) -> tuple[list[TaskRun], list[TaskRun]]:
+) -> tuple[tuple[TaskRun, ...], tuple[TaskRun, ...]]:
     """Return the runs of model A and those of model B."""
+    saved_a = reading.read([a])
     if b is None:
-        return _split_models(reading.read([a]).runs, model_a, model_b)
-    # Read one by one: two runs of the same model are compared, not merged.
-    runs_a = _one_model(reading.read([a]).runs, model_a, "A", "--model-a")
-    runs_b = _one_model(reading.read([b]).runs, model_b, "B", "--model-b")
+        named = {"--model-a": model_a, "--model-b": model_b}
+        for option, name in named.items():
+            if name is not None:
+                _runs_of_model(saved_a, name, option)
+        others = [model for model in saved_a.models if model not in (model_a, model_b)]
+        if None in named.values() and len(others) != [model_a, model_b].count(None):
+            rule = "hold two models if B is left out, or --model-a and --model-b must name them"
+            raise InvalidInputError.of("A", rule, ", ".join(saved_a.models))
+        if model_a is not None and model_a == model_b:
+            raise InvalidInputError.of("--model-b", "be another model than A", model_b)
+        runs_a = saved_a.of_model(model_a or others.pop(0))
+        return runs_a, saved_a.of_model(model_b or others.pop(0))
+    # Read separately: two runs of the same model are compared, not merged.
+    runs_a = _runs_of_one_model(saved_a, model_a, "A", "--model-a")
+    runs_b = _runs_of_one_model(reading.read([b]), model_b, "B", "--model-b")
     sources_a, sources_b = (
         {os.path.realpath(source) for run in runs for source in run.sources}
         for runs in (runs_a, runs_b)
@@ -209,49 +224,26 @@ def _read_sides(
     if sources_a & sources_b:
         warn("warning: A and B have trials of the same file, which are treated as independent")
     if runs_a[0].model == runs_b[0].model:
-        runs_a = [replace(run, model=f"{run.model} (A)") for run in runs_a]
-        runs_b = [replace(run, model=f"{run.model} (B)") for run in runs_b]
+        runs_a = tuple(replace(run, model=f"{run.model} (A)") for run in runs_a)
+        runs_b = tuple(replace(run, model=f"{run.model} (B)") for run in runs_b)
     return runs_a, runs_b
 
 
-def _split_models(
-    runs: Sequence[TaskRun], model_a: str | None, model_b: str | None
-) -> tuple[list[TaskRun], list[TaskRun]]:
-    """Return the runs of each of the two models of a path."""
-    models = _models(runs)
-    for option, name in (("--model-a", model_a), ("--model-b", model_b)):
-        if name is not None:
-            _of_model(runs, name, option)
-    others = [model for model in models if model not in (model_a, model_b)]
-    n_unnamed = [model_a, model_b].count(None)
-    if n_unnamed and len(others) != n_unnamed:
-        rule = "hold two models if B is left out, or --model-a and --model-b must name them"
-        raise InvalidInputError.of("A", rule, ", ".join(models))
-    if model_a is not None and model_a == model_b:
-        raise InvalidInputError.of("--model-b", "be another model than A", model_b)
-    first = others.pop(0) if model_a is None else model_a
-    second = others.pop(0) if model_b is None else model_b
-    return _of_model(runs, first, "--model-a"), _of_model(runs, second, "--model-b")
-
-
-def _one_model(runs: Sequence[TaskRun], name: str | None, side: str, option: str) -> list[TaskRun]:
+def _runs_of_one_model(
+    saved: SavedRuns, name: str | None, side: str, option: str
+) -> tuple[TaskRun, ...]:
     """Return the runs of the only model, or of the named one."""
-    models = _models(runs)
-    if name is None and len(models) > 1:
-        rule = f"hold one model, or {option} must name one of {', '.join(models)}"
-        raise InvalidInputError.of(side, rule, plural(len(models), "model"))
-    return _of_model(runs, name or models[0], option)
+    if name is None and len(saved.models) > 1:
+        rule = f"hold one model, or {option} must name one of {', '.join(saved.models)}"
+        raise InvalidInputError.of(side, rule, plural(len(saved.models), "model"))
+    return _runs_of_model(saved, name or saved.models[0], option)
 
 
-def _of_model(runs: Sequence[TaskRun], name: str, option: str) -> list[TaskRun]:
-    selected = [run for run in runs if run.model == name]
-    if not selected:
-        raise InvalidInputError.of(option, f"be one of {', '.join(_models(runs))}", name)
-    return selected
-
-
-def _models(runs: Sequence[TaskRun]) -> list[str]:
-    return list(dict.fromkeys(run.model for run in runs))
+def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, ...]:
+    runs = saved.of_model(name)
+    if not runs:
+        raise InvalidInputError.of(option, f"be one of {', '.join(saved.models)}", name)
+    return runs
 
 
 def _describe(runs: Sequence[TaskRun]) -> dict[str, Any]:
@@ -270,8 +262,11 @@ def _show(
     spec: IntervalSpec,
 ) -> None:
     for side, runs in (("A", runs_a), ("B", runs_b)):
-        described = _describe(runs)
-        say(f"{side} is {described['model']}{_from_sources(described['sources'])}")
+        sources = _describe(runs)["sources"]
+        origin = f", from {sources[0]}" if sources else ""
+        if len(sources) > 1:
+            origin += f" and {plural(len(sources) - 1, 'more source')}"
+        say(f"{side} is {runs[0].model}{origin}")
     for task in comparison.tasks:
         say()
         _show_task(task, spec)
@@ -304,13 +299,6 @@ def _more_trials_may_decide(comparison: RunComparison) -> bool:
     )
 
 
-def _from_sources(sources: Sequence[str]) -> str:
-    if not sources:
-        return ""
-    more = f" and {plural(len(sources) - 1, 'more source')}" if len(sources) > 1 else ""
-    return f", from {sources[0]}{more}"
-
-
 def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     c = task.comparison
     n_a, n_b = (format_range(run.outcomes.trials_range) for run in (task.a, task.b))
@@ -330,25 +318,18 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     for side, n_left_out in (("A", c.left_out_a), ("B", c.left_out_b)):
         if n_left_out:
             say(f"left out: {plural(n_left_out, 'question')} that only {side} has")
-    _show_probabilities(c.p_a_greater, c.rope, c.p_rope)
-    say(f"verdict: {task.verdict}")
-    overlap = "overlap" if c.rule_intervals == "undecided" else "do not overlap"
-    rule = _z_rule(c.z, c.rule_z, c.confidence)
-    say(f"rules of Hariri et al. (2026): {rule}; the intervals {overlap}")
+    _show_verdict(c)
     if task.paired is not None:
-        _show_single_trial_model(task, spec)
+        _show_single_trial_model(task.paired, spec)
     if task.questions:
         say()
         _show_questions(task)
     if task.curves is not None:
         say()
-        _show_curves(task)
+        _show_curves(task.task, task.curves)
 
 
-def _show_single_trial_model(task: TaskComparison, spec: IntervalSpec) -> None:
-    paired = task.paired
-    if paired is None:
-        return
+def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) -> None:
     say(
         f"one trial per question, paired (Bowyer et al. 2025): A - B = "
         f"{format_mean_sd(paired.difference, paired.sd)}, "
@@ -362,24 +343,26 @@ def _show_single_trial_model(task: TaskComparison, spec: IntervalSpec) -> None:
         say(f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}")
 
 
-def _show_probabilities(
-    p_a_greater: float, rope: tuple[float, float] | None, p_rope: float | None
-) -> None:
-    statements = [
-        probability_statement("P(A > B)", p_a_greater),
-        probability_statement("P(A < B)", 1.0 - p_a_greater),
-    ]
-    if rope is not None and p_rope is not None:
-        event = f"P({rope[0]:g} <= A - B <= {rope[1]:g})"
-        statements.append(probability_statement(event, p_rope))
-    say(", ".join(statements))
-
-
-def _z_rule(z: float, rule: str, confidence: float) -> str:
+def _show_verdict(result: Comparison | MeanDifference) -> None:
+    from lm_eval_bayes.analysis.comparison import MeanDifference, verdict_sentence
     from lm_eval_bayes.stats.comparison.compare import z_threshold
 
-    relation = "below" if rule == "undecided" else "at least"
-    return f"z = {z:.2f} is {relation} {z_threshold(confidence):.3f}"
+    statements = [
+        probability_statement("P(A > B)", result.p_a_greater),
+        probability_statement("P(A < B)", 1.0 - result.p_a_greater),
+    ]
+    if result.rope is not None and result.p_rope is not None:
+        event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
+        statements.append(probability_statement(event, result.p_rope))
+    say(", ".join(statements))
+    verdict = verdict_sentence(result.p_a_greater, result.confidence, result.rope, result.p_rope)
+    say(f"verdict: {verdict}")
+    relation = "below" if result.rule_z == "undecided" else "at least"
+    rules = f"z = {result.z:.2f} is {relation} {z_threshold(result.confidence):.3f}"
+    if not isinstance(result, MeanDifference):
+        overlap = "overlap" if result.rule_intervals == "undecided" else "do not overlap"
+        rules += f"; the intervals {overlap}"
+    say(f"rules of Hariri et al. (2026): {rules}")
 
 
 def _show_questions(task: TaskComparison) -> None:
@@ -405,10 +388,7 @@ def _trial_counts(counts: Sequence[int], binary: bool) -> str:
     return f"{counts[1]}/{sum(counts)}" if binary else " ".join(map(str, counts))
 
 
-def _show_curves(task: TaskComparison) -> None:
-    curves = task.curves
-    if curves is None:
-        return
+def _show_curves(task: str, curves: PassCurveComparison) -> None:
     better = dict.fromkeys(curves.better, "A") | dict.fromkeys(curves.worse, "B")
     columns = (curves.ks, curves.a, curves.b, curves.difference, curves.low, curves.high)
     rows = [
@@ -434,7 +414,7 @@ def _show_curves(task: TaskComparison) -> None:
             at_k = f"between k = {turn.low} and {turn.high}"
         say(f"the better model changes {models} {at_k}")
     if curves.note is not None:
-        warn(f"note: {task.task}, Pass@k: {curves.note}")
+        warn(f"note: {task}, Pass@k: {curves.note}")
 
 
 def _show_overall(overall: MeanDifference, spec: IntervalSpec) -> None:
@@ -446,7 +426,4 @@ def _show_overall(overall: MeanDifference, spec: IntervalSpec) -> None:
     mean_sd = format_mean_sd(posterior.mu, posterior.sigma)
     head = ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method))
     say_table(title, head, [("A - B", mean_sd, format_interval(overall.interval))])
-    _show_probabilities(overall.p_a_greater, overall.rope, overall.p_rope)
-    say(f"verdict: {overall.verdict}")
-    rule = _z_rule(overall.z, overall.rule_z, overall.confidence)
-    say(f"rule of Hariri et al. (2026): {rule}")
+    _show_verdict(overall)

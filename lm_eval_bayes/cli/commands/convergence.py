@@ -20,7 +20,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -125,13 +125,9 @@ def command(
             for name in saved.tasks
         ]
     if as_json:
-        tasks = [result.to_dict() for result in results]
-        say_json({"tasks": tasks, "warnings": list(saved.warnings)})
+        say_json({"tasks": results, "warnings": saved.warnings})
     else:
-        for number, result in enumerate(results):
-            if number:
-                say()
-            _show(result)
+        say_each(results, _show)
     if plot is not None:
         from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
 

@@ -9,8 +9,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -45,25 +45,13 @@ class State(str, Enum):
     wrong = "wrong"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The result of one check, with the command that fixes a problem."""
 
-    section: str
     name: str
     state: State
     detail: str
     fix: str | None = None
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the finding as `--json` prints it."""
-        return {
-            "section": self.section,
-            "name": self.name,
-            "state": self.state.value,
-            "found": self.detail,
-            "mend": self.fix,
-        }
 
 
 class Package(NamedTuple):
@@ -76,7 +64,6 @@ class Package(NamedTuple):
 
 
 PACKAGES = (
-    Package("lm-eval-bayes", None, ""),
     Package("numpy", "1.24", "every number"),
     Package("scipy", "1.11", "every posterior"),
     Package("pyyaml", "6", "task files"),
@@ -137,31 +124,38 @@ def command(
         offline_variable = questions.offline()
         missing = [data for data in questions.needed() if not questions.is_cached(data)]
         reach = None if offline or offline_variable else questions.query_hub(missing, timeout)
-        findings = [*_packages(), *_backends(), *_folders()]
-        if store is not None:
-            findings += _store(store)
-        findings += _questions(reach, offline_variable)
-        findings += _harness(None if probe is None else probe.result(IMPORT_TIMEOUT_S))
+        sections = {
+            "packages": list(_packages()),
+            "backends": list(_backends()),
+            "folders": list(_folders()),
+            "store": [] if store is None else list(_store(store)),
+            "questions": list(_questions(reach, offline_variable)),
+            "harness": list(_harness(None if probe is None else probe.result(IMPORT_TIMEOUT_S))),
+        }
     finally:
         if probe is not None:
             probe.close()
-    findings.sort(key=lambda finding: SECTIONS.index(finding.section))
+    sections = {name: sections[name] for name in SECTIONS if sections[name]}
+    findings = [finding for members in sections.values() for finding in members]
     n_wrong = sum(finding.state is State.wrong for finding in findings)
     if as_json:
-        say_json({"ok": not n_wrong, "findings": [finding.to_dict() for finding in findings]})
+        names = ("name", "state", "found", "mend")
+        records = [
+            {"section": section, **dict(zip(names, finding, strict=True))}
+            for section, members in sections.items()
+            for finding in members
+        ]
+        say_json({"ok": not n_wrong, "findings": records})
     else:
-        _show(findings, n_wrong)
+        for section, members in sections.items():
+            rows = [(finding.state.value, finding.name, finding.detail) for finding in members]
+            say_table(section, ("", "check", "result"), rows)
+            say()
+        _show_fixes(findings, n_wrong)
     raise typer.Exit(CHECK_FAILED if n_wrong else 0)
 
 
-def _show(findings: Sequence[Finding], n_wrong: int) -> None:
-    by_section: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_section.setdefault(finding.section, []).append(finding)
-    for section, members in by_section.items():
-        rows = [(finding.state.value, finding.name, finding.detail) for finding in members]
-        say_table(section, ("", "check", "result"), rows)
-        say()
+def _show_fixes(findings: Sequence[Finding], n_wrong: int) -> None:
     by_fix: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: finding.state is not State.wrong):
         if finding.fix is not None:
@@ -174,10 +168,7 @@ def _show(findings: Sequence[Finding], n_wrong: int) -> None:
             # On its own line, so that it can be copied from any terminal.
             say(f"    {fix}")
         say()
-    if n_wrong:
-        say(f"{plural(n_wrong, 'problem')} found")
-    else:
-        say("no problems found")
+    say(f"{plural(n_wrong, 'problem') if n_wrong else 'no problems'} found")
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -188,23 +179,22 @@ def _packages() -> Iterator[Finding]:
     from lm_eval_bayes.harness.plugin.installed import is_older, version_of
 
     python = f"{platform.python_version()}, {os.path.abspath(sys.executable)}"
-    yield Finding("packages", "python", State.ok, python)
+    yield Finding("python", State.ok, python)
+    detail = f"{__version__}, {Path(__file__).resolve().parents[2]}"
+    if version_of("lm-eval-bayes") is None:
+        detail += " (not installed; imported from this path)"
+    yield Finding("lm-eval-bayes", State.ok, detail)
     for package in PACKAGES:
         version = version_of(package.name)
         state = State.wrong if package.extra is None else State.note
-        if package.name == "lm-eval-bayes":
-            detail = f"{__version__}, {Path(__file__).resolve().parents[2]}"
-            if version is None:
-                detail += " (not installed; imported from this path)"
-            yield Finding("packages", package.name, State.ok, detail)
-        elif version is None:
+        if version is None:
             detail = f"not installed; needed for {package.purpose}"
-            yield Finding("packages", package.name, state, detail, _install(package))
+            yield Finding(package.name, state, detail, _install(package))
         elif package.oldest is not None and is_older(version, package.oldest):
             detail = f"{version}, older than {package.oldest}"
-            yield Finding("packages", package.name, state, detail, _install(package))
+            yield Finding(package.name, state, detail, _install(package))
         else:
-            yield Finding("packages", package.name, State.ok, version)
+            yield Finding(package.name, State.ok, version)
 
 
 def _install(package: Package) -> str:
@@ -234,33 +224,31 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
     tested = join_words(TESTED_HARNESSES)
     if registered is None:
         detail = "not installed; every run needs it"
-        yield Finding("harness", "lm-eval", State.wrong, detail, upgrade)
+        yield Finding("lm-eval", State.wrong, detail, upgrade)
         return
     if version is None:
         detail = f"of unknown version; this package is tested with {tested}"
-        yield Finding("harness", "lm-eval", State.note, detail)
+        yield Finding("lm-eval", State.note, detail)
     elif is_older(version, OLDEST_HARNESS):
         detail = f"{version}, older than {OLDEST_HARNESS}"
-        yield Finding("harness", "lm-eval", State.wrong, detail, upgrade)
+        yield Finding("lm-eval", State.wrong, detail, upgrade)
     elif version in TESTED_HARNESSES:
-        yield Finding("harness", "lm-eval", State.ok, f"{version}, supported")
+        yield Finding("lm-eval", State.ok, f"{version}, supported")
     else:
         detail = f"{version}; this package is tested with {tested}"
-        yield Finding("harness", "lm-eval", State.note, detail)
+        yield Finding("lm-eval", State.note, detail)
     yield _plugin(registered)
     other = other_command()
     if other is not None:
         detail = f"{other} belongs to another Python, which may not have this package"
         fix = f"{shlex.quote(sys.executable)} -m lm_eval run --help"
-        yield Finding("harness", "lm_eval on the PATH", State.note, detail, fix)
+        yield Finding("lm_eval on the PATH", State.note, detail, fix)
 
 
 def _plugin(registered: Registered) -> Finding:
     from lm_eval_bayes.harness.plugin import installed
 
-    def finding(state: State, detail: str, fix: str | None = None) -> Finding:
-        return Finding("harness", "plugin", state, detail, fix)
-
+    finding = partial(Finding, "plugin")
     if registered.error is not None:
         detail = f"the harness cannot be imported: {registered.error}"
         fix = f"pip install --force-reinstall 'lm-eval>={installed.OLDEST_HARNESS}'"
@@ -278,7 +266,9 @@ def _plugin(registered: Registered) -> Finding:
     missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:
         detail = f"this release of the harness cannot register: {missing}"
-        return finding(State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
+        return Finding(
+            "plugin", State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}")
+        )
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     if installed.switched_off():
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
@@ -288,13 +278,17 @@ def _plugin(registered: Registered) -> Finding:
         detail = f"lm_eval does not find it because it is not installed; {alternative}"
         checkout = Path(__file__).resolve().parents[3]
         is_checkout = (checkout / "pyproject.toml").is_file()
-        return finding(State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes"))
+        return Finding(
+            "plugin", State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes")
+        )
     start_up_file = installed.start_up_file()
     reason = (
         "its start-up file is missing" if start_up_file is None else f"{start_up_file} was not read"
     )
     detail = f"lm_eval does not find {missing}: {reason}; {alternative}"
-    return finding(State.wrong, detail, "pip install --force-reinstall --no-deps lm-eval-bayes")
+    return Finding(
+        "plugin", State.wrong, detail, "pip install --force-reinstall --no-deps lm-eval-bayes"
+    )
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -310,18 +304,18 @@ def _backends() -> Iterator[Finding]:
             verb = "is" if len(missing) == 1 else "are"
             detail = f"cannot run because {join_words(missing)} {verb} missing"
             fix = _pip(f"lm-eval-bayes[{backend.extra}]")
-            yield Finding("backends", names, State.note, detail, fix)
+            yield Finding(names, State.note, detail, fix)
         else:
             detail = f"can run; records {backend.records}"
-            yield Finding("backends", names, State.ok, detail)
+            yield Finding(names, State.ok, detail)
     detail = "can run if the harness can run them; texts are stored, without signals"
-    yield Finding("backends", "all others", State.ok, detail)
+    yield Finding("all others", State.ok, detail)
     if version_of("torch") is not None:
         gpu_names = gpus()
         detail = ", ".join(f"{gpu_names.count(name)} x {name}" for name in dict.fromkeys(gpu_names))
         state = State.ok if gpu_names else State.note
         no_gpu = "no GPU found; models run on the CPU, slowly"
-        yield Finding("backends", "GPU", state, detail or no_gpu)
+        yield Finding("GPU", state, detail or no_gpu)
 
 
 # -- questions -----------------------------------------------------------------------------------
@@ -335,7 +329,7 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
     for data in questions.needed():
         tasks = ", ".join(data.tasks)
         if questions.is_cached(data):
-            yield Finding("questions", data.name, State.ok, f"in the cache, for {tasks}")
+            yield Finding(data.name, State.ok, f"in the cache, for {tasks}")
             continue
         load = f"load_dataset({data.name!r}, revision={data.revision!r})"
         fetch = f'python -c "from datasets import load_dataset; {load}"'
@@ -345,14 +339,14 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
                 state, reason = State.wrong, f"{offline_variable} forbids to fetch them"
                 fetch = f"env -u {offline_variable} {fetch}"
             detail = f"not in the cache, and {reason}; for {tasks}"
-            yield Finding("questions", data.name, state, detail, fetch)
+            yield Finding(data.name, state, detail, fetch)
             continue
         error = errors[data.name]
         if error is None:
-            yield Finding("questions", data.name, State.ok, f"available on the hub, for {tasks}")
+            yield Finding(data.name, State.ok, f"available on the hub, for {tasks}")
         else:
             detail = f"not in the cache, and not available on the hub ({error}); for {tasks}"
-            yield Finding("questions", data.name, State.wrong, detail, fetch)
+            yield Finding(data.name, State.wrong, detail, fetch)
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -368,16 +362,16 @@ def _folders() -> Iterator[Finding]:
         temporary = Path(tempfile.gettempdir())
     except OSError as error:
         detail = f"no temporary folder can be written to: {error.strerror or error}"
-        yield Finding("folders", "temporary", State.wrong, detail, set_temporary)
+        yield Finding("temporary", State.wrong, detail, set_temporary)
     else:
         yield _folder("temporary", temporary, set_temporary)
     yield _folder("questions", cache_folder(), 'export HF_HOME="$HOME/hf_home"')
     hashes = _folder("hashes of weights", hash_folder(), 'export XDG_CACHE_HOME="$HOME/.cache"')
     # A run works without this cache: the hashes are computed again.
-    yield hashes if hashes.state is State.ok else replace(hashes, state=State.note)
+    yield hashes if hashes.state is State.ok else hashes._replace(state=State.note)
 
 
-def _folder(name: str, folder: Path, fix: str, section: str = "folders") -> Finding:
+def _folder(name: str, folder: Path, fix: str) -> Finding:
     """Check that a folder can be written to, or made in the nearest folder that exists."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
@@ -385,10 +379,10 @@ def _folder(name: str, folder: Path, fix: str, section: str = "folders") -> Find
             pass
     except OSError as error:
         detail = f"{folder} cannot be written to: {error.strerror or error}"
-        return Finding(section, name, State.wrong, detail, fix)
+        return Finding(name, State.wrong, detail, fix)
     free = shutil.disk_usage(existing).free
     state = State.ok if free >= LOW_SPACE_BYTES else State.note
-    return Finding(section, name, state, f"{folder}, {format_bytes(free)} free")
+    return Finding(name, state, f"{folder}, {format_bytes(free)} free")
 
 
 def _store(path: Path) -> Iterator[Finding]:
@@ -401,22 +395,22 @@ def _store(path: Path) -> Iterator[Finding]:
     folder = shlex.quote(str(file.parent))
     if not file.parent.is_dir():
         detail = f"the folder {file.parent} does not exist"
-        yield Finding("store", str(path), State.wrong, detail, f"mkdir -p {folder}")
+        yield Finding(str(path), State.wrong, detail, f"mkdir -p {folder}")
         return
-    yield _folder("its folder", file.parent, f"chmod u+w {folder}", "store")
+    yield _folder("its folder", file.parent, f"chmod u+w {folder}")
     try:
         exists = is_store(file)
         if exists:
             TrialStore.open(file, mode="read").close()
     except LmEvalBayesError as error:
         fix = f"lm-eval-bayes store verify {shlex.quote(str(file))}"
-        yield Finding("store", str(path), State.wrong, str(error), fix)
+        yield Finding(str(path), State.wrong, str(error), fix)
     else:
         detail = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
-        yield Finding("store", str(path), State.ok, detail)
+        yield Finding(str(path), State.ok, detail)
     warning = network_warning(file)
     if warning is None:
-        yield Finding("store", "file system", State.ok, "not known to be a network file system")
+        yield Finding("file system", State.ok, "not known to be a network file system")
     else:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
-        yield Finding("store", "file system", State.note, warning, fix)
+        yield Finding("file system", State.note, warning, fix)

@@ -94,9 +94,9 @@ def command(
                 "separate": separate,
                 "scope": spec.scope,
                 "level": spec.level,
-                "runs": [line.to_dict() for line in lines],
-                "separation": [plan.to_dict() for plan in plans],
-                "warnings": list(saved.warnings),
+                "runs": lines,
+                "separation": plans,
+                "warnings": saved.warnings,
             }
         )
         return

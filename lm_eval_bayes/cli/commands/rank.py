@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, TieRule, Ties, expand_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -103,19 +104,14 @@ def command(
     if as_json:
         say_json(
             {
-                "leaderboards": [board.to_dict() for board in boards],
-                "overall": None if overall is None else overall.to_dict(),
-                "warnings": list(saved.warnings),
+                "leaderboards": boards,
+                "overall": overall,
+                "warnings": saved.warnings,
             }
         )
         return
     all_boards = boards if overall is None else [*boards, overall]
-    for number, board in enumerate(all_boards):
-        if number:
-            say()
-        _show(board)
-        if pairs:
-            _show_pairs(board)
+    say_each(all_boards, partial(_show, pairs=pairs))
     say()
     counted = dict.fromkeys(kind for board in boards for kind in board.counted)
     say(f"counted: {'; '.join(counted)}")
@@ -143,7 +139,7 @@ def _overall(
     return overall_leaderboard(common), note if others else None
 
 
-def _show(board: Leaderboard) -> None:
+def _show(board: Leaderboard, pairs: bool) -> None:
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope_label(board.scope)}"
     one_task = len(board.tasks) == 1
     interval = interval_label(board.level, board.spec.method)
@@ -168,10 +164,12 @@ def _show(board: Leaderboard) -> None:
             ]
         rows.append(cells)
     say_table(title, head, rows)
+    if pairs:
+        say()
+        _show_pairs(board)
 
 
 def _show_pairs(board: Leaderboard) -> None:
-    say()
     rows = [
         [model, *(NO_VALUE if i == j else format_probability(p) for j, p in enumerate(row))]
         for i, (model, row) in enumerate(zip(board.models, board.p_greater.tolist(), strict=True))

@@ -94,7 +94,9 @@ def command(
         sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
     else:
-        _write(page, output)
+        from lm_eval_bayes.export.files import write_files
+
+        write_files({output: page}, overwrite=True)
     if as_json:
         say_json(_content(data, None if to_stdout else output, len(page), figures))
     elif not to_stdout:
@@ -128,28 +130,17 @@ def _content(
 
 def _check_output(path: Path, overwrite: bool) -> None:
     """Refuse, before any run is read, a file that the report may not replace."""
-    from lm_eval_bayes._util.files import check_writable
+    from lm_eval_bayes.export.files import check_targets
     from lm_eval_bayes.report.page.render import MARK
 
-    check_writable(path, "--output")
-    if not path.exists():
-        return
-    if not path.is_file():
-        raise InvalidInputError.of("--output", "be a regular file", str(path))
-    if overwrite:
+    check_targets([path], overwrite=True)
+    if overwrite or not path.exists():
         return
     with suppress(OSError), open(path, "rb") as file:
         if MARK.encode() in file.read(4096):
             return
     rule = "be a new file or an earlier report; --overwrite replaces any other"
     raise InvalidInputError.of("--output", rule, str(path))
-
-
-def _write(page: bytes, path: Path) -> None:
-    from lm_eval_bayes._util.files import write_atomic, write_errors
-
-    with write_errors("--output"):
-        write_atomic(path, page)
 
 
 def _draw(data: ReportData, folder: Path | None) -> list[tuple[Path, str]]:

@@ -152,13 +152,13 @@ def command(
     if as_json:
         say_json(
             {
-                "benchmark": benchmark.to_dict(),
+                "benchmark": benchmark,
                 "level": spec.level,
                 "scope": spec.scope,
                 "interval": spec.method,
                 "seed": spec.seed,
-                "intervals": [study.to_dict() for study in studies],
-                "separation": None if separation is None else separation.to_dict(),
+                "intervals": studies,
+                "separation": separation,
                 "files": [str(path) for path in files],
             }
         )

@@ -85,9 +85,9 @@ def command(
                 "level": spec.level,
                 "interval": spec.method,
                 "seed": spec.seed,
-                "tasks": [summary.to_dict() for summary in summaries],
-                "groups": [summary.to_dict() for summary in group_summaries],
-                "warnings": list(saved.warnings),
+                "tasks": summaries,
+                "groups": group_summaries,
+                "warnings": saved.warnings,
             }
         )
         return

@@ -46,25 +46,13 @@ class PlainErrorsGroup(TyperGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Parse the arguments before the command; `--help` and `--version` print here."""
-        try:
-            with _output_errors(), _usage_errors():
-                return super().make_context(*args, **extra)
-        except KeyboardInterrupt as interruption:
-            warn("stopped")
-            raise typer.Exit(exit_code(interruption)) from None
+        with _plain_errors():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        with _output_errors():
-            try:
-                with _signals_as_exceptions(), _usage_errors():
-                    return super().invoke(ctx)
-            except LmEvalBayesError as error:
-                warn(f"error: {error}")
-                raise typer.Exit(ERROR) from None
-            except KeyboardInterrupt as interruption:
-                warn("stopped")
-                raise typer.Exit(exit_code(interruption)) from None
+        with _plain_errors(), _signals_as_exceptions():
+            return super().invoke(ctx)
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -79,18 +67,25 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def _usage_errors() -> Iterator[None]:
-    """Report wrong arguments in one sentence."""
-    try:
-        yield
-    except UsageError as error:
-        context = error.ctx
-        if context is not None and error.message == context.get_help():
-            raise  # no arguments at all: the help text is shown
-        sentence = error.format_message().replace("Value error, ", "").rstrip(".")
-        command = "" if context is None else f" (see `{context.command_path} --help`)"
-        warn(f"error: {sentence}{command}")
-        raise typer.Exit(ERROR) from None
+def _plain_errors() -> Iterator[None]:
+    """Report an error in one sentence, and end with its exit code."""
+    with _output_errors():
+        try:
+            yield
+        except UsageError as error:
+            context = error.ctx
+            if context is not None and error.message == context.get_help():
+                raise  # no arguments at all: the help text is shown
+            sentence = error.format_message().replace("Value error, ", "").rstrip(".")
+            command = "" if context is None else f" (see `{context.command_path} --help`)"
+            warn(f"error: {sentence}{command}")
+            raise typer.Exit(ERROR) from None
+        except LmEvalBayesError as error:
+            warn(f"error: {error}")
+            raise typer.Exit(ERROR) from None
+        except KeyboardInterrupt as interruption:
+            warn("stopped")
+            raise typer.Exit(exit_code(interruption)) from None
 
 
 @contextmanager

@@ -12,13 +12,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from lm_eval_bayes._util.text import one_line
+
+T = TypeVar("T")
 
 #: Seconds between two lines of progress in a pipe.
 EVERY_S = 15.0
@@ -64,6 +66,14 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
     for line in [list(head), *lines]:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         say("  " + "  ".join(cells).rstrip())
+
+
+def say_each(items: Iterable[T], show: Callable[[T], None]) -> None:
+    """Show items, with an empty line between them."""
+    for number, item in enumerate(items):
+        if number:
+            say()
+        show(item)
 
 
 def _encodable(text: str, stream: Any) -> str:
