@@ -20,8 +20,8 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lm_eval_bayes.harness.adaptive.goals import InterimAnalysis
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
+    from lm_eval_bayes.harness.adaptive.stopping import InterimAnalysis
 
 #: Defaults of `--decide`: its confidence, and the correction for interim analyses.
 CONFIDENCE, CORRECTION = 0.95, "pocock"
