@@ -121,13 +121,13 @@ def run(lm, orders, measure=()):
 def recorded_tokens(monkeypatch):
     """Return a dict that is filled with the tokens of each finished row, by place."""
     tokens = {}
-    original = hf_module.trial_of
+    original = hf_module.read_trial
 
     def spy(row, *args):
         tokens[row.request.index] = list(row.tokens)
         return original(row, *args)
 
-    monkeypatch.setattr(hf_module, "trial_of", spy)
+    monkeypatch.setattr(hf_module, "read_trial", spy)
     return tokens
 
 

@@ -56,7 +56,7 @@ class Ranked(get_model("biased_coin")):
 arguments = {"beta": "2:3", "seed": 11}
 if sys.argv[2:]:
     from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
-    from lm_eval_bayes.harness.models.recording import RecordingMixin
+    from lm_eval_bayes.harness.models.trials import RecordingMixin
 
     bases = (RecordingMixin, CoinSampling, Ranked)
     Ranked = type("Recorded", bases, {"backend_name": "biased_coin"})

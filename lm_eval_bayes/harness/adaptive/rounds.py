@@ -17,7 +17,7 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.results import graded_tasks, missing_output
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
-from lm_eval_bayes.harness.models.recording import RecordingMixin
+from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 

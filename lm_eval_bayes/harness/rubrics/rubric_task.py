@@ -18,7 +18,7 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.harness.models.completion import signals_of
+from lm_eval_bayes.harness.models.interface import signals_of
 from lm_eval_bayes.harness.rubrics import rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings

@@ -20,7 +20,7 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
-from lm_eval_bayes.harness.models.completion import signal_columns
+from lm_eval_bayes.harness.models.interface import signal_columns
 from lm_eval_bayes.harness.task import pipelines, questions, rows
 from lm_eval_bayes.harness.task import trial_outcomes as outcomes
 from lm_eval_bayes.harness.task.requests import (

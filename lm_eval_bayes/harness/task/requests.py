@@ -9,13 +9,12 @@ from typing import Any
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
-from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.models.context_window import fit_generation
 from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
+    fit_generation,
     one_length_key,
 )
-from lm_eval_bayes.harness.models.interface import prompt_text
+from lm_eval_bayes.harness.models.interface import Completion, prompt_text
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)

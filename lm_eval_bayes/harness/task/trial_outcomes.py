@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.completion import stored_trial
+from lm_eval_bayes.harness.models.interface import stored_trial
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.task.pipelines import Responses
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial

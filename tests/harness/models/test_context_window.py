@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.models.context_window import (
+from lm_eval_bayes.harness.models.generation_settings import (
     context_window,
     fit_generation,
     longest_prompt,

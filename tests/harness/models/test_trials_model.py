@@ -10,12 +10,16 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM, CacheHook
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.completion import Completion, signals_of
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.interface import TrialRange, trial_numbers
-from lm_eval_bayes.harness.models.recording import RecordingMixin
+from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
-from lm_eval_bayes.harness.models.trials import TrialsLM, recording_class
+from lm_eval_bayes.harness.models.trials import (
+    RecordingMixin,
+    TrialRange,
+    TrialsLM,
+    recording_class,
+    trial_numbers,
+)
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -36,10 +40,8 @@ class ToyLM(LM):
     loglikelihood_rolling = generate_until = loglikelihood
 
 
-class ToySampling:
+class ToySampling(SamplingMixin):
     """Draws a number from the trial's seed, as a model draws its tokens from it."""
-
-    cannot_record = ()
 
     def sample(self, orders, measure):
         self.asked = [(order.trial, order.prompt) for order in orders]
@@ -374,7 +376,8 @@ def test_a_plain_backend_is_stored_too(tmp_path):
 def test_a_recording_model_is_the_backends_own_class():
     made = recording_class("dummy")
     assert made.__mro__[1] is RecordingMixin
-    assert made.__mro__[3].__name__ == "DummyLM"
+    assert made.__mro__[3] is SamplingMixin
+    assert made.__mro__[4].__name__ == "DummyLM"
 
 
 def test_a_server_that_is_down_can_still_be_scored(store, caplog):

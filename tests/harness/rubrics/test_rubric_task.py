@@ -11,7 +11,7 @@ from _support.toy import ScriptedLM, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.models.completion import Completion
+from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA

@@ -14,7 +14,7 @@ from _support import toy
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import hash_string
 
-from lm_eval_bayes.harness.models.completion import Completion, signals_of, stored_trial
+from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import trial_outcomes as outcomes
 from lm_eval_bayes.harness.task.pipelines import Responses

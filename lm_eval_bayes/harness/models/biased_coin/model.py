@@ -35,9 +35,13 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
     refusal,
     uniforms,
 )
-from lm_eval_bayes.harness.models.biased_coin.wrong_answers import pick, wrong_answers
-from lm_eval_bayes.harness.models.completion import Completion
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.biased_coin.responses import (
+    measured,
+    read_trial,
+    response_text,
+    wrong_answers,
+)
+from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
@@ -47,21 +51,6 @@ _IGNORED = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_co
 
 #: Longer than any final answer: the field holds a whole solution.
 _LONGEST_ANSWER = 200
-
-# No digits here: a grader that reads prose must find one number, the answer.
-_OPENINGS = (
-    "Let me work through the problem step by step.",
-    "First I write down what is given and what is asked.",
-    "I translate the statement into an equation and solve it.",
-    "We begin by simplifying the expression in the problem.",
-)
-_STEPS = (
-    "Substituting the known values leaves a single unknown.",
-    "Collecting like terms and simplifying gives the value directly, "
-    "and checking it against the statement shows that nothing was left out.",
-    "Each condition in the statement has now been used.",
-    "The remaining computation is short, and doing it a second time gives the same value.",
-)
 
 
 @register_model("biased_coin")
@@ -179,7 +168,7 @@ class BiasedCoinLM(LM):
         trials: Counter[tuple[str, str]] = Counter()
         responses: list[str] = []
         for question in questions:
-            text = self.respond(question, trials[question.id], *prepared[question])
+            text = self.respond(question, trials[question.id], prepared[question])
             responses.append(Completion(text, measured(question.prompt, text)))
             trials[question.id] += 1
         return responses
@@ -205,17 +194,12 @@ class BiasedCoinLM(LM):
         return prepared
 
     def respond(
-        self, question: Question, trial: int, gold: str, mistakes: tuple[str, ...], p: float
+        self, question: Question, trial: int, prepared: tuple[str, tuple[str, ...], float]
     ) -> str:
-        """Write the response to one trial of a question."""
-        coin, mistake, box, words = uniforms("trial", self.seed, *question.id, trial)
-        answer = gold if coin < p else pick(mistakes, mistake)
-        which = int(words * len(_OPENINGS) * len(_STEPS))
-        opening, step = _OPENINGS[which % len(_OPENINGS)], _STEPS[which // len(_OPENINGS)]
-        if box < self.boxed:
-            return f"{opening} {step} Therefore the final answer is $\\boxed{{{answer}}}$."
-        # The wording that math graders look for without a box.
-        return f"{opening} {step} Therefore, the final answer is ${answer}$. I hope it is correct."
+        """Write the response to one trial of a question, from what `prepared` returns for it."""
+        return response_text(
+            uniforms("trial", self.seed, *question.id, trial), *prepared, self.boxed
+        )
 
     def _gold(self, question: Question, doc: dict[str, Any]) -> str:
         where = f"question {question.doc_id} of task {question.task}"
@@ -296,15 +280,6 @@ class BiasedCoinLM(LM):
         raise _only_generates(requests)
 
 
-def measured(prompt: str, text: str) -> dict[str, Any]:
-    """Return the measurements of a trial. Words count as tokens; there are no log-probabilities."""
-    return {
-        "prompt_tokens": len(prompt.split()),
-        "completion_tokens": len(text.split()),
-        "finish_reason": "stop",
-    }
-
-
 def question_of(request: Instance) -> Question:
     """Return the question of a request."""
     return Question(str(request.task_name), request.doc_id, str(request.args[0]))
@@ -318,30 +293,27 @@ def _only_generates(requests: Sequence[Instance]) -> ModelConfigError:
     )
 
 
-class CoinSampling:
-    """The sampling mixin of `--model trials` for the biased coin."""
+class CoinSampling(SamplingMixin):
+    """The sampling mixin of `--model trials` for the biased self."""
 
     takes_seed = True
+    cannot_record = BiasedCoinLM.cannot_record
 
     def notice(self, requests: Sequence[Any]) -> None:
         """Record the true score of all questions, also of those whose trials are stored."""
-        coin: Any = self
-        coin.record_truth(coin.prepared(requests))
+        self.record_truth(self.prepared(requests))
 
     def sample(
         self, requests: Sequence[TrialRequest], measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield the trials in the order of the requests."""
-        coin: Any = self
-        prepared = coin.prepared([request.instance for request in requests])
+        prepared = self.prepared([request.instance for request in requests])
         for request in requests:
             question = question_of(request.instance)
-            text = coin.respond(question, request.trial, *prepared[question])
-            yield request, request.result(text, signals={}, **measured(request.prompt, text))
-
-    def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
-        """Return the text unchanged: stop strings are ignored."""
-        return raw
+            yield (
+                request,
+                read_trial(request, self.respond(question, request.trial, prepared[question])),
+            )
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return no stop strings: they are ignored."""
@@ -349,13 +321,12 @@ class CoinSampling:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that the responses depend on."""
-        coin: Any = self
         return {
             "backend": "biased_coin",
-            "law": coin.probabilities.to_dict(),
-            "seed": coin.seed,
-            "boxed": coin.boxed,
-            "answer_field": coin.answer_field,
+            "law": self.probabilities.to_dict(),
+            "seed": self.seed,
+            "boxed": self.boxed,
+            "answer_field": self.answer_field,
         }
 
     def versions(self) -> dict[str, str]:

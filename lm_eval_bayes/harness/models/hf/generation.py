@@ -2,22 +2,89 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.models.hf.gumbel_max import draw
-from lm_eval_bayes.harness.models.hf.responses import Row, bits_per_token
-from lm_eval_bayes.harness.models.hf.settings import TokenSampling, without_sampling_defaults
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.models.generation_settings import (
+    LENGTH_KEYS,
+    NEUTRAL_SETTINGS,
+    NO_FILTERS,
+    is_neutral,
+)
+from lm_eval_bayes.harness.models.hf.gumbel_max import TokenSampling, draw
+from lm_eval_bayes.harness.models.hf.responses import Row
+from lm_eval_bayes.harness.models.interface import bits_per_token
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 #: Tokens of a prompt that are measured together; each needs logits of the vocabulary.
 _PROMPT_CHUNK = 1024
+
+
+#: Settings of the token loop, with all names of the maximal length.
+_KNOWN = {"temperature", *NO_FILTERS, "do_sample", "until", "seed", *LENGTH_KEYS}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a request for the token loop.
+
+    Attributes
+    ----------
+    sampling : TokenSampling
+        How tokens are drawn.
+    max_new_tokens : int
+        The maximal length of a completion.
+    others : dict
+        Settings for transformers' own `generate` only; empty for the token loop.
+    """
+
+    sampling: TokenSampling
+    max_new_tokens: int
+    others: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, kwargs: Mapping[str, Any], default_length: int) -> Settings:
+        """Return the settings of a request's `kwargs`.
+
+        Raises
+        ------
+        ModelConfigError
+            If one of them is outside its range.
+
+        Examples
+        --------
+        >>> Settings.of({"temperature": 0.6, "top_k": 20, "max_gen_toks": 9}, 256).sampling
+        TokenSampling(temperature=0.6, top_k=20, top_p=1.0, min_p=0.0)
+        """
+        samples = kwargs.get("do_sample") is not False
+        temperature = kwargs.get("temperature")
+        if temperature is None:
+            temperature = 1.0 if kwargs.get("do_sample") else 0.0
+        top_k = kwargs.get("top_k")
+        sampling = TokenSampling(
+            temperature if samples else 0.0,
+            0 if top_k is None or top_k == -1 else top_k,
+            1.0 if kwargs.get("top_p") is None else kwargs["top_p"],
+            0.0 if kwargs.get("min_p") is None else kwargs["min_p"],
+        )
+        length = kwargs.get("max_gen_toks", default_length)
+        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+            raise ModelConfigError(f"`max_gen_toks` must be a whole number >= 1; got {length!r}")
+        others = {k: v for k, v in kwargs.items() if k not in _KNOWN and not is_neutral(k, v)}
+        if others.get("num_return_sequences") is not None:
+            raise ModelConfigError(
+                "`num_return_sequences` must be left out, since each trial is a request of its "
+                f"own; got {others['num_return_sequences']!r}"
+            )
+        return cls(sampling, length, others)
 
 
 class NotLoopableError(Exception):
@@ -105,7 +172,7 @@ class TokenLoop:
                 logprobs = logits[0].float().log_softmax(-1)
                 targets = ids[0, first + 1 : last + 1].to(logprobs.device)
                 total += float(logprobs.gather(-1, targets[:, None]).double().sum())
-        return -total / ((len(prompt) - 1) * math.log(2)) + 0.0
+        return bits_per_token([total], len(prompt) - 1)
 
     def _prefilled(self, rows: Sequence[Row]) -> _Batch:
         """Compute the prompts; one that several rows share is computed once."""
@@ -199,9 +266,31 @@ def _selectable(cache: Any) -> bool:
     return isinstance(cache, DynamicCache)
 
 
-def generate_fallback(
-    lm: Any, row: Row, kwargs: Mapping[str, Any], length: int, stops: list[str]
-) -> list[float]:
+@contextmanager
+def without_sampling_defaults(model: Any) -> Iterator[None]:
+    """Remove the sampling defaults of `model.generate` inside the block.
+
+    Settings that a request passes to `generate` apply. Forced first and last tokens stay, since
+    some translation models need them.
+    """
+    original = getattr(model, "generation_config", None)
+    if original is None:
+        yield
+        return
+    neutral_config = copy.deepcopy(original)
+    for name, neutral in {"temperature": 1.0, **NO_FILTERS}.items():
+        setattr(neutral_config, name, neutral)
+    for name, neutrals in NEUTRAL_SETTINGS.items():
+        if hasattr(neutral_config, name) and name != "use_cache":
+            setattr(neutral_config, name, neutrals[0] if neutrals else None)
+    model.generation_config = neutral_config
+    try:
+        yield
+    finally:
+        model.generation_config = original
+
+
+def generate_fallback(lm: Any, row: Row, length: int, stops: list[str]) -> list[float]:
     """Generate a trial with transformers' `generate`; torch's generator is restored.
 
     Parameters
@@ -210,8 +299,6 @@ def generate_fallback(
         The backend.
     row : Row
         The trial; it has its tokens and has ended afterwards.
-    kwargs : mapping
-        The settings for `generate`.
     length : int
         The maximal number of new tokens.
     stops : list of str
@@ -230,7 +317,8 @@ def generate_fallback(
     """
     import torch
 
-    settings = {k: v for k, v in kwargs.items() if k not in ("until", "max_gen_toks", "seed")}
+    not_sent = ("until", "max_gen_toks", "seed")
+    settings = {k: v for k, v in row.request.kwargs.items() if k not in not_sent}
     causal = lm.backend == "causal"
     ids = torch.tensor([row.prompt], device=lm.device)
     row.started = time.perf_counter()
@@ -277,8 +365,3 @@ def _score(lm: Any, row: Row) -> list[float]:
     prompt = len(row.prompt) - 1
     row.logprobs = logprobs[prompt:]
     return logprobs[:prompt]
-
-
-def prompt_bits(logprobs: list[float]) -> float | None:
-    """Return the prompt's bits per token, if it has any."""
-    return bits_per_token(logprobs) if logprobs else None

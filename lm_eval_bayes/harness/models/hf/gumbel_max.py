@@ -14,9 +14,11 @@ distribution without noise for the complete vocabulary.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.harness.models.hf.settings import TokenSampling
+from lm_eval_bayes.errors import ModelConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +30,41 @@ CANDIDATES = 512
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
+
+
+@dataclass(frozen=True)
+class TokenSampling:
+    """How tokens are drawn from logits: temperature, then top_k, top_p and min_p.
+
+    ``temperature`` 0 is greedy; ``top_k`` 0 is off.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value, good, rule in self._rules():
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not good(value):
+                raise ModelConfigError(f"`{name}` must {rule}; got {value!r}")
+
+    def _rules(self) -> Iterator[tuple[str, Any, Any, str]]:
+        yield "temperature", self.temperature, lambda v: 0 <= v < float("inf"), "be 0 or more"
+        yield "top_k", self.top_k, lambda v: v == int(v) >= 0, "be a whole number, 0 for all tokens"
+        yield "top_p", self.top_p, lambda v: 0 < v <= 1, "be in (0, 1]"
+        yield "min_p", self.min_p, lambda v: 0 <= v <= 1, "be in [0, 1]"
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature == 0
+
+    @property
+    def unfiltered(self) -> bool:
+        """Whether all filters are off."""
+        return self.top_k == 0 and self.top_p == 1 and self.min_p == 0
 
 
 def draw(

@@ -1,14 +1,23 @@
-"""A transformers model whose weights are loaded at the first use."""
+"""A transformers model before its weights are loaded: what its distribution depends on.
+
+Its weights are loaded at the first use, so that a run whose trials are all stored loads none.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.models.interface import SamplingMixin
+from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.runs.model_arguments import as_json, identity
 
 log = get_logger(__name__)
 
@@ -57,7 +66,7 @@ class WeightsPlaceholder:
             return -1
 
 
-class LazyWeights:
+class LazyWeights(SamplingMixin):
     """A mixin before the harness's `HFLM` that postpones loading the weights.
 
     Configuration and tokenizer are loaded at once, for chat templates, lengths and rank. The
@@ -82,15 +91,14 @@ class LazyWeights:
             self._postponed = before
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
-        lm: Any = self
         if args or not self._postponed or _is_eager(kwargs):
             super()._create_model(*args, **kwargs)  # type: ignore[misc]
             return
-        commit = getattr(lm.config, "_commit_hash", None)
+        commit = getattr(self.config, "_commit_hash", None)
         if commit and not os.path.isdir(kwargs["pretrained"]):
             # A branch of the hub may move before the weights are loaded; this commit does not.
             kwargs["revision"] = commit
-        lm._model = WeightsPlaceholder(lm.config, lm.AUTO_MODEL_CLASS, kwargs)
+        self._model = WeightsPlaceholder(self.config, self.AUTO_MODEL_CLASS, kwargs)
 
     @property
     def weights_loaded(self) -> bool:
@@ -114,18 +122,17 @@ class LazyWeights:
         """Load the weights as the harness does, unless they are loaded."""
         import torch
 
-        lm: Any = self
         if self.weights_loaded:
             return
-        placeholder: WeightsPlaceholder = lm._model
+        placeholder: WeightsPlaceholder = self._model
         log.info("loading the weights of %s", placeholder.arguments.get("pretrained"))
         super()._create_model(**placeholder.arguments)  # type: ignore[misc]
-        if isinstance(lm._model, torch.nn.Module):
-            lm._model.eval()
-            lm._model.tie_weights()
+        if isinstance(self._model, torch.nn.Module):
+            self._model.eval()
+            self._model.tie_weights()
         if placeholder.device is not None:
             try:
-                lm._model.to(placeholder.device)
+                self._model.to(placeholder.device)
             except ValueError:  # quantized weights stay on their device
                 log.debug("the model was not moved to %s", placeholder.device, exc_info=True)
 
@@ -150,3 +157,198 @@ def _named(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
         if parameter.kind is parameter.VAR_KEYWORD:
             named |= named.pop(parameter.name, {})
     return named
+
+
+# -- the fingerprint -----------------------------------------------------------------------------
+
+#: Arguments of the backend that other entries cover, or that do not change the distribution.
+_COVERED = frozenset(
+    (
+        "pretrained",
+        "backend",
+        "revision",
+        "subfolder",
+        "tokenizer",
+        "max_length",
+        "dtype",
+        "peft",
+        "delta",
+        "gguf_file",
+        "add_bos_token",
+        "truncation",
+        "mixed_precision_dtype",
+        "chat_template_args",
+        "enable_thinking",
+        "think_end_token",
+        "prefix_token_id",
+        "logits_cache",
+        "softmax_dtype",
+    )
+)
+
+
+def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -> dict[str, Any]:
+    """Return what a model's distribution under transformers depends on.
+
+    Of arguments that no other entry covers, `model_arguments.identity` is included.
+
+    Parameters
+    ----------
+    lm : HFLM
+        The backend; its weights are not loaded.
+    given : mapping
+        Its arguments.
+    ends : mapping
+        The tokens that end a sequence.
+    """
+    pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
+    revision, subfolder = given.get("revision"), given.get("subfolder") or None
+    template = getattr(lm.tokenizer, "chat_template", None)
+    return {
+        "backend": "hf",
+        "kind": lm.backend,
+        "pretrained": pretrained if isinstance(pretrained, str) else _object_name(pretrained),
+        "revision": revision,
+        "subfolder": subfolder,
+        "gguf_file": given.get("gguf_file"),
+        "peft": given.get("peft"),
+        "delta": given.get("delta"),
+        "weights": _weights(lm, given),
+        "settings": _settings(lm, given),
+        "dtype": _dtype(given.get("dtype"), lm.config),
+        "mixed_precision": _name(given.get("mixed_precision_dtype")),
+        "quantization": _quantization(lm.config),
+        "tokenizer": tokenizer if isinstance(tokenizer, str) else None,
+        "tokenizer_files": _tokenizer(lm, given),
+        "add_bos_token": given.get("add_bos_token"),
+        "chat_template": None if template is None else hash_text(_text(template)),
+        "max_length": int(lm.max_length),
+        "truncation": bool(given.get("truncation")),
+        "end_tokens": sorted(ends),
+        "arguments": identity(
+            {
+                name: value
+                for name, value in sorted(given.items())
+                if not _left_out(name, value) and name not in _COVERED
+            }
+        ),
+    }
+
+
+def _left_out(name: str, value: Any) -> bool:
+    return value is None or (value is False and name in ("autogptq", "gptqmodel"))
+
+
+def _weights(lm: Any, given: Mapping[str, Any]) -> str | None:
+    pretrained = given["pretrained"]
+    if not isinstance(pretrained, str):
+        return hash_of_parameters(pretrained)
+    revision = given.get("revision")
+    commit = getattr(lm.config, "_commit_hash", None)
+    base = weights_of(
+        pretrained, commit or revision, given.get("subfolder") or None, given.get("gguf_file")
+    )
+    added = [given[name] for name in ("peft", "delta") if given.get(name)]
+    if not added:
+        return base
+    return hash_json([base, *[weights_of(str(name), revision) for name in added]])
+
+
+def _settings(lm: Any, given: Mapping[str, Any]) -> str | None:
+    pretrained = given["pretrained"]
+    if not isinstance(pretrained, str):
+        config = {k: v for k, v in lm.config.to_dict().items() if k != "transformers_version"}
+        return hash_text(json.dumps(config, sort_keys=True, default=str))
+    commit = getattr(lm.config, "_commit_hash", None)
+    return settings_of(pretrained, commit or given.get("revision"), given.get("subfolder") or None)
+
+
+def _tokenizer(lm: Any, given: Mapping[str, Any]) -> str | None:
+    tokenizer, pretrained = given.get("tokenizer"), given["pretrained"]
+    if tokenizer is not None and not isinstance(tokenizer, str):
+        return hash_text(repr(sorted(tokenizer.get_vocab().items())))
+    if tokenizer is None and not isinstance(pretrained, str):
+        return hash_text(repr(sorted(lm.tokenizer.get_vocab().items())))
+    commit = getattr(lm.config, "_commit_hash", None) if tokenizer is None else None
+    return tokenizer_of(
+        tokenizer or pretrained, commit or given.get("revision"), given.get("subfolder") or None
+    )
+
+
+def hash_of_parameters(model: Any) -> str:
+    """Return a hash of a model's parameters: their names, types, shapes and values."""
+    import torch
+
+    hashed = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().reshape(-1).contiguous()
+        for part in flat.split(1 << 24):
+            hashed.update(part.cpu().view(torch.uint8).numpy().tobytes())
+    return f"{ALGORITHM}:{hashed.hexdigest()}"
+
+
+def _object_name(model: Any) -> str:
+    name = getattr(getattr(model, "config", None), "_name_or_path", "") or ""
+    return f"{type(model).__name__}({name})"
+
+
+def _dtype(dtype: Any, config: Any) -> str:
+    if dtype in (None, "auto"):
+        dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or dtype
+    return _name(dtype) or "default"
+
+
+def _name(dtype: Any) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _quantization(config: Any) -> Any:
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is None:
+        return None
+    return as_json(quantization if isinstance(quantization, Mapping) else quantization.to_dict())
+
+
+def _text(template: Any) -> str:
+    return template if isinstance(template, str) else json.dumps(template, sort_keys=True)
+
+
+def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:
+    """Return the generation config of a model, without its weights.
+
+    Parameters
+    ----------
+    config : PretrainedConfig
+        The model's configuration, used without a generation_config.json.
+    given : mapping
+        The arguments of the backend.
+    """
+    from transformers import GenerationConfig
+
+    pretrained = given["pretrained"]
+    if not isinstance(pretrained, str):
+        return getattr(pretrained, "generation_config", None) or GenerationConfig()
+    revision = getattr(config, "_commit_hash", None) or given.get("revision") or "main"
+    try:
+        return GenerationConfig.from_pretrained(
+            pretrained, revision=revision, subfolder=given.get("subfolder") or ""
+        )
+    except (OSError, TypeError, ValueError):  # missing or invalid
+        log.debug("%s has no generation_config.json", pretrained, exc_info=True)
+        return GenerationConfig.from_model_config(config)
+
+
+def end_tokens(generation_config: Any, tokenizer: Any) -> dict[int, int | None]:
+    """Return the tokens that end a sequence, each with its stop_reason.
+
+    The stop_reason of the tokenizer's own end of the sequence is None, that of further ones,
+    such as the end of a turn, is their id.
+    """
+    eos = getattr(generation_config, "eos_token_id", None)
+    ids = eos if isinstance(eos, (list, tuple)) else [eos]
+    own = tokenizer.eos_token_id
+    ends: dict[int, int | None] = {int(i): int(i) for i in ids if i is not None}
+    if own is not None:
+        ends[int(own)] = None
+    return ends

@@ -1,17 +1,18 @@
-"""Trials while their tokens are drawn: rows, their stop strings, and the queue they wait in."""
+"""Responses of the token loop, read as trials with their signals.
+
+A response grows token by token in a :class:`Row`, until a :class:`StopFinder` finds its end.
+"""
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
-from lm_eval_bayes.harness.models.hf.settings import Settings
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.store.trial import Trial
 
 
@@ -93,7 +94,14 @@ class Row:
         Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
+
+    Attributes
+    ----------
+    round : int
+        Its trial number among those of the queue, see `Queue`.
     """
+
+    round = 0
 
     def __init__(
         self,
@@ -167,7 +175,7 @@ class Row:
             del self.logprobs[count:]
 
 
-def trial_of(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:
+def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:
     """Return the trial of a finished row, with its measurements.
 
     Parameters
@@ -208,17 +216,6 @@ def trial_of(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> T
     )
 
 
-def bits_per_token(logprobs: list[float]) -> float:
-    """Return the negative mean of natural log-probabilities, in bits.
-
-    Examples
-    --------
-    >>> bits_per_token([math.log(0.5), math.log(0.125)])
-    2.0
-    """
-    return -math.fsum(logprobs) / (len(logprobs) * math.log(2)) + 0.0
-
-
 def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[str, int | None]:
     """Return the text and the position, in characters, after the last think token.
 
@@ -237,67 +234,3 @@ def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[st
         return text, len(text) - len(answer)
     before = str(decode(tokens[:after]))
     return before + answer, len(before)
-
-
-class _Waiting(NamedTuple):
-    round: int
-    minus_length: int
-    number: int
-    row: Row
-
-
-class Queue:
-    """Trials by trial number, with one set of settings per batch.
-
-    Of one trial number the longest prompts come first: a batch then has little padding, and a
-    lack of memory is noticed at once.
-    """
-
-    def __init__(self) -> None:
-        self._heaps: dict[str, list[_Waiting]] = {}
-        self._kinds: dict[str, tuple[Settings, Mapping[str, Any]]] = {}
-        self._taken: dict[int, tuple[str, _Waiting]] = {}
-        self._rounds = self._added = 0
-        self._last_trial: int | None = None
-        self._kind = ""
-
-    def __len__(self) -> int:
-        return sum(map(len, self._heaps.values()))
-
-    def add(self, row: Row, kind: str, settings: Settings, kwargs: Mapping[str, Any]) -> None:
-        """Append a trial; trials of one `kind` may share a batch."""
-        if row.request.trial != self._last_trial:
-            self._rounds, self._last_trial = self._rounds + 1, row.request.trial
-        self._kinds.setdefault(kind, (settings, kwargs))
-        waiting = _Waiting(self._rounds, -len(row.prompt), self._added, row)
-        heapq.heappush(self._heaps.setdefault(kind, []), waiting)
-        self._added += 1
-
-    def first_of(self, prompts: Set[str]) -> dict[int, float | None]:
-        """Return the index of each prompt's first trial, with None for its bits; no cut prompts."""
-        waiting = sorted(entry for heap in self._heaps.values() for entry in heap)
-        first: dict[str, int] = {}
-        for row in (entry.row for entry in waiting if not entry.row.cut):
-            if row.request.prompt in prompts:
-                first.setdefault(row.request.prompt, row.request.index)
-        return dict.fromkeys(first.values())
-
-    def next_settings(self) -> tuple[Settings, Mapping[str, Any]]:
-        """Select the settings whose trials are due, and return them."""
-        due = [kind for kind, heap in self._heaps.items() if heap]
-        self._kind = min(due, key=lambda kind: self._heaps[kind][0].round)
-        return self._kinds[self._kind]
-
-    def take(self, count: int) -> list[Row]:
-        """Take at most `count` trials of the settings that `next_settings` selected."""
-        heap = self._heaps[self._kind]
-        taken = [heapq.heappop(heap) for _ in range(min(count, len(heap)))]
-        self._taken = {id(waiting.row): (self._kind, waiting) for waiting in taken}
-        return [waiting.row for waiting in taken]
-
-    def put_back(self, rows: Sequence[Row]) -> None:
-        """Return trials that were taken and have not ended to their positions."""
-        for row in rows:
-            kind, waiting = self._taken[id(row)]
-            row.start_over()
-            heapq.heappush(self._heaps[kind], waiting)

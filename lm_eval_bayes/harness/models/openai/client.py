@@ -1,4 +1,4 @@
-"""HTTP client of one OpenAI-compatible endpoint: concurrent requests with retries."""
+"""HTTP client of one OpenAI-compatible endpoint: concurrent requests for trials, with retries."""
 
 from __future__ import annotations
 
@@ -10,21 +10,34 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lm_eval_bayes._util.retry import Backoff, capped, retry_after
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.openai.request import Payloads, max_gen_toks, token_count
 from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     error_object,
+    read_prompt_bits,
+    read_trial,
     refusal,
     unreadable,
 )
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
+from lm_eval_bayes.store.trial import Trial
 
 if TYPE_CHECKING:
     import aiohttp
@@ -364,3 +377,174 @@ async def _do_all(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+#: The result of a request: a trial, or a failure.
+Outcome: TypeAlias = tuple[TrialRequest, Trial | ExchangeFailed]
+
+#: At least so many failures in a row, with no answer between them, end the sampling.
+_MIN_CONSECUTIVE_FAILURES = 8
+
+#: Attempts of a request that only measures a prompt.
+_ATTEMPTS_TO_MEASURE = 2
+
+
+class TrialClient:
+    """Requests trials over one connection, as long as the server answers.
+
+    Parameters
+    ----------
+    payloads : Payloads
+        Builds the bodies of the requests.
+    endpoint : Endpoint
+        Their address.
+    messages : mapping
+        What is sent, by prompt: the context or its tokens.
+    measure : frozenset of str
+        Prompts whose bits per token are wanted.
+    concurrency : int
+        Number of concurrent requests.
+    think_end_token : str or None
+        The token that ends a think block.
+    warn_once : callable
+        Logs a warning, the first time for its topic.
+    """
+
+    def __init__(
+        self,
+        payloads: Payloads,
+        endpoint: Endpoint,
+        messages: Mapping[str, Any],
+        measure: frozenset[str],
+        concurrency: int,
+        think_end_token: str | None,
+        warn_once: Callable[..., None],
+    ) -> None:
+        self._payloads = payloads
+        self._endpoint = endpoint
+        self._messages = messages
+        self._to_measure = set(measure)
+        self._concurrency = concurrency
+        self._think_end_token = think_end_token
+        self._consecutive_failures = 0
+        self._given_up = False
+        self._warn_once = warn_once
+
+    def requests_until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
+        """Yield the requests until the server is given up."""
+        for request in requests:
+            if self._given_up:
+                return
+            yield request
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
+        """Open the connection and return the function that requests one trial."""
+        async with Connection(self._endpoint, self._concurrency) as connection:
+
+            async def send(request: TrialRequest) -> Outcome:
+                return await self._send(connection, request)
+
+            yield send
+
+    async def _send(self, connection: Connection, request: TrialRequest) -> Outcome:
+        measured = await self._measured(connection, request)
+        sent: dict[str, Any] = {}
+
+        def payload() -> dict[str, Any]:
+            sent.clear()
+            sent.update(self._payloads.of(request, self._messages[request.prompt]))
+            return sent
+
+        try:
+            exchange = await connection.ask(
+                payload,
+                lambda body: read_trial(
+                    request,
+                    body,
+                    self._payloads.chat,
+                    sent.get("model"),
+                    sent_tokens=token_count(self._messages[request.prompt]),
+                    think_end_token=self._think_end_token,
+                ),
+                lambda failure: self._payloads.adapt(sent, failure),
+            )
+        except ExchangeFailed as failure:
+            if measured is not None:
+                self._to_measure.add(request.prompt)
+            self._note(failure)
+            return request, failure
+        self._consecutive_failures = 0
+        return request, self._completed(request, exchange, measured)
+
+    def _note(self, failure: ExchangeFailed) -> None:
+        self._consecutive_failures += 1
+        limit = max(_MIN_CONSECUTIVE_FAILURES, self._concurrency)
+        if failure.fatal or self._consecutive_failures >= limit:
+            self._given_up = True
+
+    async def _measured(
+        self, connection: Connection, request: TrialRequest
+    ) -> dict[str, float] | None:
+        """Return the bits of the request's prompt, if it is the first with this prompt."""
+        wanted = request.prompt in self._to_measure and not self._given_up
+        if not wanted or not self._payloads.measures:
+            return None
+        self._to_measure.discard(request.prompt)
+        try:
+            exchange = await connection.ask(
+                lambda: self._payloads.of_prompt(request, self._messages[request.prompt]),
+                lambda body: read_prompt_bits(body, self._payloads.chat),
+                lambda failure: False,
+                attempts=_ATTEMPTS_TO_MEASURE,
+            )
+        except ExchangeFailed as failure:
+            self._warn_once("prompt", "prompt_bpt is not recorded: %s", failure)
+            bits = None
+        else:
+            bits = exchange.value
+            if bits is None:
+                self._warn_once("prompt", "prompt_bpt is not recorded: the server did not send it")
+        if bits is None:
+            # A server that does not send it for one prompt will not for the next.
+            self._to_measure.clear()
+            return None
+        return {"prompt_bpt": bits}
+
+    def _completed(
+        self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float] | None
+    ) -> Trial:
+        answer = exchange.value
+        signals = {**(answer.signals or {}), **(measured or {})}
+        if self._payloads.measures and "completion_bpt" not in signals and answer.text:
+            self._warn_once("bits", "completion_bpt is not recorded: the server sent none")
+        if "content_missing" in signals:
+            self._warn_once(
+                "content",
+                "the server sent an answer without content (%s); it is recorded as an empty one. "
+                "A reasoning model at its max_gen_toks does that",
+                answer.finish_reason,
+            )
+        if signals.get("prompt_truncated"):
+            self._warn_once(
+                "truncated",
+                "the server truncates prompts: it read fewer tokens than were sent (%s of %s)",
+                answer.prompt_tokens,
+                token_count(self._messages[request.prompt]),
+            )
+        limit, used = max_gen_toks(request), answer.completion_tokens
+        if answer.finish_reason == "length" and used is not None and used < limit:
+            self._warn_once(
+                "length",
+                "the server ended an answer for its length after %d tokens of max_gen_toks=%d: its "
+                "own limit is lower",
+                used,
+                limit,
+            )
+        return replace(
+            answer,
+            signals=signals,
+            queued_s=exchange.waited_s + (answer.queued_s or 0.0),
+            generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,
+            concurrency=exchange.running,
+        )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.context_window import DEFAULT_MAX_GEN_TOKS
+from lm_eval_bayes.harness.models.generation_settings import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.openai.responses import ExchangeFailed
 
@@ -274,7 +274,9 @@ def check_batch_size(batch_size: int) -> None:
         )
 
 
-def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], warned: set[str]) -> None:
+def check_settings(
+    payloads: Payloads, requests: Sequence[TrialRequest], warn_once: Callable[..., None]
+) -> None:
     """Check the settings and the kind of prompts of all requests.
 
     Raises
@@ -304,9 +306,9 @@ def check_settings(payloads: Payloads, requests: Sequence[TrialRequest], warned:
         seen.add(settings)
         payloads.check(request)
         not_sent = payloads.stops_not_sent(request.kwargs)
-        if not_sent and "stops" not in warned:
-            warned.add("stops")
-            log.warning(
+        if not_sent:
+            warn_once(
+                "stops",
                 "the harness sends at most four stop strings with a chat (to some models none), "
                 "so %s cut the answers afterwards; the model generates until another end",
                 ", ".join(map(repr, not_sent)),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.store.trial import Trial
 
 _MAX_NAMED = 5
@@ -215,7 +214,15 @@ def _shown(prompt: str) -> str:
 _ABORTED = frozenset({"abort", "aborted", "error", "cancelled"})
 
 
-def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None = None) -> Trial:
+def read_trial(
+    request: TrialRequest,
+    body: Any,
+    chat: bool,
+    model: str | None = None,
+    *,
+    sent_tokens: int | None = None,
+    think_end_token: str | None = None,
+) -> Trial:
     """Read the JSON of one answer.
 
     Parameters
@@ -228,6 +235,10 @@ def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None =
         Whether a chat completion was requested.
     model : str, optional
         The model's name in the request.
+    sent_tokens : int, optional
+        Number of tokens of the prompt, if it was sent as tokens.
+    think_end_token : str, optional
+        The text that ends a think block.
 
     Returns
     -------
@@ -235,7 +246,8 @@ def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None =
         Its `queued_s` and `generated_s` are those of the server, if it sends them. Its signals
         are ``completion_bpt``; ``eos_counted`` (whether completion_tokens contains the
         end-of-sequence token, where that is known); ``content_missing``, ``reasoning_content``
-        and ``refusal`` of a chat; ``system_fingerprint``; ``served_model``.
+        and ``refusal`` of a chat; ``think_closed``; ``prompt_truncated`` (whether the server read
+        fewer tokens than were sent); ``system_fingerprint``; ``served_model``.
 
     Raises
     ------
@@ -269,6 +281,7 @@ def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None =
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     completion_tokens = _count(usage.get("completion_tokens"))
+    prompt_tokens = _count(usage.get("prompt_tokens"))
     # Only a server that sends stop_reason says that it was the end-of-sequence token.
     by_eos = finish_reason == "stop" and choice.get("stop_reason", "") is None
     if by_eos and tokens and completion_tokens is not None and not chat:
@@ -280,13 +293,19 @@ def read_trial(request: TrialRequest, body: Any, chat: bool, model: str | None =
     ):
         if isinstance(value, str) and value:
             signals[name] = value
+    if think_end_token:
+        signals["think_closed"] = think_end_token in text
+    elif "reasoning_content" in signals:
+        signals["think_closed"] = bool(text)
+    if sent_tokens is not None and prompt_tokens is not None:
+        signals["prompt_truncated"] = prompt_tokens < sent_tokens
     queued_s, generated_s = _times(body.get("metrics"))
     stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
     return request.result(
         text,
         finish_reason=None if finish_reason is None else str(finish_reason),
         stop_reason=stop_reason if isinstance(stop_reason, (str, int)) else None,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
+        prompt_tokens=prompt_tokens,
         completion_tokens=len(tokens) or None if completion_tokens is None else completion_tokens,
         queued_s=queued_s,
         generated_s=generated_s,
@@ -312,22 +331,6 @@ def read_prompt_bits(body: Any, chat: bool) -> float | None:
         values = values[:end]
         values = values[1:] if values[:1] == [None] else values
     return bits_per_token(values)
-
-
-def bits_per_token(logprobs: Sequence[object]) -> float | None:
-    """Return the negative mean of natural log-probabilities, in bits; None if any is missing.
-
-    Examples
-    --------
-    >>> bits_per_token([math.log(0.5), math.log(0.125)])
-    2.0
-    >>> bits_per_token([]) is None, bits_per_token([-0.1, None]) is None
-    (True, True)
-    """
-    values = [v for v in logprobs if isinstance(v, (int, float)) and math.isfinite(v)]
-    if not values or len(values) != len(logprobs):
-        return None
-    return max(-math.fsum(values) / len(values) / math.log(2), 0.0)
 
 
 def _only_choice(body: Any) -> Mapping[str, Any]:

@@ -11,219 +11,44 @@ are the untempered model's unless it was started with another ``--logprobs-mode`
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
+from urllib.parse import urlsplit
 
+from lm_eval_bayes._util.addresses import check_address
+from lm_eval_bayes._util.retry import Backoff, is_retried
+from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.harness.models.openai import server as openai_server
-from lm_eval_bayes.harness.models.openai.client import Connection, Endpoint, Exchange, concurrently
+from lm_eval_bayes.harness.models.interface import SamplingMixin, TrialRequest, installed_versions
+from lm_eval_bayes.harness.models.openai.client import Endpoint, TrialClient, concurrently
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
-    backend_of,
     check_batch_size,
     check_room,
     check_settings,
     max_gen_toks,
     prompts_to_send,
     timeout_s,
-    token_count,
 )
 from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
-    read_prompt_bits,
-    read_trial,
 )
-from lm_eval_bayes.runs.model_arguments import Kind, kind_of
+from lm_eval_bayes.runs.model_arguments import Kind, kind_of, secret_texts, without_secrets
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
-
-#: The result of a request: a trial, or a failure.
-Outcome: TypeAlias = tuple[TrialRequest, Trial | ExchangeFailed]
-
-#: At least so many failures in a row, with no answer between them, end the sampling.
-_MIN_CONSECUTIVE_FAILURES = 8
-
-#: Attempts of a request that only measures a prompt.
-_ATTEMPTS_TO_MEASURE = 2
-
-
-class TrialClient:
-    """Requests trials over one connection, as long as the server answers.
-
-    Parameters
-    ----------
-    payloads : Payloads
-        Builds the bodies of the requests.
-    endpoint : Endpoint
-        Their address.
-    messages : mapping
-        What is sent, by prompt: the context or its tokens.
-    measure : frozenset of str
-        Prompts whose bits per token are wanted.
-    concurrency : int
-        Number of concurrent requests.
-    think_end_token : str or None
-        The token that ends a think block.
-    warned : set of str
-        The warnings that were logged already; shared by all calls for one server.
-    """
-
-    def __init__(
-        self,
-        payloads: Payloads,
-        endpoint: Endpoint,
-        messages: Mapping[str, Any],
-        measure: frozenset[str],
-        concurrency: int,
-        think_end_token: str | None,
-        warned: set[str],
-    ) -> None:
-        self._payloads = payloads
-        self._endpoint = endpoint
-        self._messages = messages
-        self._to_measure = set(measure)
-        self._concurrency = concurrency
-        self._think_end_token = think_end_token
-        self._consecutive_failures = 0
-        self._given_up = False
-        self._warned = warned
-
-    def requests_until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
-        """Yield the requests until the server is given up."""
-        for request in requests:
-            if self._given_up:
-                return
-            yield request
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
-        """Open the connection and return the function that requests one trial."""
-        async with Connection(self._endpoint, self._concurrency) as connection:
-
-            async def send(request: TrialRequest) -> Outcome:
-                return await self._send(connection, request)
-
-            yield send
-
-    async def _send(self, connection: Connection, request: TrialRequest) -> Outcome:
-        measured = await self._measured(connection, request)
-        sent: dict[str, Any] = {}
-
-        def payload() -> dict[str, Any]:
-            sent.clear()
-            sent.update(self._payloads.of(request, self._messages[request.prompt]))
-            return sent
-
-        try:
-            exchange = await connection.ask(
-                payload,
-                lambda body: read_trial(request, body, self._payloads.chat, sent.get("model")),
-                lambda failure: self._payloads.adapt(sent, failure),
-            )
-        except ExchangeFailed as failure:
-            if measured is not None:
-                self._to_measure.add(request.prompt)
-            self._note(failure)
-            return request, failure
-        self._consecutive_failures = 0
-        return request, self._completed(request, exchange, measured)
-
-    def _note(self, failure: ExchangeFailed) -> None:
-        self._consecutive_failures += 1
-        limit = max(_MIN_CONSECUTIVE_FAILURES, self._concurrency)
-        if failure.fatal or self._consecutive_failures >= limit:
-            self._given_up = True
-
-    async def _measured(
-        self, connection: Connection, request: TrialRequest
-    ) -> dict[str, float] | None:
-        """Return the bits of the request's prompt, if it is the first with this prompt."""
-        wanted = request.prompt in self._to_measure and not self._given_up
-        if not wanted or not self._payloads.measures:
-            return None
-        self._to_measure.discard(request.prompt)
-        try:
-            exchange = await connection.ask(
-                lambda: self._payloads.of_prompt(request, self._messages[request.prompt]),
-                lambda body: read_prompt_bits(body, self._payloads.chat),
-                lambda failure: False,
-                attempts=_ATTEMPTS_TO_MEASURE,
-            )
-        except ExchangeFailed as failure:
-            self._warn("prompt", "prompt_bpt is not recorded: %s", failure)
-            bits = None
-        else:
-            bits = exchange.value
-            if bits is None:
-                self._warn("prompt", "prompt_bpt is not recorded: %s", "the server did not send it")
-        if bits is None:
-            # A server that does not send it for one prompt will not for the next.
-            self._to_measure.clear()
-            return None
-        return {"prompt_bpt": bits}
-
-    def _completed(
-        self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float] | None
-    ) -> Trial:
-        answer = exchange.value
-        signals = dict(answer.signals or {})
-        if self._payloads.measures and "completion_bpt" not in signals and answer.text:
-            self._warn("bits", "completion_bpt is not recorded: the server sent %s", "none")
-        if "content_missing" in signals:
-            self._warn(
-                "content",
-                "the server sent an answer without content (%s); it is recorded as an empty one. "
-                "A reasoning model at its max_gen_toks does that",
-                answer.finish_reason,
-            )
-        if self._think_end_token:
-            signals["think_closed"] = self._think_end_token in answer.text
-        elif "reasoning_content" in signals:
-            signals["think_closed"] = bool(answer.text)
-        tokens = token_count(self._messages[request.prompt])
-        if tokens is not None and answer.prompt_tokens is not None:
-            signals["prompt_truncated"] = answer.prompt_tokens < tokens
-            if signals["prompt_truncated"]:
-                self._warn(
-                    "truncated",
-                    "the server truncates prompts: it read fewer tokens than were sent (%s)",
-                    f"{answer.prompt_tokens} of {tokens}",
-                )
-        limit, used = max_gen_toks(request), answer.completion_tokens
-        if answer.finish_reason == "length" and used is not None and used < limit:
-            self._warn(
-                "length",
-                "the server ended an answer for its length after %s: its own limit is lower",
-                f"{used} tokens of max_gen_toks={limit}",
-            )
-        return replace(
-            answer,
-            signals={**signals, **(measured or {})},
-            queued_s=exchange.waited_s + (answer.queued_s or 0.0),
-            generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,
-            concurrency=exchange.running,
-        )
-
-    def _warn(self, topic: str, message: str, what: object) -> None:
-        if topic not in self._warned:
-            self._warned.add(topic)
-            log.warning(message, what)
-
 
 #: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
 #: needs a minute or two.
 ATTEMPTS = 8
 
 
-class OpenAISampling:
+class OpenAISampling(SamplingMixin):
     """A sampling mixin before one of the harness's OpenAI-compatible backends.
 
     Parameters
@@ -235,7 +60,6 @@ class OpenAISampling:
         The harness's arguments; ``timeout`` and ``max_retries`` have larger defaults here.
     """
 
-    seeded = True
     takes_seed = True
 
     def __init__(self, *args: Any, endpoint: str | None = None, **kwargs: Any) -> None:
@@ -243,15 +67,9 @@ class OpenAISampling:
             name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
         }
         self._endpoint = endpoint
-        self._warned: set[str] = set()
         super().__init__(*args, **kwargs)
 
     # -- the interface of sampling mixins ----------------------------------------------
-
-    @property
-    def backend_name(self) -> str:
-        """The harness's name of the backend."""
-        return backend_of(self)
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
@@ -286,17 +104,17 @@ class OpenAISampling:
         if not requests:
             return iter(())
         payloads = self._payloads
-        openai_server.server_address(self._harness.base_url)
-        check_batch_size(getattr(self._harness, "_batch_size", 1))
-        check_settings(payloads, requests, self._warned)
+        server_address(self.base_url)
+        check_batch_size(getattr(self, "_batch_size", 1))
+        check_settings(payloads, requests, self.warn_once)
         messages = prompts_to_send(self, requests, payloads.chat)
         check_room(requests, messages, self._room())
         longest = max(map(max_gen_toks, requests))
         endpoint = Endpoint(
-            url=str(self._harness.base_url),
-            headers=self._harness.header,
-            verify=bool(self._harness.verify_certificate),
-            ca_cert_path=getattr(self._harness, "ca_cert_path", None),
+            url=str(self.base_url),
+            headers=self.header,
+            verify=bool(self.verify_certificate),
+            ca_cert_path=getattr(self, "ca_cert_path", None),
             timeout_s=timeout_s(longest, self._given.get("timeout")),
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
             seed=requests[0].seed,
@@ -305,7 +123,13 @@ class OpenAISampling:
         if measure and not self._can_measure_prompts():
             measure = frozenset()
         client = TrialClient(
-            payloads, endpoint, messages, measure, concurrency, self._think_end_token, self._warned
+            payloads,
+            endpoint,
+            messages,
+            measure,
+            concurrency,
+            self._think_end_token,
+            self.warn_once,
         )
         return self._answers(client, requests, concurrency)
 
@@ -344,16 +168,21 @@ class OpenAISampling:
             If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
-        served = self._server.served(self._harness.model)
+        served = self._server.served(self.model)
         return {**self._fingerprint(), "served": None if served is None else served.to_dict()}
 
     def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the stored fingerprint of this server, for when it is down."""
-        return openai_server.fingerprint_among(self._fingerprint(), stored)
+        """Return the only stored fingerprint that equals this server's up to `served`.
+
+        With it the stored trials of a server that is down can be read.
+        """
+        own = {**self._fingerprint(), "served": None}
+        equal = [dict(other) for other in stored if {**other, "served": None} == own]
+        return equal[0] if len(equal) == 1 else None
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the client's software and, if it sends it, of the server."""
-        versions = {name: importlib.metadata.version(name) for name in ("lm_eval", "aiohttp")}
+        versions = installed_versions("lm_eval", "aiohttp")
         version = self._server.version()
         if version is not None:
             versions["server"] = version
@@ -361,21 +190,17 @@ class OpenAISampling:
 
     # -- internals ---------------------------------------------------------------------
 
-    @property
-    def _harness(self) -> Any:
-        return self  # typed as the harness's class behind this one
-
     @cached_property
     def _payloads(self) -> Payloads:
         return Payloads(self)
 
     @cached_property
-    def _server(self) -> openai_server.Server:
-        verify = bool(self._harness.verify_certificate)
-        return openai_server.Server(
-            self._harness.base_url,
-            self._harness.header,
-            (getattr(self._harness, "ca_cert_path", None) or True) if verify else False,
+    def _server(self) -> Server:
+        verify = bool(self.verify_certificate)
+        return Server(
+            self.base_url,
+            self.header,
+            (getattr(self, "ca_cert_path", None) or True) if verify else False,
         )
 
     @property
@@ -385,39 +210,52 @@ class OpenAISampling:
         return token if isinstance(token, str) and token else None
 
     def _fingerprint(self) -> dict[str, Any]:
-        return openai_server.describe_server(self, self.backend_name, self._given, self._endpoint)
+        """Return the known properties that the distribution depends on, without secrets."""
+        tokenized = bool(getattr(self, "tokenized_requests", False))
+        fingerprint: dict[str, Any] = {
+            "backend": self._payloads.backend,
+            "pretrained": self.model,
+            "endpoint": self._endpoint or server_address(self.base_url),
+            "chat": self._payloads.chat,
+            "tokenized_requests": tokenized,
+        }
+        if tokenized:  # otherwise the server's own tokenizer reads the text
+            fingerprint["tokenizer"] = str(self._given.get("tokenizer") or self.model)
+            fingerprint["tokenizer_backend"] = self.tokenizer_backend
+            fingerprint["tokenizer_revision"] = str(self._given.get("revision") or "main")
+            fingerprint["add_bos_token"] = bool(self.add_bos_token)
+        return fingerprint
 
     def _can_measure_prompts(self) -> bool:
-        if "chat" not in self.backend_name:
-            return not self.backend_name.startswith("openai")
+        if not self._payloads.chat:
+            return not self._payloads.official
         served = self._served()
         return served is not None and served.owned_by == "vllm"
 
     def _room(self) -> int | None:
         """Return the context length in tokens, if it is known."""
-        harness = self._harness
         if "max_length" in self._given:
-            return int(harness.max_length)
+            return int(self.max_length)
         served = self._served()
         if served is not None and served.max_model_len is not None:
             return served.max_model_len
         # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
-        tokenized = getattr(harness, "tokenized_requests", False) and not self._payloads.chat
-        return int(harness.max_length) if tokenized else None
+        tokenized = getattr(self, "tokenized_requests", False) and not self._payloads.chat
+        return int(self.max_length) if tokenized else None
 
-    def _served(self) -> openai_server.ServedModel | None:
+    def _served(self) -> ServedModel | None:
         try:
-            return self._server.served(self._harness.model)
+            return self._server.served(self.model)
         except ServerError:
             return None
 
     def _concurrency(self) -> int:
-        wanted = int(getattr(self._harness, "_concurrent", 1))
-        if wanted <= 1 and "concurrency" not in self._warned:
-            self._warned.add("concurrency")
-            log.warning(
+        wanted = int(getattr(self, "_concurrent", 1))
+        if wanted <= 1:
+            self.warn_once(
+                "concurrency",
                 "num_concurrent is 1, so the server generates one trial at a time; most servers "
-                "generate many times as many tokens per second with num_concurrent=64"
+                "generate many times as many tokens per second with num_concurrent=64",
             )
         return max(wanted, 1)
 
@@ -439,5 +277,159 @@ class OpenAISampling:
         finally:
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
-            server = self._endpoint or openai_server.server_address(self._harness.base_url)
+            server = self._endpoint or server_address(self.base_url)
             raise TrialsFailedError.of(failed, answered, len(requests), server)
+
+
+# -- the identity of a server --------------------------------------------------------------------
+
+_ENDINGS = ("/chat/completions", "/completions")
+_TIMEOUT_S = 10.0
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """An entry of a server's list of models, without what changes at every start.
+
+    Attributes
+    ----------
+    id : str
+        The model's name in requests.
+    root, parent : str or None
+        The origin of its weights, and the base of an adapter; sent by vLLM.
+    max_model_len : int or None
+        The context length in tokens.
+    owned_by : str or None
+        "vllm", "openai", …
+    """
+
+    id: str
+    root: str | None = None
+    parent: str | None = None
+    max_model_len: int | None = None
+    owned_by: str | None = None
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> ServedModel:
+        """Return the model of an entry."""
+        length = entry.get("max_model_len")
+        words = {
+            key: entry[key]
+            for key in ("root", "parent", "owned_by")
+            if isinstance(entry.get(key), str)
+        }
+        return cls(
+            id=str(entry["id"]),
+            max_model_len=length if isinstance(length, int) else None,
+            **words,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the known fields."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+def server_address(base_url: object) -> str:
+    """Return a server's host, port and path, and nothing that may be secret.
+
+    Raises
+    ------
+    ModelConfigError
+        If it is not an address, or contains a password.
+    """
+    try:
+        return check_address(base_url, "http://127.0.0.1:8000/v1/completions")
+    except InvalidInputError as error:
+        raise ModelConfigError(str(error)) from None
+
+
+class Server:
+    """The models and the version of a server, each requested once.
+
+    Parameters
+    ----------
+    base_url : str
+        The address of the completions.
+    headers : mapping
+        The headers, with the key.
+    verify : bool or str
+        See the library `requests`.
+    """
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], verify: bool | str) -> None:
+        self.address = server_address(base_url)
+        parts = urlsplit(base_url)
+        path = parts.path.rstrip("/")
+        for ending in _ENDINGS:
+            path = path.removesuffix(ending)
+        self._api = f"{parts.scheme}://{parts.netloc}{path}"
+        self._root = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/v1')}"
+        self._headers = headers
+        self._verify = verify
+        self._models: list[ServedModel] | None = None
+        self._version: str | None = None
+
+    def models(self) -> list[ServedModel]:
+        """Return the server's list of models; empty if it has none.
+
+        Raises
+        ------
+        ServerError
+            If the server cannot be reached or is not ready.
+        """
+        if self._models is None:
+            body = self._get(f"{self._api}/models")
+            entries = body.get("data") if isinstance(body, Mapping) else None
+            self._models = [
+                ServedModel.of(entry)
+                for entry in (entries if isinstance(entries, list) else [])
+                if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
+            ]
+        return self._models
+
+    def served(self, name: str | None) -> ServedModel | None:
+        """Return the model of a name, else the only model; None if there are several."""
+        models = self.models()
+        for model in models:
+            if model.id == name:
+                return model
+        return models[0] if len(models) == 1 else None
+
+    def version(self) -> str | None:
+        """Return the server's version, if it has one (vLLM does)."""
+        if self._version is None:
+            try:
+                body = self._get(f"{self._root}/version")
+            except ServerError:
+                return None
+            version = body.get("version") if isinstance(body, Mapping) else None
+            self._version = version if isinstance(version, str) else ""
+        return self._version or None
+
+    def _get(self, url: str) -> Any:
+        import requests
+
+        backoff = Backoff(seed=0)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = requests.get(
+                    url, headers=dict(self._headers), verify=self._verify, timeout=_TIMEOUT_S
+                )
+            except requests.RequestException as error:
+                problem = type(error).__name__
+            else:
+                if not is_retried(answer.status_code):
+                    return _json(answer) if answer.status_code == 200 else None
+                problem = f"HTTP {answer.status_code}"
+            if attempt < _ATTEMPTS:
+                time.sleep(backoff.pause_s(attempt))
+        address = without_secrets(self.address, secret_texts(self._headers))
+        raise ServerError(f"the server at {address} does not answer ({problem}); is it up?")
+
+
+def _json(answer: Any) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None

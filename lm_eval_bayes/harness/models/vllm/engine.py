@@ -25,12 +25,10 @@ from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
+    bound_to_this_process,
     descendants,
     end,
     end_leftovers,
-)
-from lm_eval_bayes.harness.models.vllm.signal_handling import (
-    bound_to_this_process,
     shut_down_on_signals,
 )
 from lm_eval_bayes.harness.plugin import patches

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes import __version__
+from lm_eval_bayes._util.hashing import hash_json, hash_text
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.interface import SamplingMixin, TrialRequest, installed_versions
 from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
     EngineOutput,
@@ -23,20 +22,33 @@ from lm_eval_bayes.harness.models.vllm.engine import (
     run,
     sampling_params,
 )
-from lm_eval_bayes.harness.models.vllm.fingerprint import (
-    vllm_fingerprint,
-    warn_of_generation_config,
-)
-from lm_eval_bayes.harness.models.vllm.signal_handling import shut_down_on_signals
+from lm_eval_bayes.harness.models.vllm.processes import shut_down_on_signals
+from lm_eval_bayes.harness.models.vllm.responses import read_trial
+from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-_BITS_PER_NAT = 1.0 / math.log(2.0)
-_DISTRIBUTIONS = ("vllm", "torch", "transformers", "lm_eval")
+#: Arguments of the engine that other entries cover, or that do not change the distribution.
+_COVERED = frozenset(
+    (
+        "model",
+        "revision",
+        "dtype",
+        "tokenizer",
+        "tokenizer_mode",
+        "tokenizer_revision",
+        "max_model_len",
+        "quantization",
+        "seed",
+        "enable_lora",
+        "max_lora_rank",
+    )
+)
 
 
-class VLLMSampling:
+class VLLMSampling(SamplingMixin):
     """A sampling mixin before the harness's `VLLM`, which steps the engine itself.
 
     The engine is built at the first use, so a run whose trials are all stored loads no
@@ -54,8 +66,6 @@ class VLLMSampling:
     """
 
     takes_seed = True
-    seeded = True
-    cannot_record: tuple[str, ...] = ()
     #: The name of the files that record the engine's processes.
     processes_file: Path | None = None
 
@@ -71,10 +81,7 @@ class VLLMSampling:
         self._lora_path = kwargs.get("lora_local_path")
         with lazy_llm(self, self.processes_file):
             super().__init__(*args, **kwargs)
-        self._warned: set[str] = set()
         self._one_call = int(getattr(self, "data_parallel_size", 1) or 1) > 1
-        if self._one_call:
-            self.cannot_record = ("queued_s", "generated_s", "concurrency")
         self._data_parallel_config: Any = None
         mode = getattr(self._model_config, "logprobs_mode", "raw_logprobs")
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
@@ -84,6 +91,11 @@ class VLLMSampling:
             )
 
     @property
+    def cannot_record(self) -> tuple[str, ...]:
+        """Signals that are not recorded: the times of outputs that come together."""
+        return ("queued_s", "generated_s", "concurrency") if self._one_call else ()
+
+    @property
     def weights_loaded(self) -> bool:
         """Whether the engine is built."""
         llm = getattr(self, "model", None)
@@ -91,11 +103,10 @@ class VLLMSampling:
 
     @property
     def _model_config(self) -> Any:
-        lm: Any = self
         if not self._one_call:
-            return lm.model.llm_engine.model_config
+            return self.model.llm_engine.model_config
         if self._data_parallel_config is None:
-            self._data_parallel_config = model_config_of(lm.model_args)
+            self._data_parallel_config = model_config_of(self.model_args)
         return self._data_parallel_config
 
     # -- the interface of sampling mixins ----------------------------------------------------
@@ -120,22 +131,20 @@ class VLLMSampling:
         EngineFailedError
             If the engine dies; the trials yielded before are valid.
         """
-        lm: Any = self
         engine_requests = self._engine_requests(requests, measure)
-        if requests and "generation config" not in self._warned:
-            self._warned.add("generation config")
-            warn_of_generation_config(self._model_config, requests[0].kwargs)
+        if requests:
+            self.warn_not_applied(generation_config(self._model_config), requests[0].kwargs)
         if self._one_call:
             for output in self._in_one_call(list(engine_requests)):
-                yield output.request.trial_request, trial_of(output, lm.think_end_token)
+                yield output.request.trial_request, read_trial(output, self.think_end_token)
             return
-        lazy_engine = lm.model.lazy_engine
+        lazy_engine = self.model.lazy_engine
         with shut_down_on_signals(lazy_engine.shut_down):
             engine = lazy_engine.built().llm_engine
             max_running = int(engine.vllm_config.scheduler_config.max_num_seqs)
             try:
-                for output in run(engine, engine_requests, max_running, lm.lora_request):
-                    yield output.request.trial_request, trial_of(output, lm.think_end_token)
+                for output in run(engine, engine_requests, max_running, self.lora_request):
+                    yield output.request.trial_request, read_trial(output, self.think_end_token)
             except EngineFailedError:
                 lazy_engine.shut_down()  # so that a further call builds a new one
                 raise
@@ -144,9 +153,8 @@ class VLLMSampling:
         """Return the response that the harness's own backend would return for a raw text."""
         from lm_eval.models.utils import postprocess_generated_text
 
-        lm: Any = self
         _, until, _ = self._split(kwargs)
-        return str(postprocess_generated_text(raw, until, lm.think_end_token))
+        return str(postprocess_generated_text(raw, until, self.think_end_token))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that the engine gets: of a thinking model, only its end.
@@ -156,34 +164,27 @@ class VLLMSampling:
         """
         _, until, _ = self._split(kwargs)
         eos = self._eos()
-        lm: Any = self
-        return [s for s in until if s == eos] if lm.think_end_token else list(until)
+        return [s for s in until if s == eos] if self.think_end_token else list(until)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what the distribution depends on, without loading weights."""
-        lm: Any = self
         return vllm_fingerprint(
-            lm.model_args,
+            self.model_args,
             self._model_config,
-            max_length=lm.max_length,
-            chat_template=getattr(lm, "hf_chat_template", None),
+            max_length=self.max_length,
+            chat_template=getattr(self, "hf_chat_template", None),
             lora=self._lora_path,
             tokenization={
-                "add_bos_token": lm.add_bos_token,
-                "prefix_token_id": lm.custom_prefix_token_id,
-                "truncation_side": lm.truncation_side,
+                "add_bos_token": self.add_bos_token,
+                "prefix_token_id": self.custom_prefix_token_id,
+                "truncation_side": self.truncation_side,
             },
         )
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the software that generates."""
-        versions = {"lm_eval_bayes": __version__}
-        for name in _DISTRIBUTIONS:
-            try:
-                versions[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        return versions
+        engine = installed_versions("vllm", "torch", "transformers", "lm_eval")
+        return {"lm_eval_bayes": __version__, **engine}
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -196,12 +197,11 @@ class VLLMSampling:
         """
         from lm_eval.models.utils import maybe_truncate
 
-        lm: Any = self
         # The trials of a question share their settings, so each is read once.
         settings_of: dict[int, tuple[dict[str, Any], list[str], int]] = {}
         prompts: dict[tuple[str, int], tuple[list[int], int, bool]] = {}
         contexts = list(dict.fromkeys(request.context for request in requests))
-        encoded = dict(zip(contexts, lm.tok_encode(contexts), strict=True)) if contexts else {}
+        encoded = dict(zip(contexts, self.tok_encode(contexts), strict=True)) if contexts else {}
         for request in requests:
             kwargs = request.kwargs
             if id(kwargs) not in settings_of:
@@ -210,17 +210,17 @@ class VLLMSampling:
                 sampling_params(*settings_of[id(kwargs)], request.seed)
             length = settings_of[id(kwargs)][2]
             if (request.context, length) not in prompts:
-                if length >= lm.max_length:
+                if length >= self.max_length:
                     raise TaskConfigError(
                         "`max_gen_toks` must leave room for the prompt in the model's "
-                        f"{lm.max_length} tokens (max_model_len); got {length}"
+                        f"{self.max_length} tokens (max_model_len); got {length}"
                     )
                 complete = encoded[request.context]
                 tokens, max_tokens = maybe_truncate(
                     complete,
                     max_gen_toks=length,
-                    max_model_len=lm.max_length,
-                    side=lm.truncation_side,
+                    max_model_len=self.max_length,
+                    side=self.truncation_side,
                     verbose=True,
                 )
                 truncated = len(tokens) < len(complete)
@@ -241,28 +241,28 @@ class VLLMSampling:
 
     def _split(self, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], int]:
         """Return vLLM's settings, all stop strings with the end of the sequence, and length."""
-        lm: Any = self
-        settings, until, length = lm.modify_gen_kwargs(
-            dict(kwargs), eos=self._eos(), default_max_gen_toks=lm.max_gen_toks
+        settings, until, length = self.modify_gen_kwargs(
+            dict(kwargs), eos=self._eos(), default_max_gen_toks=self.max_gen_toks
         )
         return settings, until, length
 
     def _eos(self) -> str:
-        lm: Any = self
-        return lm.tokenizer.decode(lm.eot_token_id) or getattr(lm.tokenizer, "eos_token", "") or ""
+        return (
+            self.tokenizer.decode(self.eot_token_id)
+            or getattr(self.tokenizer, "eos_token", "")
+            or ""
+        )
 
     def _in_one_call(self, requests: list[EngineRequest]) -> Iterator[EngineOutput]:
-        lm: Any = self
-        if "one call" not in self._warned:
-            self._warned.add("one call")
-            log.warning(
-                "data_parallel_size=%d loads the model in every call, which returns only when "
-                "all its trials are done: nothing is stored before. Serve the model instead "
-                "(vllm serve --data-parallel-size %d) and use backend=local-completions",
-                lm.data_parallel_size,
-                lm.data_parallel_size,
-            )
-        outputs = lm._model_generate(
+        self.warn_once(
+            "one call",
+            "data_parallel_size=%d loads the model in every call, which returns only when "
+            "all its trials are done: nothing is stored before. Serve the model instead "
+            "(vllm serve --data-parallel-size %d) and use backend=local-completions",
+            self.data_parallel_size,
+            self.data_parallel_size,
+        )
+        outputs = self._model_generate(
             requests=[list(request.tokens) for request in requests],
             generate=True,
             sampling_params=[request.params for request in requests],
@@ -277,106 +277,81 @@ def _on_cpu() -> bool:
     return bool(callable(is_cpu) and is_cpu())
 
 
-# -- what is measured ----------------------------------------------------------------------------
+# -- the fingerprint -----------------------------------------------------------------------------
 
 
-def trial_of(finished: EngineOutput, think_end: str | None) -> Trial:
-    """Return the trial of a finished request, with its measurements.
+def vllm_fingerprint(
+    model_args: Mapping[str, Any],
+    model_config: Any,
+    *,
+    max_length: int,
+    chat_template: str | None,
+    lora: str | None,
+    tokenization: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what a model's distribution under vLLM depends on.
+
+    Of the engine's arguments that no other entry covers, `model_arguments.identity` is included.
 
     Parameters
     ----------
-    finished : EngineOutput
-        The request and its output.
-    think_end : str or None
-        The text that closes a think block, if the model has one.
+    model_args : mapping
+        The arguments that the harness passes to `LLM`.
+    model_config : object
+        vLLM's configuration of the model, with its defaults resolved.
+    max_length : int
+        The context length in tokens.
+    chat_template : str or None
+        The template, which is included as a hash.
+    lora : str or None
+        The path of an adapter.
+    tokenization : mapping
+        The harness's settings for tokenizing prompts.
     """
-    request, output = finished.request, finished.output
-    completion, tokens = output.outputs[0], list(output.prompt_token_ids)
-    signals: dict[str, Any] = {
-        "completion_bpt": completion_bits(completion),
-        "prompt_truncated": request.truncated,
+    pretrained, revision = str(model_args["model"]), model_args.get("revision")
+    tokenizer = model_args.get("tokenizer") or pretrained
+    commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
+    weights = weights_of(pretrained, commit)
+    tokenizer_revision = model_args.get("tokenizer_revision")
+    if tokenizer == pretrained:
+        tokenizer_revision = tokenizer_revision or commit
+    return {
+        "backend": "vllm",
+        "pretrained": pretrained,
+        "revision": revision,
+        "peft": lora,
+        "weights": weights if lora is None else hash_json([weights, weights_of(lora)]),
+        "settings": settings_of(pretrained, commit),
+        "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
+        "quantization": getattr(model_config, "quantization", model_args.get("quantization")),
+        "tokenizer": None if tokenizer == pretrained else tokenizer,
+        "tokenizer_revision": model_args.get("tokenizer_revision"),
+        "tokenizer_mode": model_args.get("tokenizer_mode"),
+        "tokenizer_files": tokenizer_of(tokenizer, tokenizer_revision),
+        "tokenization": dict(tokenization),
+        "chat_template": None if chat_template is None else hash_text(chat_template),
+        "max_length": int(max_length),
+        "end_tokens": _end_tokens(model_config),
+        "engine": identity(
+            {
+                name: value
+                for name, value in sorted(model_args.items())
+                if value is not None and name not in _COVERED
+            }
+        ),
     }
-    if think_end:
-        signals["think_closed"] = think_end in completion.text
-    if request.measures_prompt:
-        signals["prompt_bpt"] = prompt_bits(output.prompt_logprobs, tokens)
-    queued, generated = times(finished)
-    return request.trial_request.result(
-        completion.text,
-        signals=signals,
-        prompt_tokens=len(tokens),
-        completion_tokens=len(completion.token_ids),
-        finish_reason=completion.finish_reason,
-        stop_reason=completion.stop_reason,
-        queued_s=queued,
-        generated_s=generated,
-        concurrency=finished.concurrency,
-    )
 
 
-def completion_bits(output: Any) -> float | None:
-    """Return the negative mean log-probability of the sampled tokens, in bits.
-
-    Parameters
-    ----------
-    output : CompletionOutput
-        vLLM's output, sampled with `logprobs`.
-
-    Returns
-    -------
-    float or None
-        Under the untempered model; None without tokens.
-    """
-    total, count = output.cumulative_logprob, len(output.token_ids)
-    return _bits(-float(total), count) if total is not None else None
+def generation_config(model_config: Any) -> dict[str, Any]:
+    """Return a model's generation_config.json; empty if it cannot be read."""
+    read = getattr(model_config, "try_get_generation_config", None)
+    try:
+        return dict(read() or {}) if callable(read) else {}
+    except Exception:
+        return {}
 
 
-def prompt_bits(logprobs: Any, tokens: Sequence[int]) -> float | None:
-    """Return the negative mean log-probability of a prompt's tokens after the first, in bits.
-
-    Parameters
-    ----------
-    logprobs : FlatLogprobs or list of dict
-        vLLM's, one entry per token of the prompt; the first entry is empty.
-    tokens : sequence of int
-        The prompt.
-
-    Returns
-    -------
-    float or None
-        None if the prompt has one token.
-    """
-    flat = getattr(logprobs, "logprobs", None)
-    if flat is not None:
-        # The prompt's own token is the first of each entry.
-        values = [flat[start] for start in logprobs.start_indices[1:]]
-    else:
-        pairs = zip(list(logprobs)[1:], tokens[1:], strict=True)
-        values = [getattr(entry[token], "logprob", entry[token]) for entry, token in pairs]
-    return _bits(-math.fsum(values), len(values))
-
-
-def _bits(nats: float, count: int) -> float | None:
-    bits = nats * _BITS_PER_NAT / count if count else math.nan
-    return bits if math.isfinite(bits) else None
-
-
-def times(finished: EngineOutput) -> tuple[float | None, float | None]:
-    """Return how long a request waited and how long it ran, in seconds.
-
-    vLLM records these times with its statistics, by the same monotonic clock. Without them the
-    waiting time is None, and all the time since submission counts as running.
-
-    Parameters
-    ----------
-    finished : EngineOutput
-        Without times of its own, of a call that returns all outputs together, both are None.
-    """
-    metrics = getattr(finished.output, "metrics", None)
-    start = float(getattr(metrics, "scheduled_ts", 0.0) or 0.0)
-    stop = float(getattr(metrics, "last_token_ts", 0.0) or 0.0)
-    if finished.submitted is None or finished.ended is None:
-        return None, None
-    if finished.submitted - 1.0 <= start <= stop <= finished.ended + 1.0:
-        return max(0.0, start - finished.submitted), stop - start
-    return None, finished.ended - finished.submitted
+def _end_tokens(model_config: Any) -> list[int]:
+    # The only entry of generation_config.json that vLLM uses if every setting is given.
+    eos = generation_config(model_config).get("eos_token_id")
+    return sorted({int(t) for t in (eos if isinstance(eos, (list, tuple)) else [eos]) if t})

@@ -23,7 +23,7 @@ import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
-from lm_eval_bayes.harness.models.biased_coin.wrong_answers import SHARES, pick, wrong_answers
+from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
 
 ROOT = REPOSITORY
 

@@ -10,8 +10,8 @@ from _support.tiny_hf import reference_probabilities
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf import gumbel_max as hf_draw
-from lm_eval_bayes.harness.models.hf.gumbel_max import Keys, draw, uniforms, warped
-from lm_eval_bayes.harness.models.hf.settings import Settings, TokenSampling
+from lm_eval_bayes.harness.models.hf.generation import Settings
+from lm_eval_bayes.harness.models.hf.gumbel_max import Keys, TokenSampling, draw, uniforms, warped
 
 RECIPES = [
     TokenSampling(),

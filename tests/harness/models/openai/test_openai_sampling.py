@@ -24,6 +24,7 @@ from lm_eval_bayes._util import retry
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.openai import client
 from lm_eval_bayes.harness.models.openai.client import concurrently
+from lm_eval_bayes.harness.models.openai.request import backend_of
 from lm_eval_bayes.harness.models.openai.responses import (
     ServerError,
     TrialsFailedError,
@@ -202,7 +203,7 @@ def test_a_chat():
     for sampled in got.values():
         n = sampled.completion_tokens
         assert sampled.signals["completion_bpt"] == pytest.approx((n + 1) / 2)
-    assert model.backend_name == "local-chat-completions"
+    assert backend_of(model) == "local-chat-completions"
 
 
 def test_vllms_chat_measures_prompts():
@@ -578,7 +579,7 @@ def test_the_official_server_gets_only_what_it_knows():
     wanted = {"messages", "model", "max_completion_tokens", "temperature", "top_p", "seed"}
     assert set(server.requests[0]) == wanted | {"logprobs"}
     assert server.keys == ["Bearer sk-secret-of-the-tests"]
-    assert model.backend_name == "openai-chat-completions"
+    assert backend_of(model) == "openai-chat-completions"
 
 
 def test_a_temperature_that_the_harness_changes():
@@ -816,7 +817,7 @@ def test_only_the_harnesss_backends():
         _create_payload = parse_logprobs = parse_generations = None
 
     with pytest.raises(ModelConfigError, match=r"`backend` must be one of local-chat-comp.*Other"):
-        _ = Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None).backend_name
+        backend_of(Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None))
 
 
 # -- with a store around it ----------------------------------------------------------------------

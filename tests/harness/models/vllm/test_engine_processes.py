@@ -16,7 +16,6 @@ import pytest
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
-from lm_eval_bayes.harness.models.vllm import signal_handling
 from lm_eval_bayes.harness.models.vllm.processes import (
     Process,
     ProcessFile,
@@ -233,7 +232,7 @@ if __name__ == "__main__":
 """
 CHILD = """
 import time
-from lm_eval_bayes.harness.models.vllm.signal_handling import die_with_parent
+from lm_eval_bayes.harness.models.vllm.processes import die_with_parent
 def run(writer):
     die_with_parent()
     writer.send(1)
@@ -275,27 +274,27 @@ def vllm_modules(monkeypatch):
 
 
 def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkeypatch):
-    monkeypatch.setattr(signal_handling, "die_with_parent", lambda: vllm_modules.append("bound"))
+    monkeypatch.setattr(engine_processes, "die_with_parent", lambda: vllm_modules.append("bound"))
     core = sys.modules["vllm.v1.engine.core"].EngineCoreProc
     worker = sys.modules["vllm.v1.executor.multiproc_executor"].WorkerProc
     before = core.run_engine_core
-    with signal_handling.bound_to_this_process() as bound:
+    with engine_processes.bound_to_this_process() as bound:
         assert bound
-        assert core.run_engine_core is signal_handling.run_core
+        assert core.run_engine_core is engine_processes.run_core
         core.run_engine_core(1)  # as a forked process would, which inherits what was replaced
         worker.worker_main(2)
     assert core.run_engine_core is before
     assert vllm_modules == ["bound", ("EngineCoreProc", (1,)), "bound", ("WorkerProc", (2,))]
     assert patches.undo(patches.VLLM_WORKER)
     vllm_modules.clear()
-    signal_handling.run_core(3)  # as a spawned process would, where nothing was replaced
+    engine_processes.run_core(3)  # as a spawned process would, where nothing was replaced
     assert vllm_modules == ["bound", ("EngineCoreProc", (3,))]
     assert patches.undo(patches.VLLM_WORKER)
 
 
 def test_another_vllm_is_left_as_it_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None)
-    with signal_handling.bound_to_this_process() as bound:
+    with engine_processes.bound_to_this_process() as bound:
         assert not bound
 
 
@@ -304,7 +303,7 @@ TERMINATED = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from lm_eval_bayes.harness.models.vllm.signal_handling import shut_down_on_signals
+from lm_eval_bayes.harness.models.vllm.processes import shut_down_on_signals
 from lm_eval_bayes.harness.models.vllm.engine import LazyEngine
 started = []
 def build():
@@ -338,7 +337,7 @@ def test_sigterm_ends_engine_and_run(tmp_path, started, when):
 def test_a_forked_child_leaves_the_engine_alone():
     downs = []
     before = signal.getsignal(signal.SIGTERM)
-    with signal_handling.shut_down_on_signals(lambda: downs.append(1)):
+    with engine_processes.shut_down_on_signals(lambda: downs.append(1)):
         pid = os.fork()
         if pid == 0:
             try:

@@ -18,8 +18,9 @@ from _support.fake_vllm import EOS, LLM, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.models.interface import bits_per_token
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, EngineOutput
-from lm_eval_bayes.harness.models.vllm.sampling import completion_bits, prompt_bits, times
+from lm_eval_bayes.harness.models.vllm.responses import prompt_bits, times
 
 KWARGS = {
     "temperature": 0.7,
@@ -273,12 +274,11 @@ def test_a_setting_that_the_task_gives_is_applied(folder, caplog):
 # -- measures ------------------------------------------------------------------------------------
 
 
-def test_completion_bits():
-    output = SimpleNamespace(cumulative_logprob=-3 * math.log(2), token_ids=[5, 6])
-    assert completion_bits(output) == pytest.approx(1.5)
-    assert completion_bits(SimpleNamespace(cumulative_logprob=0.0, token_ids=[])) is None
-    assert completion_bits(SimpleNamespace(cumulative_logprob=None, token_ids=[1])) is None
-    assert completion_bits(SimpleNamespace(cumulative_logprob=-math.inf, token_ids=[1])) is None
+def test_bits_of_a_sum_of_log_probabilities():
+    assert bits_per_token([-3 * math.log(2)], 2) == pytest.approx(1.5)
+    assert bits_per_token([0.0], 0) is None
+    assert bits_per_token([None], 1) is None
+    assert bits_per_token([-math.inf], 1) is None
 
 
 def test_prompt_bits_in_both_forms():

@@ -1,9 +1,28 @@
-"""Plausible wrong answers, for the trials that the simulated model answers wrongly."""
+"""Responses of the simulated model: right or plausibly wrong answers in words, read as trials."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
+
+from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.store.trial import Trial
+
+# No digits here: a grader that reads prose must find one number, the answer.
+_OPENINGS = (
+    "Let me work through the problem step by step.",
+    "First I write down what is given and what is asked.",
+    "I translate the statement into an equation and solve it.",
+    "We begin by simplifying the expression in the problem.",
+)
+_SENTENCES = (
+    "Substituting the known values leaves a single unknown.",
+    "Collecting like terms and simplifying gives the value directly, "
+    "and checking it against the statement shows that nothing was left out.",
+    "Each condition in the statement has now been used.",
+    "The remaining computation is short, and doing it a second time gives the same value.",
+)
 
 #: The share of each of a question's wrong answers among its wrong responses. They are
 #: unequal, so that one wrong answer can win a majority vote.
@@ -92,3 +111,49 @@ def pick(answers: tuple[str, ...], u: float) -> str:
             return answer
         u -= share
     return answers[-1]
+
+
+def response_text(
+    uniforms: tuple[float, float, float, float],
+    gold: str,
+    mistakes: tuple[str, ...],
+    p: float,
+    boxed: float,
+) -> str:
+    r"""Write the response to one trial of a question.
+
+    Parameters
+    ----------
+    uniforms : tuple of float, length 4
+        The trial's random numbers in [0, 1).
+    gold : str
+        The right answer.
+    mistakes : tuple of str, length 4
+        The wrong answers.
+    p : float
+        The probability of the right answer.
+    boxed : float
+        The probability that the answer is in ``\boxed{}``.
+    """
+    coin, mistake, box, words = uniforms
+    answer = gold if coin < p else pick(mistakes, mistake)
+    which = int(words * len(_OPENINGS) * len(_SENTENCES))
+    opening, step = _OPENINGS[which % len(_OPENINGS)], _SENTENCES[which // len(_OPENINGS)]
+    if box < boxed:
+        return f"{opening} {step} Therefore the final answer is $\\boxed{{{answer}}}$."
+    # The wording that math graders look for without a box.
+    return f"{opening} {step} Therefore, the final answer is ${answer}$. I hope it is correct."
+
+
+def read_trial(request: TrialRequest, text: str) -> Trial:
+    """Return the trial of a response, with its signals."""
+    return request.result(text, signals={}, **measured(request.prompt, text))
+
+
+def measured(prompt: str, text: str) -> dict[str, Any]:
+    """Return the measurements of a trial. Words count as tokens; there are no log-probabilities."""
+    return {
+        "prompt_tokens": len(prompt.split()),
+        "completion_tokens": len(text.split()),
+        "finish_reason": "stop",
+    }
