@@ -22,9 +22,13 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import store_at
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import QUESTION, outcome_rows
-from lm_eval_bayes.store.tables import HashCheckedReader, description_intact, prompt_signals_intact
+from lm_eval_bayes.store.tables import (
+    TABLES,
+    HashCheckedReader,
+    description_rows,
+    prompt_signals_rows,
+)
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -205,37 +209,26 @@ class _Lines:
         """Read them in the order of the export."""
         with readable(self.file.path, "a line to be exported"):
             yield from self._descriptions()
-            if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
-                yield from self._prompt_signals()
+            yield from self._prompt_signals()
             yield from self._trials()
-            if self.file.schema >= OUTCOMES_SCHEMA:
-                yield from self._outcomes()
+            yield from self._outcomes()
 
     def _descriptions(self) -> Iterator[dict[str, Any]]:
-        for table, kind in (("models", "model"), ("samplings", "sampling"), ("prompts", "prompt")):
-            rows = self.connection.execute(f"SELECT hash, description FROM {table} ORDER BY hash")
-            for digest, description in rows:
-                self.damaged += not description_intact(table, digest, description)
-                line = {"kind": kind, "hash": digest}
-                if kind == "prompt":
-                    yield {**line, "text": str(description, "utf-8", "surrogatepass")}
+        for table in ("models", "samplings", "prompts"):
+            for row in description_rows(self.connection, table, "hash"):
+                self.damaged += not row.is_intact()
+                line = {"kind": TABLES[table], "hash": row.digest}
+                if table == "prompts":
+                    yield {**line, "text": str(row.description, "utf-8", "surrogatepass")}
                 else:
-                    yield {**line, "description": self.redact(json.loads(description))}
+                    yield {**line, "description": self.redact(json.loads(row.description))}
 
     def _prompt_signals(self) -> Iterator[dict[str, Any]]:
-        rows = self.connection.execute(
-            "SELECT m.hash, p.hash, created, signals, s.hash FROM prompt_signals AS s "
-            "JOIN models AS m ON m.id = model JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2"
-        )
-        for model, prompt, created, text, digest in rows:
-            self.damaged += not prompt_signals_intact(digest, model, prompt, (created, text))
-            yield {
-                "kind": "prompt_signals",
-                "model": model,
-                "prompt": prompt,
-                "created": created,
-                "signals": json.loads(text),
-            }
+        for row in prompt_signals_rows(self.connection, self.file.schema):
+            self.damaged += not row.is_intact()
+            line = {"kind": "prompt_signals", **row._asdict(), "signals": json.loads(row.signals)}
+            del line["digest"]
+            yield line
 
     def _trials(self) -> Iterator[dict[str, Any]]:
         reader = HashCheckedReader(self.connection)
@@ -253,7 +246,7 @@ class _Lines:
                 yield {"kind": "trial", **trial.to_dict()}
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
-        for row in outcome_rows(self.connection):
+        for row in outcome_rows(self.connection, self.file.schema):
             self.damaged += not row.is_intact()
             question = dict(zip(QUESTION, row.question, strict=True))
             graded = row.values[0]

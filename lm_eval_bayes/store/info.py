@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
@@ -114,55 +116,40 @@ class StoreInfo(Record):
 def store_info(file: StoreFile) -> StoreInfo:
     """Count the contents of a store by model, sampling and prompt."""
     with file.reading() as connection, readable(file.path, "a description"):
-        described = {
-            table: {
-                digest: dict(json.loads(text))
-                for digest, text in connection.execute(f"SELECT hash, description FROM {table}")
+
+        def rows(statement: str, schema: int = 1) -> list[Any]:
+            return connection.execute(statement).fetchall() if file.schema >= schema else []
+
+        models, samplings = (
+            {
+                d: dict(json.loads(text))
+                for d, text in rows(f"SELECT hash, description FROM {table}")
             }
             for table in ("models", "samplings")
-        }
-        counts = {
-            TrialKey(model=model, prompt=prompt, sampling=sampling): int(n)
-            for model, sampling, prompt, n in connection.execute(
-                "SELECT m.hash, s.hash, p.hash, n FROM "
-                "(SELECT model, sampling, prompt, count(*) AS n FROM trials GROUP BY 1, 2, 3) "
-                "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
-                "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
-            )
-        }
-        measured = connection.execute(
-            "SELECT m.hash, s.hash, total(completion_tokens), min(created), max(created) "
-            "FROM trials JOIN models AS m ON m.id = model "
-            "JOIN samplings AS s ON s.id = sampling GROUP BY model, sampling ORDER BY 1, 2"
-        ).fetchall()
-        prompts = connection.execute("SELECT count(*) FROM prompts").fetchone()[0]
-        signals = 0
-        if file.schema >= PROMPT_SIGNALS_SCHEMA:
-            signals = connection.execute("SELECT count(*) FROM prompt_signals").fetchone()[0]
-        tasks: tuple[TaskInfo, ...] = ()
-        if file.schema >= OUTCOMES_SCHEMA:
-            graded = connection.execute(
-                "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "
-                "FROM outcomes JOIN questions ON questions.id = question "
-                "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
-            )
-            tasks = tuple(TaskInfo(*row) for row in graded)
-    series = []
-    for model, sampling, tokens, first, last in measured:
-        sizes = [n for key, n in counts.items() if (key.model, key.sampling) == (model, sampling)]
-        series.append(
-            SeriesInfo(
-                model=model,
-                sampling=sampling,
-                prompts=len(sizes),
-                trials=sum(sizes),
-                fewest=min(sizes),
-                most=max(sizes),
-                completion_tokens=int(tokens),
-                first=first,
-                last=last,
-            )
         )
+        by_prompt = rows(
+            "SELECT m.hash, s.hash, p.hash, n, tokens, first, last FROM "
+            "(SELECT model, sampling, prompt, count(*) AS n, total(completion_tokens) AS tokens, "
+            "min(created) AS first, max(created) AS last FROM trials GROUP BY 1, 2, 3) "
+            "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
+            "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
+        )
+        signals = rows("SELECT count(*) FROM prompt_signals", PROMPT_SIGNALS_SCHEMA)
+        tasks = rows(
+            "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "
+            "FROM outcomes JOIN questions ON questions.id = question "
+            "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+            OUTCOMES_SCHEMA,
+        )
+        prompts = rows("SELECT count(*) FROM prompts")[0][0]
+    counts, series = {}, []
+    for (model, sampling), group in groupby(by_prompt, itemgetter(0, 1)):
+        digests, sizes, tokens, first, last = list(zip(*group, strict=True))[2:]
+        for prompt, n in zip(digests, sizes, strict=True):
+            counts[TrialKey(model=model, prompt=prompt, sampling=sampling)] = n
+        measured = (int(sum(tokens)), min(first), max(last))
+        numbers = (len(sizes), sum(sizes), min(sizes), max(sizes))
+        series.append(SeriesInfo(model, sampling, *numbers, *measured))
     return StoreInfo(
         path=str(file.path),
         schema=file.schema,
@@ -170,11 +157,11 @@ def store_info(file: StoreFile) -> StoreInfo:
         log_bytes=log_bytes(file.path),
         trials=sum(counts.values()),
         prompts=prompts,
-        prompt_signals=signals,
-        outcomes=sum(task.outcomes for task in tasks),
-        models=described["models"],
-        samplings=described["samplings"],
+        prompt_signals=signals[0][0] if signals else 0,
+        outcomes=sum(task[-1] for task in tasks),
+        models=models,
+        samplings=samplings,
         series=tuple(series),
-        tasks=tasks,
+        tasks=tuple(TaskInfo(*row) for row in tasks),
         counts=counts,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes._util.plain import Record
@@ -25,27 +25,25 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
 from lm_eval_bayes.store.locations import store_at
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.outcomes import (
-    INSERT_IF_NEW,
-    OutcomeRow,
-    outcome_rows,
-    put_question,
-    stored_grading,
-)
+from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.tables import (
-    INSERT_PROMPT_SIGNALS,
     TABLES,
-    RowId,
+    DescriptionRow,
+    KeyIds,
+    PromptSignalsRow,
+    broken_references,
     check_weights,
-    description_intact,
-    insert_row,
-    prompt_signals_intact,
+    description_rows,
+    insert_prompt_signals,
+    insert_trials,
+    prompt_signals_rows,
     put_description,
-    stored_seed_and_text,
+    trial_rows,
 )
-from lm_eval_bayes.store.trial import COLUMNS, Conflict, TrialKey, difference, is_intact
+from lm_eval_bayes.store.trial import Conflict, TrialKey, TrialRow
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
+
+_Row = TypeVar("_Row", DescriptionRow, TrialRow, PromptSignalsRow, OutcomeRow)
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -144,18 +142,6 @@ def merge(
     return merger.report()
 
 
-class _Description(NamedTuple):
-    """A description in the target; the text is needed of versions only."""
-
-    id: int
-    digest: str
-    text: str | None
-
-
-#: For each table of descriptions: those of a source, by their ids in the source.
-_Descriptions = dict[str, dict[int, _Description]]
-
-
 class _Merger:
     """One merge: its sources, and the counts of its report."""
 
@@ -174,18 +160,16 @@ class _Merger:
         outcome_notes: list[str] = []
         for index, source in enumerate(self.sources):
             with source.reading() as connection:
-                descriptions = {
-                    table: _copy_descriptions(connection, target, table, source.path)
-                    for table in TABLES
-                }
-                refused = self._copy_trials(connection, target, descriptions, index)
-                if source.schema >= PROMPT_SIGNALS_SCHEMA:
-                    _copy_prompt_signals(connection, target, descriptions, source.path)
-                if source.schema >= OUTCOMES_SCHEMA:
-                    copied = _OutcomeCopy(source.path, target, descriptions, refused)
-                    copied.run(connection)
-                    self.outcomes += copied.n_added
-                    outcome_notes += copied.notes()
+                for problem in broken_references(connection):
+                    raise _damaged(source.path, problem)
+                for table in TABLES:
+                    for row in _intact(description_rows(connection, table), source.path):
+                        put_description(target, table, row.digest, row.description)
+                differing = self._copy_trials(connection, target, index)
+                signals = prompt_signals_rows(connection, source.schema)
+                for signals_row in _intact(signals, source.path):
+                    insert_prompt_signals(target, signals_row, self.target)
+                outcome_notes += self._copy_outcomes(connection, target, source, differing)
         if self.conflicts.count and self.refuses:
             raise TrialConflictError(
                 f"{plural(self.conflicts.count, 'trial differs', 'trials differ')}, so nothing was "
@@ -209,39 +193,20 @@ class _Merger:
         )
 
     def _copy_trials(
-        self,
-        source: sqlite3.Connection,
-        target: sqlite3.Connection,
-        descriptions: _Descriptions,
-        index: int,
-    ) -> set[RowId]:
+        self, source: sqlite3.Connection, target: sqlite3.Connection, index: int
+    ) -> set[tuple[TrialKey, int]]:
         """Copy the trials of a source; return those that the target has with another text."""
-        path = self.sources[index].path
-        refused: set[RowId] = set()
-        for model_id, sampling_id, prompt_id, trial, versions_id, *values in source.execute(
-            f"SELECT {COLUMNS} FROM trials ORDER BY model, sampling, prompt, trial"
-        ):
-            try:
-                model = descriptions["models"][model_id]
-                sampling = descriptions["samplings"][sampling_id]
-                prompt = descriptions["prompts"][prompt_id]
-                versions = descriptions["versions"][versions_id]
-            except KeyError:
-                raise _damaged(path, f"a trial {trial} refers to a missing description") from None
-            key = TrialKey(model=model.digest, prompt=prompt.digest, sampling=sampling.digest)
-            if not is_intact(key, trial, str(versions.text), tuple(values)):
-                raise _damaged(path, f"trial {trial} of {key} does not match its hash")
-            row_id = (model.id, sampling.id, prompt.id, trial)
-            if insert_row(target, row_id, versions.id, values):
+        differing: set[tuple[TrialKey, int]] = set()
+        rows = _intact(trial_rows(source), self.sources[index].path)
+        for row, difference in insert_trials(target, rows, self.target):
+            if difference is None:
                 self.added += 1
-                continue
-            what = difference(stored_seed_and_text(target, row_id), (values[0], values[-1]))
-            if what is None:
+            elif not difference:
                 self.known += 1
             else:
-                refused.add(row_id)
-                self._add_conflict(key, trial, what, index)
-        return refused
+                differing.add((row.key, row.trial))
+                self._add_conflict(row.key, row.trial, difference, index)
+        return differing
 
     def _add_conflict(self, key: TrialKey, trial: int, what: str, index: int) -> None:
         first: str | None = None
@@ -249,6 +214,37 @@ class _Merger:
             earlier = (file.path for file in self.sources[:index] if _has_trial(file, key, trial))
             first = str(next(earlier, self.target))
         self.conflicts.add(key, trial, what, first, str(self.sources[index].path))
+
+    def _copy_outcomes(
+        self,
+        connection: sqlite3.Connection,
+        target: sqlite3.Connection,
+        source: StoreFile,
+        differing: set[tuple[TrialKey, int]],
+    ) -> list[str]:
+        """Copy the outcomes that the target has no grading of; return sentences on the others."""
+        n_refused, n_different = 0, Counter[str]()
+        ids = KeyIds(target, self.target)
+        for row in _intact(outcome_rows(connection, source.schema), source.path):
+            if (row.key, row.trial) in differing:
+                n_refused += 1
+                continue
+            stored = insert_outcome(target, row, ids[row.key])
+            if stored is None:
+                self.outcomes += 1
+            elif stored != row.grading:
+                n_different[row.question[0]] += 1
+        notes = [
+            f"{source.path} grades {plural(n, 'trial')} of task {task} differently; the first "
+            "outcome is kept"
+            for task, n in sorted(n_different.items())
+        ]
+        if n_refused:
+            notes.append(
+                f"{plural(n_refused, 'outcome')} of {source.path} not merged, because the "
+                "trials differ"
+            )
+        return notes
 
 
 class _Conflicts:
@@ -281,120 +277,6 @@ class _Conflicts:
         return f"{differences}, of {prompts} and {models}, between {names}"
 
 
-def _copy_descriptions(
-    source: sqlite3.Connection, target: sqlite3.Connection, table: str, path: Path
-) -> dict[int, _Description]:
-    copied = {}
-    rows = source.execute(f"SELECT id, hash, description FROM {table} ORDER BY id")
-    for source_id, digest, description in rows:
-        if not description_intact(table, digest, description):
-            raise _damaged(path, f"the {TABLES[table]} {digest} does not match its hash")
-        target_id = put_description(target, table, digest, description)
-        # Prompts can be long and only their hashes are needed from here on.
-        text = description if table == "versions" else None
-        copied[source_id] = _Description(target_id, digest, text)
-    return copied
-
-
-def _copy_prompt_signals(
-    source: sqlite3.Connection, target: sqlite3.Connection, descriptions: _Descriptions, path: Path
-) -> None:
-    rows = source.execute("SELECT model, prompt, created, signals, hash FROM prompt_signals")
-    for model_id, prompt_id, *values, digest in rows:
-        try:
-            model = descriptions["models"][model_id]
-            prompt = descriptions["prompts"][prompt_id]
-        except KeyError:
-            raise _damaged(path, "prompt signals refer to a missing description") from None
-        if not prompt_signals_intact(digest, model.digest, prompt.digest, values):
-            raise _damaged(path, f"the signals of prompt {prompt.digest} do not match their hash")
-        target.execute(INSERT_PROMPT_SIGNALS, (model.id, prompt.id, *values, digest))
-
-
-class _OutcomeCopy:
-    """Copies the outcomes of one source that the target has no grading of.
-
-    Parameters
-    ----------
-    path : Path
-        The source, for messages.
-    target : sqlite3.Connection
-        In a transaction that writes.
-    descriptions : dict
-        The descriptions of the source.
-    refused : set
-        Trials that the target has with another text than the source.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        target: sqlite3.Connection,
-        descriptions: _Descriptions,
-        refused: set[RowId],
-    ) -> None:
-        self.path = path
-        self.target = target
-        self.ids = {
-            table: {row.digest: row.id for row in descriptions[table].values()}
-            for table in ("models", "samplings", "prompts")
-        }
-        self.refused = refused
-        self.n_added = 0
-        self.n_refused = 0
-        self.n_different: Counter[str] = Counter()
-
-    def run(self, source: sqlite3.Connection) -> None:
-        """Copy the outcomes.
-
-        Raises
-        ------
-        StoreDamagedError
-            If a row does not match its hash.
-        """
-        n_read = 0
-        for row in outcome_rows(source):
-            n_read += 1
-            if not row.is_intact():
-                raise _damaged(self.path, f"{row} does not match its hash")
-            self._copy(row)
-        if n_read != source.execute("SELECT count(*) FROM outcomes").fetchone()[0]:
-            raise _damaged(self.path, "outcomes refer to missing questions or descriptions")
-
-    def _copy(self, row: OutcomeRow) -> None:
-        row_id = (
-            self.ids["models"][row.key.model],
-            self.ids["samplings"][row.key.sampling],
-            self.ids["prompts"][row.key.prompt],
-            row.trial,
-        )
-        if row_id in self.refused:
-            self.n_refused += 1
-            return
-        grading = stored_grading(self.target, row.question, row_id)
-        if grading is None:
-            question_id = put_question(self.target, row.question)
-            values = (question_id, *row_id, *row.values, row.digest)
-            self.target.execute(INSERT_IF_NEW, values)
-            self.n_added += 1
-        elif grading != row.grading:
-            self.n_different[row.question[0]] += 1
-
-    def notes(self) -> list[str]:
-        """Return a sentence about the outcomes that were not copied, for each task."""
-        notes = [
-            f"{self.path} grades {plural(n, 'trial')} of task {task} differently; the first "
-            "outcome is kept"
-            for task, n in sorted(self.n_different.items())
-        ]
-        if self.n_refused:
-            notes.append(
-                f"{plural(self.n_refused, 'outcome')} of {self.path} not merged, because the "
-                "trials differ"
-            )
-        return notes
-
-
 def _has_trial(file: StoreFile, key: TrialKey, trial: int) -> bool:
     with file.reading() as connection:
         row = connection.execute(
@@ -421,6 +303,14 @@ def _weights_notes(target: sqlite3.Connection, path: Path) -> list[str]:
             )
         models.append(model)
     return list(dict.fromkeys(notes))
+
+
+def _intact(rows: Iterable[_Row], path: Path) -> Iterator[_Row]:
+    """Yield rows of a source, each of which must match its hash."""
+    for row in rows:
+        if not row.is_intact():
+            raise _damaged(path, f"{row} does not match its hash")
+        yield row
 
 
 def _damaged(path: Path, problem: str) -> StoreDamagedError:

@@ -17,7 +17,7 @@ from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
-from lm_eval_bayes.store.tables import RowId, key_ids
+from lm_eval_bayes.store.tables import KeyIds
 from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
 
 
@@ -141,8 +141,6 @@ _INSERT = (
     f"INSERT INTO outcomes (question, {_TRIAL}, graded, outcome, answer, error, hash) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
 )
-#: For merging: a stored outcome stays.
-INSERT_IF_NEW = _INSERT + "ON CONFLICT DO NOTHING"
 # An equal outcome stays as it is, its date included.
 _REPLACE = _INSERT + (
     f"ON CONFLICT (question, {_TRIAL}) DO UPDATE SET "
@@ -236,14 +234,12 @@ def put_outcomes(
         If a hash has no description in the store.
     """
     n_changed = 0
-    ids: dict[TrialKey, tuple[int, int, int]] = {}
+    ids = KeyIds(connection, path)
     for question, trials in checked:
-        question_id = put_question(connection, question)
+        question_id = _put_question(connection, question)
         stale = _other_versions(connection, question, question_id)
         rows = []
         for trial in trials:
-            if trial.key not in ids:
-                ids[trial.key] = key_ids(connection, trial.key, path)
             values = _encode(question, trial, now)
             rows.append((question_id, *ids[trial.key], trial.trial, *values))
         n_changed += connection.executemany(_REPLACE, rows).rowcount
@@ -252,7 +248,7 @@ def put_outcomes(
     return n_changed
 
 
-def put_question(connection: sqlite3.Connection, question: Question) -> int:
+def _put_question(connection: sqlite3.Connection, question: Question) -> int:
     """Insert a question unless it is stored, and return its id."""
     where = " AND ".join(f"{column} = ?" for column in QUESTION)
     row = connection.execute(f"SELECT id FROM questions WHERE {where}", question).fetchone()
@@ -369,27 +365,33 @@ def _decode(text: Any) -> str | None:
 
 
 def outcome_rows(
-    connection: sqlite3.Connection, where: str = "", values: tuple[Any, ...] = ()
+    connection: sqlite3.Connection, schema: int, where: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[OutcomeRow]:
     """Read outcomes, grouped by question; `where` may use o (outcomes), q, m, s and p."""
+    if schema < OUTCOMES_SCHEMA:
+        return
     for row in connection.execute(f"{_SELECT} {where} {_ORDER}", values):
         question: Question = row[:6]
         key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
         yield OutcomeRow(question, key, row[9], row[10:14], row[14])
 
 
-def stored_grading(
-    connection: sqlite3.Connection, question: Question, row_id: RowId
+def insert_outcome(
+    connection: sqlite3.Connection, row: OutcomeRow, key_ids: tuple[int, int, int]
 ) -> tuple[Any, ...] | None:
-    """Return the stored :attr:`OutcomeRow.grading` of a trial, None if it has none."""
-    row: tuple[Any, ...] | None = connection.execute(
+    """Insert an outcome unless its trial has one, whose :attr:`OutcomeRow.grading` is returned."""
+    row_id = (*key_ids, row.trial)
+    stored: tuple[Any, ...] | None = connection.execute(
         "SELECT q.categories, q.doc_hash, o.outcome, o.answer, o.error "
         "FROM questions AS q JOIN outcomes AS o ON o.question = q.id "
         "WHERE q.task = ? AND q.version = ? AND q.filter = ? AND q.doc_id = ? "
         "AND o.model = ? AND o.sampling = ? AND o.prompt = ? AND o.trial = ?",
-        (*question[:4], *row_id),
+        (*row.question[:4], *row_id),
     ).fetchone()
-    return row
+    if stored is None:
+        question_id = _put_question(connection, row.question)
+        connection.execute(_INSERT, (question_id, *row_id, *row.values, row.digest))
+    return stored
 
 
 def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask, ...]:

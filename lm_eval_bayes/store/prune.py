@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
-from lm_eval_bayes.store.outcomes import delete_unused_questions
 from lm_eval_bayes.store.tables import TABLES, find_id
 from lm_eval_bayes.store.trial import check_int64
 
@@ -94,32 +94,47 @@ def prune_trials(
     return report
 
 
+#: The tables that refer to each table of descriptions.
+_REFERENCES = {
+    "models": ("trials", "outcomes", "prompt_signals"),
+    "samplings": ("trials", "outcomes"),
+    "prompts": ("trials", "outcomes", "prompt_signals"),
+    "versions": ("trials",),
+}
+
+
 def _delete(
     connection: sqlite3.Connection, where: str, values: list[int], dry_run: bool
 ) -> PruneReport:
+    def delete(table: str, condition: str, values: Sequence[int] = ()) -> int:
+        return connection.execute(f"DELETE FROM {table} WHERE {condition}", values).rowcount
+
     # Descriptions without any trial stay: a run may have stored its prompts and no trial yet.
-    before = _references(connection, where, values)
-    questions = connection.execute(
-        f"SELECT DISTINCT question FROM outcomes WHERE {where}", values
-    ).fetchall()
-    outcomes = connection.execute(f"DELETE FROM outcomes WHERE {where}", values).rowcount
-    delete_unused_questions(connection, (question_id for (question_id,) in questions))
-    trials = connection.execute(f"DELETE FROM trials WHERE {where}", values).rowcount
-    after = _references(connection, "1", [])
-    signals = connection.executemany(
-        "DELETE FROM prompt_signals WHERE model = ? AND prompt = ?",
-        before.pairs - after.pairs,
-    ).rowcount
-    with_signals = connection.execute("SELECT model, prompt FROM prompt_signals").fetchall()
-    after.ids["models"].update(model for model, _ in with_signals)
-    after.ids["prompts"].update(prompt for _, prompt in with_signals)
-    n_deleted = {
-        table: connection.executemany(
-            f"DELETE FROM {table} WHERE id = ?",
-            [(row_id,) for row_id in before.ids[table] - after.ids[table]],
-        ).rowcount
-        for table in TABLES
-    }
+    # Outcomes may be of trials in another rank's store.
+    connection.execute(
+        "CREATE TEMP TABLE pruned AS "
+        f"SELECT DISTINCT model, sampling, prompt, versions, NULL AS question FROM trials "
+        f"WHERE {where} UNION ALL SELECT DISTINCT model, sampling, prompt, NULL, question "
+        f"FROM outcomes WHERE {where}",
+        [*values, *values],
+    )
+    outcomes = delete("outcomes", where, values)
+    delete(
+        "questions",
+        "id IN (SELECT question FROM pruned) AND id NOT IN (SELECT question FROM outcomes)",
+    )
+    trials = delete("trials", where, values)
+    signals = delete(
+        "prompt_signals",
+        "(model, prompt) IN (SELECT model, prompt FROM pruned WHERE versions IS NOT NULL) "
+        "AND (model, prompt) NOT IN (SELECT model, prompt FROM trials)",
+    )
+    n_deleted = {}
+    for table, noun in TABLES.items():
+        used = " UNION ".join(f"SELECT {noun} FROM {other}" for other in _REFERENCES[table])
+        condition = f"id IN (SELECT {noun} FROM pruned) AND id NOT IN ({used})"
+        n_deleted[table] = delete(table, condition)
+    connection.execute("DROP TABLE pruned")
     return PruneReport(
         trials=trials,
         outcomes=outcomes,
@@ -129,27 +144,3 @@ def _delete(
         prompts=n_deleted["prompts"],
         dry_run=dry_run,
     )
-
-
-@dataclass(frozen=True)
-class _References:
-    """The ids that trials and outcomes refer to, by table, and the trials' (model, prompt)."""
-
-    ids: dict[str, set[int]]
-    pairs: set[tuple[int, int]]
-
-
-def _references(connection: sqlite3.Connection, where: str, values: list[int]) -> _References:
-    trials = connection.execute(
-        f"SELECT DISTINCT model, sampling, prompt, versions FROM trials WHERE {where}", values
-    ).fetchall()
-    # Outcomes may be of trials in another rank's store.
-    outcomes = connection.execute(
-        f"SELECT DISTINCT model, sampling, prompt FROM outcomes WHERE {where}", values
-    ).fetchall()
-    ids = {
-        table: {row[column] for row in [*trials, *outcomes]}
-        for column, table in enumerate(("models", "samplings", "prompts"))
-    }
-    ids["versions"] = {row[3] for row in trials}
-    return _References(ids, {(row[0], row[2]) for row in trials})

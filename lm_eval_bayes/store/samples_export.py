@@ -18,9 +18,8 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import Redact, check_regular, json_line
 from lm_eval_bayes.store.file import open_file
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
-from lm_eval_bayes.store.tables import HashCheckedReader, description_intact, prompt_signals_intact
+from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -231,7 +230,7 @@ def _all_series(
         "GROUP BY model, sampling ORDER BY 1, 2"
     ).fetchall()
     for model, sampling, *ids, last, description in pairs:
-        if not description_intact("samplings", sampling, description):
+        if not DescriptionRow("samplings", ids[1], sampling, description).is_intact():
             damaged.add(("sampling", sampling))
         kwargs = generation_kwargs(redact(json.loads(description)))
         reader = _LineReader(connection, schema, (model, sampling), ids, kwargs, damaged)
@@ -274,11 +273,9 @@ class _LineReader:
 
     def graded_prompts(self) -> dict[tuple[str, str], list[_Prompt]]:
         """Return the graded prompts, by task and version."""
-        if self.schema < OUTCOMES_SCHEMA:
-            return {}
         rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
         where = "WHERE o.model = ? AND o.sampling = ?"
-        for row in outcome_rows(self.connection, where, tuple(self.ids)):
+        for row in outcome_rows(self.connection, self.schema, where, tuple(self.ids)):
             if row.key.prompt in self.prompt_ids:
                 if not row.is_intact():
                     self.damaged.add(("outcome", *row.question, row.key, row.trial))
@@ -313,7 +310,7 @@ class _LineReader:
         }
         if prompt.outcomes is not None:
             line |= _outcome_fields(prompt.outcomes, trials)
-        prompt_signals = self._prompt_signals(prompt.digest, prompt_id)
+        prompt_signals = self._prompt_signals(prompt_id)
         measured = [
             {
                 **{name: getattr(trial, name) for name in MEASURED},
@@ -337,25 +334,19 @@ class _LineReader:
         return trials
 
     def _prompt_text(self, digest: str, prompt_id: int) -> str:
-        (text,) = self.connection.execute(
-            "SELECT description FROM prompts WHERE id = ?", (prompt_id,)
-        ).fetchone()
-        if not description_intact("prompts", digest, text):
+        statement = "SELECT description FROM prompts WHERE id = ?"
+        (text,) = self.connection.execute(statement, (prompt_id,)).fetchone()
+        if not DescriptionRow("prompts", prompt_id, digest, text).is_intact():
             self.damaged.add(("prompt", digest))
         return str(text, "utf-8", "surrogatepass")
 
-    def _prompt_signals(self, digest: str, prompt_id: int) -> dict[str, Any]:
-        if self.schema < PROMPT_SIGNALS_SCHEMA:
-            return {}
-        row = self.connection.execute(
-            "SELECT hash, created, signals FROM prompt_signals WHERE model = ? AND prompt = ?",
-            (self.ids[0], prompt_id),
-        ).fetchone()
-        if row is None:
-            return {}
-        if not prompt_signals_intact(row[0], self.hashes[0], digest, row[1:]):
-            self.damaged.add(("prompt_signals", self.hashes[0], digest))
-        return dict(json.loads(row[2]))
+    def _prompt_signals(self, prompt_id: int) -> dict[str, Any]:
+        where, ids = "WHERE g.model = ? AND g.prompt = ?", (self.ids[0], prompt_id)
+        for row in prompt_signals_rows(self.connection, self.schema, where, ids):
+            if not row.is_intact():
+                self.damaged.add(("prompt_signals", row.model, row.prompt))
+            return dict(json.loads(row.signals))
+        return {}
 
 
 def _outcome_fields(outcomes: Sequence[OutcomeRow], trials: Sequence[Trial]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
@@ -17,16 +17,15 @@ from lm_eval_bayes.store.errors import OtherWeightsError, readable
 from lm_eval_bayes.store.file import StoreFile, chunks, marks
 from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.trial import (
+    COLUMNS,
+    ID,
     INSERT,
     READ,
-    Conflict,
-    EncodedTrial,
     Trial,
     TrialKey,
+    TrialRow,
     compact_json,
     decode,
-    difference,
-    is_intact,
     signals_json,
 )
 
@@ -38,14 +37,6 @@ SOURCE_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft",
 
 #: The entry that identifies the weights: a hash of the files or a commit of the hub.
 WEIGHTS = "weights"
-
-#: The row of a trial: the ids of its model, sampling and prompt, and its number.
-RowId = tuple[int, int, int, int]
-
-INSERT_PROMPT_SIGNALS = (
-    "INSERT INTO prompt_signals (model, prompt, created, signals, hash) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (model, prompt) DO NOTHING"
-)
 
 
 def put_description(
@@ -90,11 +81,37 @@ def require_id(connection: sqlite3.Connection, table: str, digest: str, path: Pa
     return row_id
 
 
-def description_intact(table: str, digest: object, description: object) -> bool:
-    """Whether a description has the hash it is stored under; prompts are bytes, the rest text."""
-    if table == "prompts":
-        return isinstance(description, bytes) and agrees(digest, description)
-    return isinstance(description, str) and agrees(digest, text_bytes(description))
+class DescriptionRow(NamedTuple):
+    """A row of one of :data:`TABLES`; prompts are bytes, the rest text."""
+
+    table: str
+    id: int
+    digest: Any
+    description: Any
+
+    def __str__(self) -> str:
+        return f"the {TABLES[self.table]} {self.digest}"
+
+    def is_intact(self) -> bool:
+        """Whether it matches its hash."""
+        data = self.description
+        if self.table != "prompts":
+            data = text_bytes(data) if isinstance(data, str) else None
+        return isinstance(data, bytes) and agrees(self.digest, data)
+
+
+def description_rows(
+    connection: sqlite3.Connection, table: str, order: str = "id"
+) -> Iterator[DescriptionRow]:
+    """Read the descriptions of a table, ordered by one of its columns."""
+    rows = connection.execute(f"SELECT id, hash, description FROM {table} ORDER BY {order}")
+    return (DescriptionRow(table, *row) for row in rows)
+
+
+def broken_references(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield a sentence about each row that refers to a missing one."""
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"row {row} of {table} refers to nothing in {parent}"
 
 
 def check_weights(
@@ -147,73 +164,87 @@ def _source(fingerprint: Mapping[str, object]) -> str | None:
     return canonical_json({key: fingerprint.get(key) for key in SOURCE_OF_WEIGHTS}, "fingerprint")
 
 
-def insert_trials(
-    connection: sqlite3.Connection, rows: list[EncodedTrial], path: Path
-) -> tuple[int, list[Conflict]]:
-    """Insert trials that are not stored yet.
+class KeyIds(dict[TrialKey, tuple[int, int, int]]):
+    """The ids of the model, sampling and prompt of keys, each looked up once.
 
-    Returns
-    -------
-    int
-        The number of inserted trials.
-    list of Conflict
-        The trials that are stored with another text or seed.
-    """
-    n_inserted, conflicts = 0, []
-    ids: dict[TrialKey, tuple[int, int, int]] = {}
-    versions: dict[str, int] = {}
-    for row in rows:
-        key = row.key
-        if key not in ids:
-            ids[key] = key_ids(connection, key, path)
-        if row.versions not in versions:
-            digest = hash_bytes(row.versions.encode("ascii"))
-            versions[row.versions] = put_description(connection, "versions", digest, row.versions)
-        row_id = (*ids[key], row.trial)
-        if insert_row(connection, row_id, versions[row.versions], row.values):
-            n_inserted += 1
-            continue
-        what = difference(stored_seed_and_text(connection, row_id), row.seed_and_text)
-        if what is not None:
-            conflicts.append(Conflict(key, row.trial, what, str(path), "the trials to be added"))
-    return n_inserted, conflicts
-
-
-def insert_row(
-    connection: sqlite3.Connection, row_id: RowId, versions: int, values: Sequence[Any]
-) -> bool:
-    """Insert a row unless the trial is stored; return whether it was inserted."""
-    return connection.execute(INSERT, (*row_id, versions, *values)).rowcount == 1
-
-
-def stored_seed_and_text(connection: sqlite3.Connection, row_id: RowId) -> tuple[int | None, bytes]:
-    """Return seed and text of a stored trial."""
-    seed, text = connection.execute(
-        "SELECT seed, text FROM trials "
-        "WHERE model = ? AND sampling = ? AND prompt = ? AND trial = ?",
-        row_id,
-    ).fetchone()
-    return seed, text
-
-
-def key_ids(connection: sqlite3.Connection, key: TrialKey, path: Path) -> tuple[int, int, int]:
-    """Return the ids of a key's model, sampling and prompt.
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        In a transaction.
+    path : Path
+        The store, for messages.
 
     Raises
     ------
     InvalidInputError
-        If one of its hashes has no description in the store.
+        On a look-up, if one of the hashes has no description in the store.
     """
-    model, sampling, prompt = connection.execute(
-        "SELECT (SELECT id FROM models WHERE hash = ?), (SELECT id FROM samplings WHERE hash = ?), "
-        "(SELECT id FROM prompts WHERE hash = ?)",
-        (key.model, key.sampling, key.prompt),
-    ).fetchone()
-    if model is None or sampling is None or prompt is None:
-        require_id(connection, "models", key.model, path)
-        require_id(connection, "samplings", key.sampling, path)
-        require_id(connection, "prompts", key.prompt, path)
-    return model, sampling, prompt
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        super().__init__()
+        self._connection, self._path = connection, path
+
+    def __missing__(self, key: TrialKey) -> tuple[int, int, int]:
+        connection, path = self._connection, self._path
+        self[key] = ids = (
+            require_id(connection, "models", key.model, path),
+            require_id(connection, "samplings", key.sampling, path),
+            require_id(connection, "prompts", key.prompt, path),
+        )
+        return ids
+
+
+def insert_trials(
+    connection: sqlite3.Connection, rows: Iterable[TrialRow], path: Path
+) -> Iterator[tuple[TrialRow, str | None]]:
+    """Insert trials that are not stored yet.
+
+    Yields
+    ------
+    TrialRow, str or None
+        Every row, and None if it was inserted, else how the stored trial differs from it:
+        "text", "seed", "text and seed" or "".
+
+    Raises
+    ------
+    InvalidInputError
+        If a hash of a key has no description in the store.
+    """
+    ids = KeyIds(connection, path)
+    versions: dict[str, int] = {}
+    for row in rows:
+        if row.versions not in versions:
+            digest = hash_bytes(row.versions.encode("ascii"))
+            versions[row.versions] = put_description(connection, "versions", digest, row.versions)
+        row_id = (*ids[row.key], row.trial)
+        inserted = connection.execute(INSERT, (*row_id, versions[row.versions], *row.values))
+        if inserted.rowcount == 1:
+            yield row, None
+            continue
+        stored = connection.execute(
+            "SELECT seed, text FROM trials "
+            "WHERE model = ? AND sampling = ? AND prompt = ? AND trial = ?",
+            row_id,
+        )
+        yield row, row.difference(*stored.fetchone())
+
+
+def trial_rows(connection: sqlite3.Connection) -> Iterator[TrialRow]:
+    """Read all trials by key and number; a description that is missing is "?"."""
+    hashes = [
+        dict(connection.execute(f"SELECT id, hash FROM {table}").fetchall())
+        for table in ("models", "samplings", "prompts")
+    ]
+    versions = dict(connection.execute("SELECT id, description FROM versions").fetchall())
+    latest, key = None, TrialKey("?", "?", "?")
+    for row in connection.execute(f"SELECT {COLUMNS} FROM trials ORDER BY {ID}"):
+        if row[:3] != latest:
+            latest = row[:3]
+            model, sampling, prompt = (
+                known.get(row_id, "?") for known, row_id in zip(hashes, latest, strict=True)
+            )
+            key = TrialKey(model=model, prompt=prompt, sampling=sampling)
+        yield TrialRow(key, row[3], versions.get(row[4], "?"), row[5:])
 
 
 def find_rows(
@@ -311,54 +342,80 @@ class HashCheckedReader:
         )
         for row in rows:
             trial = decode(key, self._versions, row[:-1])
-            # is_intact takes the hash before the text
+            # a TrialRow has the hash before the text
             values = (*row[3:-2], row[-1], row[-2])
-            yield trial, is_intact(key, row[1], self._version_texts[row[2]], values)
+            yield trial, TrialRow(key, row[1], self._version_texts[row[2]], values).is_intact()
 
 
-def put_prompt_signals(
-    file: StoreFile, model: str, prompt: str, signals: Mapping[str, Any], now: float
+class PromptSignalsRow(NamedTuple):
+    """What a model's forward pass over a prompt measured, as it is stored."""
+
+    model: str
+    prompt: str
+    created: float
+    signals: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"the row of signals of prompt {self.prompt}"
+
+    def is_intact(self) -> bool:
+        """Whether it matches its hash."""
+        try:
+            return agrees(self.digest, _hashed_bytes(*self[:4]))
+        except (TypeError, ValueError):
+            return False
+
+
+def _hashed_bytes(model: str, prompt: str, created: float, signals: str) -> bytes:
+    return compact_json([model, prompt, created, signals]).encode("ascii")
+
+
+def prompt_signals_row(
+    model: str, prompt: str, signals: Mapping[str, Any], now: float
+) -> PromptSignalsRow:
+    """Return the row of a measurement; `now` is in seconds since 1970 UTC."""
+    values = (model, prompt, now, signals_json("signals", signals))
+    return PromptSignalsRow(*values, hash_bytes(_hashed_bytes(*values)))
+
+
+def insert_prompt_signals(
+    connection: sqlite3.Connection, row: PromptSignalsRow, path: Path
 ) -> bool:
-    """Store the signals of a prompt unless it has some; return whether they were stored."""
-    text = signals_json("signals", signals)
-    digest = hash_bytes(_hashed_bytes(model, prompt, now, text))
-    with file.writing() as connection:
-        ids = [
-            require_id(connection, "models", model, file.path),
-            require_id(connection, "prompts", prompt, file.path),
-        ]
-        return connection.execute(INSERT_PROMPT_SIGNALS, (*ids, now, text, digest)).rowcount == 1
+    """Insert signals of a prompt unless it has some; return whether they were inserted."""
+    model = require_id(connection, "models", row.model, path)
+    prompt = require_id(connection, "prompts", row.prompt, path)
+    statement = (
+        "INSERT INTO prompt_signals (model, prompt, created, signals, hash) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (model, prompt) DO NOTHING"
+    )
+    return connection.execute(statement, (model, prompt, *row[2:])).rowcount == 1
+
+
+def prompt_signals_rows(
+    connection: sqlite3.Connection, schema: int, where: str = "", values: Sequence[object] = ()
+) -> Iterator[PromptSignalsRow]:
+    """Read signals of prompts; `where` may use m (models), p (prompts) and g (signals)."""
+    if schema < PROMPT_SIGNALS_SCHEMA:
+        return
+    rows = connection.execute(
+        "SELECT m.hash, p.hash, g.created, g.signals, g.hash FROM prompt_signals AS g "
+        f"JOIN models AS m ON m.id = g.model JOIN prompts AS p ON p.id = g.prompt {where} "
+        "ORDER BY 1, 2",
+        values,
+    )
+    yield from map(PromptSignalsRow._make, rows)
 
 
 def read_prompt_signals(
     file: StoreFile, model: str, prompts: Iterable[str]
 ) -> dict[str, dict[str, Any]]:
     """Return the signals of those prompts that have some, by the prompt's hash."""
-    if file.schema < PROMPT_SIGNALS_SCHEMA:
-        return {}
     signals: dict[str, dict[str, Any]] = {}
     with file.reading() as connection:
-        model_id = find_id(connection, "models", model)
-        ids = find_ids(connection, "prompts", prompts)
-        hashes = {prompt_id: digest for digest, prompt_id in ids.items()}
-        for chunk in chunks(list(hashes)):
-            statement = (
-                "SELECT prompt, signals FROM prompt_signals "
-                f"WHERE model = ? AND prompt IN ({marks(chunk)})"
-            )
-            for prompt_id, text in connection.execute(statement, (model_id, *chunk)):
-                with readable(file.path, f"the signals of prompt {hashes[prompt_id]}"):
-                    signals[hashes[prompt_id]] = dict(json.loads(text))
+        for chunk in chunks(list(prompts)):
+            where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
+            for row in prompt_signals_rows(connection, file.schema, where, (model, *chunk)):
+                with readable(file.path, f"the signals of prompt {row.prompt}"):
+                    signals[row.prompt] = dict(json.loads(row.signals))
     return signals
-
-
-def prompt_signals_intact(digest: object, model: str, prompt: str, values: Sequence[Any]) -> bool:
-    """Whether created and signals, the `values`, have the hash that they are stored with."""
-    try:
-        return agrees(digest, _hashed_bytes(model, prompt, *values))
-    except (TypeError, ValueError):
-        return False
-
-
-def _hashed_bytes(model: str, prompt: str, created: float, signals: str) -> bytes:
-    return compact_json([model, prompt, created, signals]).encode("ascii")

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import (
     agrees,
@@ -101,14 +101,6 @@ def signals_json(name: str, signals: Mapping[str, Any]) -> str:
         raise InvalidInputError.of(name, "hold JSON values", str(error)) from None
 
 
-def _check_seed(name: str, value: object) -> int | None:
-    return None if value is None else check_int64(name, value, -_LARGEST - 1)
-
-
-def _check_count(name: str, value: object) -> int | None:
-    return None if value is None else check_int64(name, value, 0)
-
-
 def _check_time(name: str, value: object) -> float:
     number = as_real(value)
     if number is None or not math.isfinite(number):
@@ -117,17 +109,7 @@ def _check_time(name: str, value: object) -> float:
     return number + 0.0
 
 
-def _check_seconds(name: str, value: object) -> float | None:
-    return None if value is None else _check_time(name, value)
-
-
-def _signals_json(name: str, value: Any) -> str | None:
-    return None if value is None else signals_json(name, value)
-
-
-def _stop_reason_json(name: str, value: object) -> str | None:
-    if value is None:
-        return None
+def _stop_reason_json(name: str, value: object) -> str:
     return compact_json(value if isinstance(value, str) else check_int64(name, value, 0))
 
 
@@ -138,11 +120,20 @@ def _parse_json(text: str) -> Any:
     return value
 
 
-def _column(
-    encode: Callable[[str, Any], Any], decode: Callable[[Any], Any] | None = None
-) -> dict[str, Any]:
+def _column(encode: Callable[..., Any], decode: Callable[[Any], Any] | None = None) -> Any:
     """Return the metadata of a field that is a column: how it is checked and read."""
     return {"encode": encode, "decode": decode}
+
+
+def _optional(
+    encode: Callable[..., Any], *limits: int, decode: Callable[[Any], Any] | None = None
+) -> Any:
+    """Return a field that is a column and may be None."""
+
+    def encode_value(name: str, value: Any) -> Any:
+        return None if value is None else encode(name, value, *limits)
+
+    return field(default=None, metadata=_column(encode_value, decode))
 
 
 @dataclass(frozen=True)
@@ -188,20 +179,17 @@ class Trial(Record):
     key: TrialKey = field(metadata=NOT_IN_JSON)
     trial: int
     text: str
-    seed: int | None = field(default=None, metadata=_column(_check_seed))
-    signals: Mapping[str, Any] | None = field(
-        default=None, metadata=_column(_signals_json, _parse_json)
+    seed: int | None = _optional(check_int64, -_LARGEST - 1)
+    signals: Mapping[str, Any] | None = _optional(signals_json, decode=_parse_json)
+    prompt_tokens: int | None = _optional(check_int64, 0)
+    completion_tokens: int | None = _optional(check_int64, 0)
+    finish_reason: str | None = _optional(check_text)
+    stop_reason: str | int | None = _optional(
+        _stop_reason_json, decode=functools.lru_cache(maxsize=1024)(_parse_json)
     )
-    prompt_tokens: int | None = field(default=None, metadata=_column(_check_count))
-    completion_tokens: int | None = field(default=None, metadata=_column(_check_count))
-    finish_reason: str | None = field(default=None, metadata=_column(check_text))
-    stop_reason: str | int | None = field(
-        default=None,
-        metadata=_column(_stop_reason_json, functools.lru_cache(maxsize=1024)(_parse_json)),
-    )
-    queued_s: float | None = field(default=None, metadata=_column(_check_seconds))
-    generated_s: float | None = field(default=None, metadata=_column(_check_seconds))
-    concurrency: int | None = field(default=None, metadata=_column(_check_count))
+    queued_s: float | None = _optional(_check_time)
+    generated_s: float | None = _optional(_check_time)
+    concurrency: int | None = _optional(check_int64, 0)
     versions: Mapping[str, Any] = field(default_factory=dict)
     created: float = field(default_factory=time.time, metadata=_column(_check_time))
 
@@ -242,22 +230,37 @@ INSERT = (
 )
 
 
-@dataclass(frozen=True)
-class EncodedTrial:
-    """A checked trial: its key, its versions as JSON, and its columns from the seed on."""
+class TrialRow(NamedTuple):
+    """A trial as it is stored: its key, its versions as JSON, and its columns from the seed on."""
 
     key: TrialKey
     trial: int
     versions: str
     values: tuple[Any, ...]
 
-    @property
-    def seed_and_text(self) -> tuple[int | None, bytes]:
-        """Seed and text, which two records of one trial must share."""
-        return self.values[0], self.values[-1]
+    def __str__(self) -> str:
+        return f"trial {self.trial} of {self.key}"
+
+    def is_intact(self) -> bool:
+        """Whether it still has the hash that it was written with."""
+        *measurements, digest, text = self.values
+        head = (self.key, self.trial, self.versions, tuple(measurements))
+        try:
+            return agrees(digest, _hashed_bytes(*head, text))
+        except (TypeError, ValueError):
+            return False
+
+    def difference(self, seed: int | None, text: bytes) -> str:
+        """Return how seed and text of a stored trial differ from these, "" if they are equal.
+
+        Times, signals and versions are measurements of the draw and may differ.
+        """
+        names = ("text", "seed")
+        pairs = ((text, self.values[-1]), (seed, self.values[0]))
+        return " and ".join(name for name, (a, b) in zip(names, pairs, strict=True) if a != b)
 
 
-def encode(trial: Trial) -> EncodedTrial:
+def encode(trial: Trial) -> TrialRow:
     """Check a trial and turn it into a row.
 
     Raises
@@ -276,7 +279,7 @@ def encode(trial: Trial) -> EncodedTrial:
     text = text_bytes(trial.text)
     values = tuple(check(name, getattr(trial, name)) for name, check in _ENCODERS)
     digest = hash_bytes(_hashed_bytes(trial.key, number, versions, values, text))
-    return EncodedTrial(trial.key, number, versions, (*values, digest, text))
+    return TrialRow(trial.key, number, versions, (*values, digest, text))
 
 
 def decode(key: TrialKey, versions: Mapping[int, Mapping[str, Any]], row: Any) -> Trial:
@@ -309,15 +312,6 @@ def _hashed_bytes(
     return compact_json(head).encode("ascii") + b"\0" + text
 
 
-def is_intact(key: TrialKey, trial: int, versions: str, values: tuple[Any, ...]) -> bool:
-    """Whether a row, from its first measurement on, still has the hash that it was written with."""
-    *measurements, digest, text = values
-    try:
-        return agrees(digest, _hashed_bytes(key, trial, versions, tuple(measurements), text))
-    except (TypeError, ValueError):
-        return False
-
-
 @dataclass(frozen=True)
 class Conflict(Record):
     """A trial that is stored twice, with different texts or seeds.
@@ -345,17 +339,6 @@ class Conflict(Record):
             f"trial {self.trial} of {self.key} has one {self.what} in {self.first} "
             f"and another in {self.second}"
         )
-
-
-def difference(first: tuple[int | None, bytes], second: tuple[int | None, bytes]) -> str | None:
-    """Return how seed and text of two records of a trial differ, None if they are equal.
-
-    Times, signals and versions are measurements of the draw and may differ.
-    """
-    seed, text = first[0] != second[0], first[1] != second[1]
-    if seed and text:
-        return "text and seed"
-    return "text" if text else "seed" if seed else None
 
 
 def list_conflicts(conflicts: list[Conflict], shown: int = 3) -> str:

@@ -29,14 +29,16 @@ from lm_eval_bayes.store.tables import (
     check_weights,
     find_ids,
     find_rows,
+    insert_prompt_signals,
     insert_trials,
     paused_collector,
+    prompt_signals_row,
     put_description,
-    put_prompt_signals,
     read_prompt_signals,
 )
 from lm_eval_bayes.store.trial import (
     READ,
+    Conflict,
     Trial,
     TrialKey,
     check_int64,
@@ -248,8 +250,14 @@ class TrialStore:
         rows = [encode(trial) for trial in trials]
         if not rows:
             return 0
+        n_inserted, differing = 0, []
         with self.file.writing() as connection:
-            n_inserted, differing = insert_trials(connection, rows, self.path)
+            for row, difference in insert_trials(connection, rows, self.path):
+                if difference is None:
+                    n_inserted += 1
+                elif difference:
+                    names = (str(self.path), "the trials to be added")
+                    differing.append(Conflict(row.key, row.trial, difference, *names))
             if differing and conflicts == "refuse":
                 raise TrialConflictError(
                     f"nothing was stored: {list_conflicts(differing)}", tuple(differing)
@@ -321,7 +329,9 @@ class TrialStore:
         bool
             Whether they were stored.
         """
-        return put_prompt_signals(self.file, model, prompt, signals, time.time())
+        row = prompt_signals_row(model, prompt, signals, time.time())
+        with self.file.writing() as connection:
+            return insert_prompt_signals(connection, row, self.path)
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of those prompts that have some, by the prompt's hash."""

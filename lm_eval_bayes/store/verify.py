@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
@@ -12,16 +13,21 @@ from typing import Any
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.migrations import MIGRATIONS, OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
-from lm_eval_bayes.store.outcomes import outcome_rows
-from lm_eval_bayes.store.tables import TABLES, description_intact, prompt_signals_intact
-from lm_eval_bayes.store.trial import COLUMNS, TrialKey, is_intact
+from lm_eval_bayes.store.migrations import MIGRATIONS
+from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
+from lm_eval_bayes.store.tables import (
+    TABLES,
+    DescriptionRow,
+    PromptSignalsRow,
+    broken_references,
+    description_rows,
+    prompt_signals_rows,
+    trial_rows,
+)
+from lm_eval_bayes.store.trial import TrialRow
 
 #: The most problems that a verification lists; all are counted.
 MAX_PROBLEMS = 100
-
-#: For each table of descriptions: the hashes by id; of versions, the text.
-_Descriptions = dict[str, dict[int, Any]]
 
 
 @dataclass(frozen=True)
@@ -128,55 +134,23 @@ class _Check:
                 self.add_problem(f"SQLite: {line}")
         if _tables(connection) != _expected_tables(self.file.schema):
             self.add_problem(f"the tables are not those of schema {self.file.schema}")
-        for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-            self.add_problem(f"row {row} of {table} refers to nothing in {parent}")
-        descriptions = {table: self._check_descriptions(connection, table) for table in TABLES}
-        self._check_trials(connection, descriptions)
-        if self.file.schema >= PROMPT_SIGNALS_SCHEMA:
-            self._check_prompt_signals(connection, descriptions)
-        if self.file.schema >= OUTCOMES_SCHEMA:
-            for row in outcome_rows(connection):
-                self.counts["outcomes"] += 1
-                if not row.is_intact():
-                    self.add_problem(f"{row} does not match its hash")
+        for problem in broken_references(connection):
+            self.add_problem(problem)
+        for table in TABLES:
+            self.check_hashes("descriptions", description_rows(connection, table))
+        self.check_hashes("trials", trial_rows(connection))
+        self.check_hashes("prompt_signals", prompt_signals_rows(connection, self.file.schema))
+        self.check_hashes("outcomes", outcome_rows(connection, self.file.schema))
 
-    def _check_descriptions(self, connection: sqlite3.Connection, table: str) -> dict[int, Any]:
-        described = {}
-        rows = connection.execute(f"SELECT id, hash, description FROM {table} ORDER BY id")
-        for row_id, digest, description in rows:
-            self.counts["descriptions"] += 1
-            if not description_intact(table, digest, description):
-                self.add_problem(f"the {TABLES[table]} {digest} does not match its hash")
-            described[row_id] = description if table == "versions" else digest
-        return described
-
-    def _check_trials(self, connection: sqlite3.Connection, descriptions: _Descriptions) -> None:
-        rows = connection.execute(
-            f"SELECT {COLUMNS} FROM trials ORDER BY model, sampling, prompt, trial"
-        )
-        for model, sampling, prompt, trial, versions, *values in rows:
-            self.counts["trials"] += 1
-            key = TrialKey(
-                model=descriptions["models"].get(model, "?"),
-                prompt=descriptions["prompts"].get(prompt, "?"),
-                sampling=descriptions["samplings"].get(sampling, "?"),
-            )
-            versions_text = descriptions["versions"].get(versions, "?")
-            if not is_intact(key, trial, versions_text, tuple(values)):
-                self.add_problem(f"trial {trial} of {key} does not match its hash")
-
-    def _check_prompt_signals(
-        self, connection: sqlite3.Connection, descriptions: _Descriptions
+    def check_hashes(
+        self,
+        kind: str,
+        rows: Iterable[DescriptionRow | TrialRow | PromptSignalsRow | OutcomeRow],
     ) -> None:
-        rows = connection.execute(
-            "SELECT model, prompt, created, signals, hash FROM prompt_signals"
-        )
-        for model_id, prompt_id, *values, digest in rows:
-            self.counts["prompt_signals"] += 1
-            model = descriptions["models"].get(model_id, "?")
-            prompt = descriptions["prompts"].get(prompt_id, "?")
-            if not prompt_signals_intact(digest, model, prompt, values):
-                self.add_problem(f"the signals of prompt {prompt} do not match their hash")
+        for row in rows:
+            self.counts[kind] += 1
+            if not row.is_intact():
+                self.add_problem(f"{row} does not match its hash")
 
 
 def _tables(connection: sqlite3.Connection) -> list[Any]:

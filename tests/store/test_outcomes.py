@@ -249,7 +249,7 @@ def test_outcomes_whose_question_is_lost_are_not_merged(shard, path):
     with closing(sqlite3.connect(part)) as connection:
         connection.execute("DELETE FROM questions")
         connection.commit()
-    with pytest.raises(StoreDamagedError, match="outcomes refer to missing questions"):
+    with pytest.raises(StoreDamagedError, match="row 1 of outcomes refers to nothing in questions"):
         merge([part], path)
 
 

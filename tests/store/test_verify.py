@@ -70,11 +70,11 @@ def test_a_store_in_use(store, key, make_trial, path):
         ("DELETE FROM prompts WHERE id = 2", "refers to nothing in prompts"),
         (
             "UPDATE prompt_signals SET signals = '{}'",
-            "the signals of prompt blake2b.* do not",
+            "the row of signals of prompt blake2b.* does not",
         ),
         (
             "UPDATE prompt_signals SET created = x'00'",
-            "the signals of prompt blake2b.* do not",
+            "the row of signals of prompt blake2b.* does not",
         ),
         ("CREATE INDEX i ON trials (seed)", f"the tables are not those of schema {SCHEMA}"),
         ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "the tables are"),
