@@ -15,6 +15,11 @@ from typing import Any
 NOT_IN_JSON: Mapping[str, bool] = {"json": False}
 
 
+def json_name(name: str) -> Mapping[str, str]:
+    """Return the metadata of a field that has another name in JSON: ``field(metadata=...)``."""
+    return {"json": name}
+
+
 class Record:
     """Base of dataclasses whose :meth:`to_dict` is made from their fields."""
 
@@ -28,12 +33,14 @@ def fields_to_plain(record: Any) -> dict[str, Any]:
 
     Fields with ``metadata=NOT_IN_JSON`` are left out.
     """
-    return {name: to_plain(getattr(record, name)) for name in _json_fields(record.__class__)}
+    return {key: to_plain(getattr(record, f)) for f, key in _json_fields(record.__class__).items()}
 
 
 @functools.cache
-def _json_fields(record_type: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(record_type) if f.metadata.get("json", True))
+def _json_fields(record_type: Any) -> dict[str, str]:
+    """Return the keys in JSON by the names of the fields."""
+    keys = {f.name: f.metadata.get("json", f.name) for f in fields(record_type)}
+    return {name: key for name, key in keys.items() if key is not False}
 
 
 def to_plain(value: Any) -> Any:
@@ -61,7 +68,7 @@ def to_plain(value: Any) -> Any:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Enum):
         return to_plain(value.value)
-    if isinstance(value, Record):
+    if isinstance(value, Record) or (is_dataclass(value) and hasattr(value, "to_dict")):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
         return fields_to_plain(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -41,7 +42,7 @@ DEFAULT_RANGE = IntervalSpec(method="hdi")
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class Placement(Record):
     """A model's position among the anchors.
 
     Attributes
@@ -62,7 +63,7 @@ class Placement:
 
     model: str
     score: float
-    anchors: AnchorMatrix
+    anchors: AnchorMatrix = field(metadata=NOT_IN_JSON)
     posterior: CapabilityPosterior
     inside: tuple[int, int]
     sweep: PeakSweep | None
@@ -70,18 +71,14 @@ class Placement:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "model": self.model,
-            "score": self.score,
+            **super().to_dict(),
             "ability": self.anchors.ability.tolist(),
-            "posterior": self.posterior.to_dict(),
             "p_above": {name: self.posterior.p_above(name) for name in self.anchors.names},
-            "inside": list(self.inside),
-            "sweep": None if self.sweep is None else self.sweep.to_dict(),
         }
 
 
 @dataclass(frozen=True, eq=False)
-class AnchorStudy:
+class AnchorStudy(Record):
     """Models placed among anchors, and checks of the method's assumptions.
 
     Attributes
@@ -106,12 +103,12 @@ class AnchorStudy:
 
     task: str
     question_ids: tuple[str, ...]
-    question_filter: QueryFilter | None
+    question_filter: QueryFilter | None = field(metadata=json_name("kept"))
     anchors: AnchorMatrix
     ordering: OrderingReport
     independence: IndependenceCheck | None
-    spec: IntervalSpec
-    placements: tuple[Placement, ...]
+    spec: IntervalSpec = field(metadata=NOT_IN_JSON)
+    placements: tuple[Placement, ...] = field(metadata=json_name("placed"))
 
     @property
     def doubtful(self) -> bool:
@@ -123,17 +120,11 @@ class AnchorStudy:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "task": self.task,
-            "question_ids": list(self.question_ids),
-            "kept": None if self.question_filter is None else self.question_filter.to_dict(),
-            "anchors": self.anchors.to_dict(),
-            "ordering": self.ordering.to_dict(),
-            "independence": None if self.independence is None else self.independence.to_dict(),
+            **super().to_dict(),
             "level": self.spec.level,
             "interval": self.spec.method,
             "scope": self.spec.scope,
             "doubtful": self.doubtful,
-            "placed": [placement.to_dict() for placement in self.placements],
         }
 
 

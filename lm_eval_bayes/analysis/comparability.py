@@ -1,4 +1,4 @@
-"""Whether runs can be compared: the same task, questions, scores, metric and filter."""
+"""Whether runs can be compared, question by question, and whether more trials would say more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
 from lm_eval_bayes.stats.validation import IntArray
 
@@ -161,3 +162,16 @@ def short_text(text: str) -> str:
     """
     line = " ".join(text[: 8 * _MAX_TEXT_LENGTH].split())
     return line if len(line) <= _MAX_TEXT_LENGTH else line[: _MAX_TEXT_LENGTH - 1] + "…"
+
+
+def repeat_note(run: TaskRun) -> str | None:
+    """Return a warning if further trials would repeat the present ones, else None."""
+    output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
+    likelihoods = output_type is not None and output_type != "generate_until"
+    if not likelihoods and not (kwargs and greedy(kwargs)):
+        return None
+    reason = "compares likelihoods" if likelihoods else "decodes greedily"
+    return (
+        f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
+        "questions would help, or sampling at a temperature."
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparability import (
     check_same_metric,
@@ -68,7 +68,7 @@ class QuestionDifference(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskComparison:
+class TaskComparison(Record):
     """Two models on a task.
 
     Attributes
@@ -90,12 +90,12 @@ class TaskComparison:
     """
 
     task: str
-    a: TaskRun
-    b: TaskRun
-    comparison: Comparison
+    a: TaskRun = field(metadata=NOT_IN_JSON)
+    b: TaskRun = field(metadata=NOT_IN_JSON)
+    comparison: Comparison = field(metadata=NOT_IN_JSON)
     questions: tuple[QuestionDifference, ...]
     paired: SingleTrialComparison | None
-    curves: PassCurveComparison | None
+    curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
     differs: tuple[str, ...] = ()
 
     @property
@@ -110,15 +110,7 @@ class TaskComparison:
         for side, run in (("a", self.a), ("b", self.b)):
             del content[side]["per_question"]
             content[side]["n_range"] = list(run.outcomes.trials_range)
-        return {
-            "task": self.task,
-            **content,
-            "verdict": self.verdict,
-            "questions": [question.to_dict() for question in self.questions],
-            "paired": None if self.paired is None else self.paired.to_dict(),
-            "pass_at_k": None if self.curves is None else self.curves.to_dict(),
-            "differs": list(self.differs),
-        }
+        return {**super().to_dict(), **content, "verdict": self.verdict}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +164,7 @@ class MeanDifference:
 
 
 @dataclass(frozen=True, eq=False)
-class RunComparison:
+class RunComparison(Record):
     """Two models on all tasks that both have.
 
     Attributes
@@ -189,7 +181,7 @@ class RunComparison:
 
     tasks: tuple[TaskComparison, ...]
     overall: MeanDifference | None
-    spec: IntervalSpec
+    spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
 
@@ -202,13 +194,7 @@ class RunComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "tasks": [task.to_dict() for task in self.tasks],
-            "overall": None if self.overall is None else self.overall.to_dict(),
-            "only_a": list(self.only_a),
-            "only_b": list(self.only_b),
-            "p_a_greater": self.p_a_greater,
-        }
+        return {**super().to_dict(), "p_a_greater": self.p_a_greater}
 
 
 def compare_runs(

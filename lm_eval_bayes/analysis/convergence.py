@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
@@ -98,7 +98,7 @@ def score_named(text: str) -> Score:
 
 
 @dataclass(frozen=True, eq=False)
-class RankingConvergence:
+class RankingConvergence(Record):
     """When the ranking by a score stops changing.
 
     Attributes
@@ -118,23 +118,17 @@ class RankingConvergence:
 
     score: Score
     convergence: Convergence
-    tied: Convergence | None
+    tied: Convergence | None = field(metadata=json_name("with_ties"))
     kendall: KendallCurve | None
     final: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "score": self.score.name,
-            "final": dict(self.final),
-            "convergence": self.convergence.to_dict(),
-            "with_ties": None if self.tied is None else self.tied.to_dict(),
-            "kendall": None if self.kendall is None else self.kendall.to_dict(),
-        }
+        return {**super().to_dict(), "score": self.score.name}
 
 
 @dataclass(frozen=True, eq=False)
-class TaskConvergence:
+class TaskConvergence(Record):
     """Convergence of the scores and rankings of a task's models.
 
     Attributes
@@ -157,29 +151,20 @@ class TaskConvergence:
 
     task: str
     models: tuple[str, ...]
-    n_questions: int
-    n_trials: int
-    spec: IntervalSpec
-    prefixes: Mapping[str, tuple[PrefixPosterior, ...]]
+    n_questions: int = field(metadata=json_name("questions"))
+    n_trials: int = field(metadata=json_name("trials"))
+    spec: IntervalSpec = field(metadata=NOT_IN_JSON)
+    prefixes: Mapping[str, tuple[PrefixPosterior, ...]] = field(metadata=json_name("along"))
     rankings: tuple[RankingConvergence, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "task": self.task,
-            "models": list(self.models),
-            "questions": self.n_questions,
-            "trials": self.n_trials,
+            **super().to_dict(),
             "level": self.spec.level,
             "scope": self.spec.scope,
             "interval": self.spec.method,
-            "along": {
-                model: [prefix.to_dict() for prefix in prefixes]
-                for model, prefixes in self.prefixes.items()
-            },
-            "rankings": [ranking.to_dict() for ranking in self.rankings],
-            "notes": list(self.notes),
         }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -42,7 +43,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class LeaderboardRow:
+class LeaderboardRow(Record):
     """A model's row of a leaderboard.
 
     Attributes
@@ -72,7 +73,7 @@ class LeaderboardRow:
 
     model: str
     rank: float
-    posterior: Posterior
+    posterior: Posterior = field(metadata=NOT_IN_JSON)
     interval: Interval
     p_best: float
     expected_rank: float
@@ -85,26 +86,17 @@ class LeaderboardRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
+        posterior = self.posterior
         return {
-            "model": self.model,
-            "rank": self.rank,
-            "mu": self.posterior.mu,
-            "sigma": self.posterior.sigma,
-            "interval": self.interval.to_dict(),
-            "p_best": self.p_best,
-            "expected_rank": self.expected_rank,
-            "rank_low": self.rank_low,
-            "rank_high": self.rank_high,
-            "n_range": None if self.n_range is None else list(self.n_range),
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "counted": self.counted,
-            "note": self.posterior.note,
+            **super().to_dict(),
+            "mu": posterior.mu,
+            "sigma": posterior.sigma,
+            "note": posterior.note,
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Leaderboard:
+class Leaderboard(Record):
     """A ranking of models on a task, or on the mean of several tasks.
 
     Attributes
@@ -125,10 +117,10 @@ class Leaderboard:
 
     task: str
     tasks: tuple[str, ...]
-    n_questions: int
-    spec: IntervalSpec
-    ranking: Ranking
-    rows: tuple[LeaderboardRow, ...]
+    n_questions: int = field(metadata=json_name("questions"))
+    spec: IntervalSpec = field(metadata=NOT_IN_JSON)
+    ranking: Ranking = field(metadata=NOT_IN_JSON)
+    rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -165,15 +157,7 @@ class Leaderboard:
         """Return plain JSON types."""
         ranking = self.ranking.to_dict()
         del ranking["models"]
-        return {
-            "task": self.task,
-            "tasks": list(self.tasks),
-            "questions": self.n_questions,
-            "level": self.level,
-            "places": [row.to_dict() for row in self.rows],
-            **ranking,
-            "notes": list(self.notes),
-        }
+        return {**super().to_dict(), "level": self.level, **ranking, "notes": list(self.notes)}
 
 
 def leaderboard(

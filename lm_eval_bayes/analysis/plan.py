@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes.analysis.comparability import check_comparable, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import CONCURRENCY, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
@@ -97,7 +96,7 @@ class ForecastAmount(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class PlanLine:
+class PlanLine(Record):
     """What reaching a goal needs.
 
     Attributes
@@ -128,7 +127,7 @@ class PlanLine:
     task: str
     models: tuple[str, ...]
     forecast: TrialsForecast
-    n_questions: int
+    n_questions: int = field(metadata=json_name("questions"))
     trials: ForecastAmount
     tokens: ForecastAmount | None
     seconds: ForecastAmount | None
@@ -143,19 +142,7 @@ class PlanLine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "task": self.task,
-            "models": list(self.models),
-            "questions": self.n_questions,
-            "reached": self.reached,
-            "repeats": self.repeats,
-            "forecast": self.forecast.to_dict(),
-            "trials": self.trials.to_dict(),
-            "tokens": None if self.tokens is None else self.tokens.to_dict(),
-            "seconds": None if self.seconds is None else self.seconds.to_dict(),
-            "unrecorded": list(self.unrecorded),
-            "notes": list(self.notes),
-        }
+        return {**super().to_dict(), "reached": self.reached}
 
 
 def plan_width(
@@ -210,7 +197,7 @@ def plan_width(
 
 
 @dataclass(frozen=True, eq=False)
-class SeparationPlan:
+class SeparationPlan(Record):
     """What separating the models of a task needs.
 
     Attributes
@@ -224,16 +211,8 @@ class SeparationPlan:
     """
 
     task: str
-    lines: tuple[PlanLine, ...]
+    lines: tuple[PlanLine, ...] = field(metadata=json_name("pairs"))
     separated: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "task": self.task,
-            "separated": self.separated,
-            "pairs": [line.to_dict() for line in self.lines],
-        }
 
 
 def plan_separation(
@@ -324,19 +303,6 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
         unrecorded=tuple(unrecorded),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
-    )
-
-
-def repeat_note(run: TaskRun) -> str | None:
-    """Return a warning if further trials would repeat the present ones, else None."""
-    output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
-    likelihoods = output_type is not None and output_type != "generate_until"
-    if not likelihoods and not (kwargs and greedy(kwargs)):
-        return None
-    reason = "compares likelihoods" if likelihoods else "decodes greedily"
-    return (
-        f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
-        "questions would help, or sampling at a temperature."
     )
 
 

@@ -19,7 +19,7 @@ from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Runs summarised at a time: numpy releases the interpreter lock.
@@ -191,6 +191,12 @@ class TaskPanel:
         """The fewest and the most trials of a question."""
         ranges = [summary.n_range for summary in self.summaries]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+    @property
+    def interval_range(self) -> tuple[float, float]:
+        """The lowest and the highest end of the models' intervals of hbayes@N in both scopes."""
+        intervals = [s.intervals[scope] for s in self.summaries for scope in SCOPES]
+        return min(i.low for i in intervals), max(i.high for i in intervals)
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
@@ -49,7 +49,7 @@ _MOST_MODELS = 100
 
 
 @dataclass(frozen=True)
-class SimulatedBenchmark:
+class SimulatedBenchmark(Record):
     """Models of known true scores, whose questions have a common Beta distribution.
 
     Attributes
@@ -69,7 +69,7 @@ class SimulatedBenchmark:
 
     means: tuple[float, ...]
     strength: float
-    n_questions: int
+    n_questions: int = field(metadata=json_name("questions"))
 
     def __post_init__(self) -> None:
         means = check_sequence("means", self.means, "be true scores", _MOST_MODELS)
@@ -132,12 +132,7 @@ class SimulatedBenchmark:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "models": list(self.names),
-            "means": list(self.means),
-            "strength": self.strength,
-            "questions": self.n_questions,
-        }
+        return {**super().to_dict(), "models": list(self.names)}
 
 
 def check_trials(trials: Sequence[int]) -> list[int]:

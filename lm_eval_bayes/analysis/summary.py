@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -31,21 +33,50 @@ _RIGHT = ("right",)
 
 
 @dataclass(frozen=True, eq=False)
-class TaskSummary:
+class ScorePosteriors:
+    """The posteriors of a score: hbayes@N in both scopes, and bayes@N.
+
+    Attributes
+    ----------
+    learned : mapping of scope to Posterior
+        hbayes@N, the recommended posterior, in both scopes.
+    paper : Posterior
+        bayes@N, under the paper's uniform prior.
+    spec : IntervalSpec
+        Settings of the intervals.
+    """
+
+    learned: Mapping[Scope, Posterior]
+    paper: Posterior
+    spec: IntervalSpec
+
+    @cached_property
+    def intervals(self) -> Mapping[str, Interval]:
+        """Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N."""
+        posteriors, spec = [*self.learned.items(), ("paper", self.paper)], self.spec
+        return MappingProxyType(
+            {
+                name: posterior.interval(spec.level, spec.method, seed=spec.seed)
+                for name, posterior in posteriors
+            }
+        )
+
+    def posteriors_to_dict(self) -> dict[str, Any]:
+        """Return the posteriors with their intervals as plain JSON types."""
+        learned = {
+            scope: posterior_to_dict(self.learned[scope], self.intervals[scope]) for scope in SCOPES
+        }
+        return {"hbayes": learned, "bayes": posterior_to_dict(self.paper, self.intervals["paper"])}
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSummary(ScorePosteriors):
     """A model's posteriors and estimates on a task.
 
     Attributes
     ----------
     run : TaskRun
         The run.
-    spec : IntervalSpec
-        Settings of the intervals.
-    learned : mapping of scope to Posterior
-        hbayes@N, the recommended posterior, in both scopes.
-    paper : Posterior
-        bayes@N, under the paper's uniform prior.
-    intervals : mapping of str to Interval
-        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N.
     average : Estimate or None
         avg@N; None if a question has no trial.
     rows : mapping of str to float
@@ -60,10 +91,6 @@ class TaskSummary:
     """
 
     run: TaskRun
-    spec: IntervalSpec
-    learned: Mapping[Scope, Posterior]
-    paper: Posterior
-    intervals: Mapping[str, Interval]
     average: Estimate | None
     rows: Mapping[str, float]
     n_range: tuple[int, int]
@@ -99,11 +126,7 @@ class TaskSummary:
             "questions": run.n_questions,
             "trials": run.n_trials,
             "n_range": list(self.n_range),
-            "hbayes": {
-                scope: posterior_to_dict(self.learned[scope], self.intervals[scope])
-                for scope in SCOPES
-            },
-            "bayes": posterior_to_dict(self.paper, self.intervals["paper"]),
+            **self.posteriors_to_dict(),
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
             "tokens": self.tokens,
@@ -159,19 +182,11 @@ def summarise(
     benchmark = population.benchmark
     if benchmark is None:
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
-    paper = bayes_at_n(outcomes)
-    posteriors = {"benchmark": benchmark, "population": population, "paper": paper}
     return TaskSummary(
         run=run,
         spec=spec,
         learned=MappingProxyType({"benchmark": benchmark, "population": population}),
-        paper=paper,
-        intervals=MappingProxyType(
-            {
-                name: posterior.interval(spec.level, spec.method, seed=spec.seed)
-                for name, posterior in posteriors.items()
-            }
-        ),
+        paper=bayes_at_n(outcomes),
         average=avg_at_n(outcomes) if run.n_common else None,
         rows=MappingProxyType(pass_rows(run, ks, spec.seed)),
         n_range=outcomes.trials_range,
@@ -279,46 +294,31 @@ def _maj_at_k(run: TaskRun, k: int, seed: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupMean:
+class GroupMean(ScorePosteriors):
     """A weighted mean over the tasks of a group.
 
     Attributes
     ----------
-    weighting : str
-        "size": every question has the same weight; "equal": every task has.
     weights : tuple of float
         Weights of the tasks; they sum to 1.
-    posteriors, intervals : mapping by scope
-        Posterior and interval of the mean of hbayes@N.
-    paper, paper_interval
-        The same of bayes@N.
     average : float
         Weighted mean of avg@N; NaN if a question has no trial.
     """
 
-    weighting: str
     weights: tuple[float, ...]
-    posteriors: Mapping[Scope, Posterior]
-    intervals: Mapping[Scope, Interval]
-    paper: Posterior
-    paper_interval: Interval
     average: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
             "weights": list(self.weights),
-            "hbayes": {
-                scope: posterior_to_dict(self.posteriors[scope], self.intervals[scope])
-                for scope in SCOPES
-            },
-            "bayes": posterior_to_dict(self.paper, self.paper_interval),
+            **self.posteriors_to_dict(),
             "avg": self.average if math.isfinite(self.average) else None,
         }
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSummary:
+class GroupSummary(Record):
     """A model's means over a group of tasks.
 
     Attributes
@@ -330,24 +330,15 @@ class GroupSummary:
     n_questions : int
         Questions of all tasks.
     means : mapping of str to GroupMean
-        By weighting: "size" and "equal".
+        By weighting: "size", where every question has the same weight, and "equal", where every
+        task has.
     """
 
     group: str
     model: str
     tasks: tuple[str, ...]
-    n_questions: int
+    n_questions: int = field(metadata=json_name("questions"))
     means: Mapping[str, GroupMean]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "group": self.group,
-            "model": self.model,
-            "tasks": list(self.tasks),
-            "questions": self.n_questions,
-            "means": {weighting: mean.to_dict() for weighting, mean in self.means.items()},
-        }
 
 
 def summarise_groups(
@@ -413,8 +404,7 @@ def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary
         "equal": (1.0 / len(sizes),) * len(sizes),
     }
     means = {
-        weighting: _group_mean(weighting, weights, summaries)
-        for weighting, weights in weightings.items()
+        weighting: _group_mean(weights, summaries) for weighting, weights in weightings.items()
     }
     return GroupSummary(
         group=group,
@@ -425,27 +415,16 @@ def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary
     )
 
 
-def _group_mean(
-    weighting: str, weights: tuple[float, ...], summaries: Sequence[TaskSummary]
-) -> GroupMean:
-    spec = summaries[0].spec
-    posteriors = {
+def _group_mean(weights: tuple[float, ...], summaries: Sequence[TaskSummary]) -> GroupMean:
+    learned = {
         scope: mean_posterior([summary.learned[scope] for summary in summaries], weights)
         for scope in SCOPES
     }
-    paper = mean_posterior([summary.paper for summary in summaries], weights)
     averages = [math.nan if s.average is None else s.average.value for s in summaries]
     return GroupMean(
-        weighting=weighting,
+        learned=MappingProxyType(learned),
+        paper=mean_posterior([summary.paper for summary in summaries], weights),
+        spec=summaries[0].spec,
         weights=weights,
-        posteriors=MappingProxyType(posteriors),
-        intervals=MappingProxyType(
-            {
-                scope: posterior.interval(spec.level, spec.method, seed=spec.seed)
-                for scope, posterior in posteriors.items()
-            }
-        ),
-        paper=paper,
-        paper_interval=paper.interval(spec.level, spec.method, seed=spec.seed),
         average=sum(w * a for w, a in zip(weights, averages, strict=True)),
     )

@@ -28,29 +28,6 @@ from lm_eval_bayes.stats.validation import check_option
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
 
-_CSV_COLUMNS = (
-    "task",
-    "rank",
-    "model",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "level",
-    "interval",
-    "scope",
-    "p_best",
-    "expected_rank",
-    "rank_low",
-    "rank_high",
-    "n_min",
-    "n_max",
-    "questions",
-    "tokens",
-    "seconds",
-    "counted",
-)
-
 
 def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
     """Return leaderboards, one per task, in an exchange format.
@@ -102,37 +79,39 @@ def csv_cell(text: object) -> str:
 
 
 def _csv(boards: Sequence[Leaderboard]) -> str:
+    rows = [_csv_row(board, row) for board in boards for row in board.rows]
     output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
-    for board in boards:
-        for row in board.rows:
-            n_min, n_max = row.n_range or ("", "")
-            writer.writerow(
-                [
-                    csv_cell(board.task),
-                    f"{row.rank:g}",
-                    csv_cell(row.model),
-                    row.posterior.mu,
-                    row.posterior.sigma,
-                    row.interval.low,
-                    row.interval.high,
-                    row.interval.level,
-                    row.interval.method,
-                    row.interval.scope,
-                    row.p_best,
-                    row.expected_rank,
-                    f"{row.rank_low:g}",
-                    f"{row.rank_high:g}",
-                    n_min,
-                    n_max,
-                    board.n_questions,
-                    "" if row.tokens is None else row.tokens,
-                    "" if row.seconds is None else row.seconds,
-                    csv_cell(row.counted),
-                ]
-            )
+    writer = csv.DictWriter(output, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return output.getvalue()
+
+
+def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
+    """Return the cells of a row by column; None is an empty cell."""
+    n_min, n_max = row.n_range or (None, None)
+    return {
+        "task": csv_cell(board.task),
+        "rank": f"{row.rank:g}",
+        "model": csv_cell(row.model),
+        "mean": row.posterior.mu,
+        "sd": row.posterior.sigma,
+        "low": row.interval.low,
+        "high": row.interval.high,
+        "level": row.interval.level,
+        "interval": row.interval.method,
+        "scope": row.interval.scope,
+        "p_best": row.p_best,
+        "expected_rank": row.expected_rank,
+        "rank_low": f"{row.rank_low:g}",
+        "rank_high": f"{row.rank_high:g}",
+        "n_min": n_min,
+        "n_max": n_max,
+        "questions": board.n_questions,
+        "tokens": row.tokens,
+        "seconds": row.seconds,
+        "counted": csv_cell(row.counted),
+    }
 
 
 def _json(boards: Sequence[Leaderboard]) -> str:
@@ -149,29 +128,23 @@ _COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", P_BEST, "Ranks", "N")
 
 def _cells(board: Leaderboard) -> list[list[str]]:
     """Return the rows as text; the models' names are not escaped."""
-    cells = []
-    for row in board.rows:
-        cells.append(
-            [
-                f"{row.rank:g}",
-                one_line(row.model),
-                f"{row.posterior.mu:.3f}",
-                f"{row.posterior.sigma:.3f}",
-                f"{row.interval.low:.3f} to {row.interval.high:.3f}",
-                format_probability(row.p_best),
-                _between(row.rank_low, row.rank_high),
-                _trials(row),
-            ]
-        )
-    return cells
+    return [
+        [
+            f"{row.rank:g}",
+            one_line(row.model),
+            f"{row.posterior.mu:.3f}",
+            f"{row.posterior.sigma:.3f}",
+            f"{row.interval.low:.3f} to {row.interval.high:.3f}",
+            format_probability(row.p_best),
+            _between(row.rank_low, row.rank_high),
+            "" if row.n_range is None else _between(*row.n_range),
+        ]
+        for row in board.rows
+    ]
 
 
 def _between(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def _trials(row: LeaderboardRow) -> str:
-    return "" if row.n_range is None else _between(*row.n_range)
 
 
 #: Sentences about the ties, which the confidence completes.

@@ -216,7 +216,7 @@ def test_means_of_independent_tasks():
         assert mean.weights == weights
         parts = {
             "paper": (mean.paper, [one.paper for one in summaries]),
-            **{s: (mean.posteriors[s], [one.learned[s] for one in summaries]) for s in SCOPES},
+            **{s: (mean.learned[s], [one.learned[s] for one in summaries]) for s in SCOPES},
         }
         for found, (first, second) in parts.values():
             mu = weights[0] * first.mu + weights[1] * second.mu
@@ -231,7 +231,7 @@ def test_the_interval_of_a_mean_is_that_of_the_convolution():
     # one question each: Beta(4, 2) and Beta(2, 5) under the uniform prior
     runs = [run_of([[1, 1, 0, 1]], "A", "one"), run_of([[0, 0, 1, 0, 0]], "A", "two")]
     (group,) = summarise_groups([summarise(run) for run in runs], {"both": ["one", "two"]})
-    ends = group.means["equal"].paper_interval
+    ends = group.means["equal"].intervals["paper"]
     first, second = stats.beta(4, 2), stats.beta(2, 5)
     for end, mass in ((ends.low, 0.025), (ends.high, 0.975)):
         below, _ = integrate.quad(lambda x, e=end: first.pdf(x) * second.cdf(2 * e - x), 0, 1)
@@ -247,7 +247,7 @@ def test_the_interval_of_a_mean_with_drawn_laws():
     rows = [rng.dirichlet(nu, 100_000) @ weights for nu in ([2, 2, 2], [2, 1, 3])]
     drawn = 0.5 * rng.beta(3, 2, 100_000) + 0.5 * np.mean(rows, axis=0)
     mean = group.means["equal"]
-    ends = mean.paper_interval
+    ends = mean.intervals["paper"]
     assert (ends.low, ends.high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.006)
     assert ends.seed == 0
     assert ends.mc_error > 0

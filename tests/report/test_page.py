@@ -177,7 +177,7 @@ def test_the_mean_of_tasks_has_the_sd_of_independent_scores(usual):
     for group in contents.groups:
         own = [one for one in contents.summaries if one.run.model == group.model]
         sd = np.sqrt(sum((0.5 * one.learned["benchmark"].sigma) ** 2 for one in own))
-        assert group.means["equal"].posteriors["benchmark"].sigma == pytest.approx(sd, rel=1e-12)
+        assert group.means["equal"].learned["benchmark"].sigma == pytest.approx(sd, rel=1e-12)
 
 
 # -- the page ------------------------------------------------------------------------------------

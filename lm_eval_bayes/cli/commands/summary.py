@@ -136,9 +136,9 @@ def _show(
                 f"{plural(len(group.tasks), 'task')}, {plural(group.n_questions, 'question')}",
                 weighting,
                 format_score(mean.average),
-                *_posterior_cells(mean.posteriors, mean.intervals, scopes),
+                *_posterior_cells(mean.learned, mean.intervals, scopes),
                 format_mean_sd(mean.paper.mu, mean.paper.sigma),
-                format_interval(mean.paper_interval),
+                format_interval(mean.intervals["paper"]),
             ]
             for group in groups
             for weighting, mean in group.means.items()

@@ -15,12 +15,14 @@ from lm_eval_bayes.report.page.svg import (
     element,
     group,
     labelled_figure,
+    line,
     log_share,
     log_ticks,
     percent,
     polyline,
     round_range,
     stretched,
+    tick_label,
     ticks,
 )
 from lm_eval_bayes.report.page.text import Scale, name
@@ -47,10 +49,8 @@ class Axis:
     scale: Scale
 
     @classmethod
-    def around(cls, intervals: Sequence[Interval], scale: Scale) -> Axis:
-        """Return an axis that contains these intervals."""
-        low = min(interval.low for interval in intervals)
-        high = max(interval.high for interval in intervals)
+    def around(cls, low: float, high: float, scale: Scale) -> Axis:
+        """Return an axis with round ends that contains the scores from low to high."""
         return cls(*round_range(low, high, (scale.low, scale.high)), scale)
 
     def share(self, value: float) -> float:
@@ -75,12 +75,11 @@ def axis_above(axis: Axis) -> Markup:
     """Return the tick labels above interval bars."""
     # where space is scarce, the style sheet hides every second label
     labels = [
-        element(
-            "text",
+        tick_label(
             axis.scale.tick(tick),
-            x=axis.at(tick),
-            y=12,
-            class_=f"tick {_text_anchor(axis, tick)}{' second' if i % 2 else ''}",
+            axis.at(tick),
+            12,
+            _text_anchor(axis, tick) + (" second" if i % 2 else ""),
         )
         for i, tick in enumerate(axis.ticks())
     ]
@@ -112,29 +111,14 @@ def interval_bar(axis: Axis, mu: float, benchmark: Interval, population: Interva
         f"mean {axis.scale.with_unit(mu)}; benchmark {interval_text(benchmark, axis.scale)}; "
         f"population {interval_text(population, axis.scale)}"
     )
-    grid = [
-        element("line", x1=axis.at(tick), x2=axis.at(tick), y1=0, y2=_BAR_HEIGHT, class_="grid")
-        for tick in axis.ticks()
-    ]
-    ends = [
-        element(
-            "line", x1=axis.at(end), x2=axis.at(end), y1=middle - 4, y2=middle + 4, class_="thin"
-        )
-        for end in (population.low, population.high)
-    ]
+    grid = [line(axis.at(tick), axis.at(tick), 0, _BAR_HEIGHT, "grid") for tick in axis.ticks()]
+    low, high, mean = axis.at(population.low), axis.at(population.high), axis.at(mu)
     width = percent(max(0.0, axis.share(benchmark.high) - axis.share(benchmark.low)))
     return element(
         "svg",
         *grid,
-        element(
-            "line",
-            x1=axis.at(population.low),
-            x2=axis.at(population.high),
-            y1=middle,
-            y2=middle,
-            class_="thin",
-        ),
-        *ends,
+        line(low, high, middle, middle, "thin"),
+        *(line(end, end, middle - 4, middle + 4, "thin") for end in (low, high)),
         element(
             "rect",
             x=axis.at(benchmark.low),
@@ -144,13 +128,23 @@ def interval_bar(axis: Axis, mu: float, benchmark: Interval, population: Interva
             rx=2,
             class_="thick",
         ),
-        element("line", x1=axis.at(mu), x2=axis.at(mu), y1=middle - 8, y2=middle + 8, class_="at"),
+        line(mean, mean, middle - 8, middle + 8, "at"),
         role="img",
         aria_label=label,
         class_="figure bar",
         width="100%",
         height=_BAR_HEIGHT,
     )
+
+
+def _score_grid(axis: Axis, about: int, height: int, x: int) -> list[Markup]:
+    """Return the horizontal grid lines of about so many scores, with labels at x."""
+    parts = []
+    for tick in axis.ticks(about):
+        y = axis.y(tick, height)
+        parts.append(line("0%", "100%", y, y, "grid"))
+        parts.append(tick_label(axis.scale.tick(tick), x, y + 4, "end"))
+    return parts
 
 
 def interval_text(interval: Interval, scale: Scale) -> str:
@@ -180,22 +174,14 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
     if curve is None:
         return Markup("")
     axis, n_max, height = _curve_axis(panel), _max_n(panel), _CURVE_HEIGHT
-    parts: list[Markup] = []
-    for tick in axis.ticks(4):
-        y = axis.y(tick, height)
-        parts.append(element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid"))
-        parts.append(element("text", axis.scale.tick(tick), x=-7, y=y + 4, class_="tick end"))
+    parts = _score_grid(axis, 4, height, -7)
     for n in _n_ticks(n_max):
         x = log_share(n, 1, n_max)
         anchor = "middle"
         if n_max > 1 and not 0.03 <= x <= 0.97:
             anchor = "end" if x > 0.97 else "start"
-        parts.append(
-            element("text", format_large(n), x=percent(x), y=height + 15, class_=f"tick {anchor}")
-        )
-        parts.append(
-            element("line", x1=percent(x), x2=percent(x), y1=height, y2=height + 3, class_="grid")
-        )
+        parts.append(tick_label(format_large(n), percent(x), height + 15, anchor))
+        parts.append(line(percent(x), percent(x), height, height + 3, "grid"))
     lines: list[Markup] = []
     if len(panel.curves) > 1:
         lines.append(element("use", href=f"#lines-{panel.number}"))
@@ -208,7 +194,7 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
     last = percent(log_share(curve.n[-1], 1, n_max))
     low, mu, high = (axis.y(values[-1], height) for values in (curve.low, curve.mu, curve.high))
     final = [
-        element("line", x1=last, x2=last, y1=low, y2=high, class_="whisker"),
+        line(last, last, low, high, "whisker"),
         element("circle", cx=last, cy=mu, r=3.5, class_="mean"),
     ]
     scale = axis.scale
@@ -243,7 +229,7 @@ def _curve_axis(panel: TaskPanel) -> Axis:
         return Axis(*panel.bounds, scale)
     low = min(min(curve.low) for curve in curves)
     high = max(max(curve.high) for curve in curves)
-    return Axis(*round_range(low, high, panel.bounds), scale)
+    return Axis.around(low, high, scale)
 
 
 def _max_n(panel: TaskPanel) -> int:
@@ -265,18 +251,15 @@ def _curve_points(
 def score_against_tokens(panel: TaskPanel) -> Markup:
     """Return every model's score against its tokens per trial."""
     costs, height = panel.costs, _COST_HEIGHT
-    axis = Axis.around([cost.interval for cost in costs], Scale(*panel.bounds))
+    lows, highs = [cost.interval.low for cost in costs], [cost.interval.high for cost in costs]
+    axis = Axis.around(min(lows), max(highs), Scale(*panel.bounds))
     tokens = [cost.tokens for cost in costs]
     low, high = min(tokens) / 1.12, max(tokens) * 1.12
-    parts: list[Markup] = []
-    for tick in axis.ticks(5):
-        y = axis.y(tick, height)
-        parts.append(element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid"))
-        parts.append(element("text", axis.scale.tick(tick), x=-8, y=y + 4, class_="tick end"))
+    parts = _score_grid(axis, 5, height, -8)
     for tick in _token_ticks(low, high):
         x = percent(log_share(tick, low, high))
-        parts.append(element("line", x1=x, x2=x, y1=0, y2=height, class_="grid"))
-        parts.append(element("text", format_large(tick), x=x, y=height + 17, class_="tick middle"))
+        parts.append(line(x, x, 0, height, "grid"))
+        parts.append(tick_label(format_large(tick), x, height + 17, "middle"))
     frontier = sorted((cost for cost in costs if cost.frontier), key=lambda cost: cost.tokens)
     steps: list[tuple[float, float]] = []
     for cost in frontier:
@@ -285,8 +268,8 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
             steps.append((step_x, steps[-1][1]))
         steps.append((step_x, axis.y(cost.mu, height)))
     if len(steps) > 1:
-        line = element("polyline", points=polyline(steps), class_="frontier")
-        parts.append(stretched([line], height))
+        steps_line = element("polyline", points=polyline(steps), class_="frontier")
+        parts.append(stretched([steps_line], height))
     for cost in reversed(costs):
         x = percent(log_share(cost.tokens, low, high))
         y = axis.y(cost.mu, height)
@@ -294,7 +277,7 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
         parts.append(
             group(
                 [
-                    element("line", x1=x, x2=x, y1=y_low, y2=y_high, class_="whisker"),
+                    line(x, x, y_low, y_high, "whisker"),
                     element("circle", cx=x, cy=y, r=9.5, class_="spot"),
                     element("text", cost.position, x=x, y=y + 3.5, class_="spot-number"),
                 ],

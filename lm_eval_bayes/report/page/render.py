@@ -105,13 +105,7 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
 def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
     """Return the template's variables for a panel."""
     scale = Scale(*panel.bounds)
-    intervals = [
-        interval
-        for summary in panel.summaries
-        for kind, interval in summary.intervals.items()
-        if kind != "paper"
-    ]
-    axis = figures.Axis.around(intervals, scale)
+    axis = figures.Axis.around(*panel.interval_range, scale)
     short = short_names(panel.models)
     ranks = [row.rank for row in panel.board.rows]
     return {

@@ -40,6 +40,16 @@ def group(parts: Iterable[Markup], **attributes: object) -> Markup:
     return element("g", *parts, **attributes)
 
 
+def line(x1: object, x2: object, y1: object, y2: object, kind: str) -> Markup:
+    """Return a line of a class of the style sheet."""
+    return element("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
+
+
+def tick_label(text: object, x: object, y: object, anchor: str) -> Markup:
+    """Return the label of a tick; the anchor is "start", "middle" or "end"."""
+    return element("text", text, x=x, y=y, class_=f"tick {anchor}")
+
+
 def labelled_figure(
     parts: Iterable[Markup], *, id: str, title: str, description: str, height: int, kind: str = ""
 ) -> Markup:

@@ -78,10 +78,10 @@ def score_table(data: ReportData) -> ScoreTable | None:
             cells.append(
                 {
                     model: ScoreCell(
-                        mu=mean.posteriors[scope].mu,
-                        sigma=mean.posteriors[scope].sigma,
+                        mu=mean.learned[scope].mu,
+                        sigma=mean.learned[scope].sigma,
                         interval=mean.intervals[scope],
-                        scale=Scale(*mean.posteriors[scope].bounds),
+                        scale=Scale(*mean.learned[scope].bounds),
                     )
                     for model, mean in means.items()
                 }

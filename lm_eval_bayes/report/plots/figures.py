@@ -78,13 +78,7 @@ def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
         "benchmark; line: population of questions"
     )
     axes.set_xlabel(label, fontsize=8.5, color=_TEXT)
-    intervals = [
-        interval
-        for summary in panel.summaries
-        for kind, interval in summary.intervals.items()
-        if kind != "paper"
-    ]
-    axes.set_xlim(*_limits(panel, min(i.low for i in intervals), max(i.high for i in intervals)))
+    axes.set_xlim(*_limits(panel, *panel.interval_range))
     _style_axis(axes, panel, "x")
     _set_title(axes, panel, "leaderboard")
 
