@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.errors import ModelConfigError
@@ -21,39 +21,20 @@ log = get_logger(__name__)
 Trials: TypeAlias = dict[TrialKey, dict[int, Trial]]
 
 
-class TrialSink(Protocol):
-    """Where a recording model looks trials up and adds new ones."""
+class TrialSink:
+    """Where a recording model looks trials up and adds new ones; this one has no store.
 
-    name: str | None
-    """The store's path; None without a store."""
+    Every call samples anew, and signals of prompts last for the run.
 
-    def describe_model(self, fingerprint: Mapping[str, object]) -> str:
-        """Return the hash of a model's fingerprint."""
+    Attributes
+    ----------
+    name : str or None
+        The store's path; None without a store.
+    """
 
-    def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
-        """Return the hash of generation settings."""
-
-    def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Return the hashes of prompts."""
-
-    def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return the stored trials of some keys."""
-
-    def add(self, trial: Trial) -> Trial:
-        """Add a trial; return it, or the stored one of the same key and number."""
-
-    def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the signals of prompts."""
-
-    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Add the signals of a prompt."""
-
-
-class MemorySink:
-    """A sink without a store: every call samples anew; signals of prompts last for the run."""
+    name: str | None = None
 
     def __init__(self) -> None:
-        self.name: str | None = None
         self._signals: dict[tuple[str, str], dict[str, Any]] = {}
 
     def describe_model(self, fingerprint: Mapping[str, object]) -> str:
@@ -69,11 +50,11 @@ class MemorySink:
         return [prompt_hash(text) for text in texts]
 
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return no trials."""
+        """Return the stored trials of some keys: none."""
         return {}
 
     def add(self, trial: Trial) -> Trial:
-        """Return the trial."""
+        """Add a trial; return it, or the stored one of the same key and number."""
         return trial
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -85,7 +66,7 @@ class MemorySink:
         self._signals.setdefault((model, prompt), dict(signals))
 
 
-class StoreSink:
+class StoreSink(TrialSink):
     """A sink with one store for each rank, which also reads the stores of the other ranks.
 
     Parameters
@@ -98,7 +79,7 @@ class StoreSink:
 
     def __init__(self, store: TrialStore, others: list[Path]) -> None:
         self.store, self.others = store, others
-        self.name: str | None = str(store.path)
+        self.name = str(store.path)
         self._outcomes_fail = False
 
     @staticmethod

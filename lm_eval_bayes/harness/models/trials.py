@@ -34,7 +34,7 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
-from lm_eval_bayes.harness.models.trial_sink import MemorySink, StoreSink, TrialSink
+from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.runs.model_arguments import identity, redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -191,7 +191,7 @@ class RecordingMixin(SamplingMixin):
         if self.takes_seed:
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
-        self.sink: TrialSink = MemorySink()
+        self.sink: TrialSink = TrialSink()
         fingerprint = self._fingerprint_or_stored(store)
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)

@@ -10,7 +10,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json, hash_text
@@ -254,27 +254,27 @@ def hub_commit(name: str, revision: str | None = None) -> str | None:
     revision = revision or "main"
     if _COMMIT.fullmatch(revision):
         return f"hub:{revision}"
-    try:
-        import huggingface_hub
-        from huggingface_hub.constants import HF_HUB_OFFLINE
-    except ImportError:
-        return None
+    from huggingface_hub import HfApi
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
     # vLLM names one file of a repository of GGUF files as org/model:Q4_K_M.
     repository = name.partition(":")[0]
     if not HF_HUB_OFFLINE:
         try:
-            sha = huggingface_hub.HfApi().model_info(repository, revision=revision, timeout=10).sha
+            sha = HfApi().model_info(repository, revision=revision, timeout=10).sha
         except Exception:  # no network, no such model, no permission: try the cache
             log.debug("the hub did not return the commit of %s", name, exc_info=True)
         else:
             return f"hub:{sha}" if sha else None
-    return _cached_commit(huggingface_hub, repository, revision)
+    return _cached_commit(repository, revision)
 
 
-def _cached_commit(huggingface_hub: Any, repository: str, revision: str) -> str | None:
+def _cached_commit(repository: str, revision: str) -> str | None:
+    from huggingface_hub import try_to_load_from_cache
+
     for name in ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json"):
         try:
-            path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+            path = try_to_load_from_cache(repository, name, revision=revision)
         except Exception:  # not a valid name for the hub
             return None
         if isinstance(path, str):
