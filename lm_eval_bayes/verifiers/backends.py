@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes.errors import InvalidInputError
@@ -100,30 +101,21 @@ class JudgeSettings:
                 batch_size=self.batch_size,
                 timeout_s=self.timeout_s,
             )
-        local = Path(self.verifier).expanduser().exists()
-        weights = hash_weights(self.verifier) if local else None
+        is_folder = Path(self.verifier).expanduser().exists()
+        model: dict[str, Any] = {
+            "revision": self.revision,
+            "weights": hash_weights(self.verifier) if is_folder else None,
+            "device": self.device,
+            "dtype": self.dtype,
+            "max_length": self.max_length,
+        }
         if (self.backend or local_backend(self.device)) == "vllm":
             from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
 
-            return VLLMJudge(
-                self.verifier,
-                revision=self.revision,
-                weights=weights,
-                device=self.device,
-                dtype=self.dtype,
-                max_length=self.max_length,
-                batch_size=self.batch_size,
-            )
+            return VLLMJudge(self.verifier, batch_size=self.batch_size, **model)
         from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
 
-        return TransformersJudge(
-            self.verifier,
-            revision=self.revision,
-            weights=weights,
-            device=self.device,
-            dtype=self.dtype,
-            max_length=self.max_length,
-        )
+        return TransformersJudge(self.verifier, **model)
 
 
 def local_backend(device: str | None) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from lm_eval_bayes._util.hashing import hash_json
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
@@ -242,8 +243,7 @@ def dtype_of(dtype: str, config: Any, on_cpu: bool) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or the name of its class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    message = lines[0] if lines else type(error).__name__
-    return message if len(message) <= 300 else message[:297] + "..."
+    return one_line(lines[0] if lines else type(error).__name__, 300)
 
 
 def scored(row: Sequence[float]) -> Scores | Unjudged:
@@ -268,27 +268,51 @@ class LocalJudge(ABC):
 
     Parameters
     ----------
-    kind : str
-        The backend's name in the fingerprint.
-    pretrained : Pretrained
-        The model.
+    name : str
+        A folder, or a name on the Hugging Face hub.
+    revision : str or None
+        Branch, tag or commit.
     weights : str or None
         The identity of its weights, for the fingerprint.
+    device : str or None
+        The device; by default a GPU if there is one.
     dtype : str
-        The floating-point type of its computations.
-    limit : int or None
-        The maximal length of a prompt in tokens.
+        "auto", "float32", "bfloat16" or "float16", see :func:`dtype_of`.
+    max_length : int or None
+        The maximal length of a prompt in tokens; by default the model's context.
+
+    Raises
+    ------
+    VerifierError
+        If the model cannot be a verifier.
+    InvalidInputError
+        If an argument breaks its rule.
     """
 
+    #: The backend's name in the fingerprint.
+    kind: ClassVar[str]
+    #: Tokens of the model's context that the label takes.
+    label_room: ClassVar[int] = 0
     unit = "tokens"
 
     def __init__(
-        self, kind: str, pretrained: Pretrained, weights: str | None, dtype: str, limit: int | None
+        self,
+        name: str,
+        *,
+        revision: str | None = None,
+        weights: str | None = None,
+        device: str | None = None,
+        dtype: str = "auto",
+        max_length: int | None = None,
     ) -> None:
-        self._pretrained, self._dtype, self.limit = pretrained, dtype, limit
+        self._device = self._choose_device(device)
+        self._pretrained = pretrained = read_pretrained(name, revision)
+        self._dtype = dtype_of(dtype, pretrained.config, self._device == "cpu")
+        window = None if pretrained.window is None else pretrained.window - self.label_room
+        self.limit = longest_prompt(max_length, window)
         self.control_tokens = pretrained.label_tokens.control_tokens
         self.length = pretrained.label_tokens.length
-        fingerprint = pretrained.fingerprint(kind, weights, dtype, limit)
+        fingerprint = pretrained.fingerprint(self.kind, weights, self._dtype, self.limit)
         self.fingerprint: Mapping[str, Any] = MappingProxyType(fingerprint)
         self._model: Any = None
 
@@ -298,6 +322,10 @@ class LocalJudge(ABC):
             self._model = self._load()
         label_tokens = self._pretrained.label_tokens
         return [scored(row) for row in self._scores([label_tokens.tokens(p) for p in prompts])]
+
+    @abstractmethod
+    def _choose_device(self, device: str | None) -> str:
+        """Return the device that the model will run on."""
 
     @abstractmethod
     def _load(self) -> Any:

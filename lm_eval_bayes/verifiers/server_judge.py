@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried, retry_after
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
@@ -203,8 +204,7 @@ class Transport:
         raise RequestRefused(f"the server at {self.address} {rule} ({message})", status)
 
     def _clean(self, text: str) -> str:
-        text = without_secrets(" ".join(text.split()), self._secrets)
-        return text if len(text) <= 300 else text[:297] + "..."
+        return one_line(without_secrets(" ".join(text.split()), self._secrets), 300)
 
 
 def _is_here(host: str) -> bool:

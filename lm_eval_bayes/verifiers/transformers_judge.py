@@ -6,13 +6,7 @@ import inspect
 from typing import Any
 
 from lm_eval_bayes.verifiers.judge import VerifierError
-from lm_eval_bayes.verifiers.local_judge import (
-    LocalJudge,
-    dtype_of,
-    first_line,
-    longest_prompt,
-    read_pretrained,
-)
+from lm_eval_bayes.verifiers.local_judge import LocalJudge, first_line
 
 #: Earlier versions of transformers call the argument `torch_dtype`.
 _DTYPE_SINCE = (4, 56)
@@ -22,46 +16,14 @@ class TransformersJudge(LocalJudge):
     """Scores labels with a causal language model of transformers.
 
     Prompts of a batch are padded on the left. Scores are the logits of the last position, as
-    log-probabilities over the complete vocabulary in float32.
-
-    Parameters
-    ----------
-    name : str
-        A folder, or a name on the Hugging Face hub.
-    revision : str or None
-        Branch, tag or commit.
-    weights : str or None
-        The identity of its weights, for the fingerprint.
-    device : str or None
-        The device; by default a GPU if there is one.
-    dtype : str
-        "auto", "float32", "bfloat16" or "float16", see `local_judge.dtype_of`.
-    max_length : int or None
-        The maximal length of a prompt in tokens; by default the model's context.
-
-    Raises
-    ------
-    VerifierError
-        If the model cannot be a verifier.
-    InvalidInputError
-        If an argument breaks its rule.
+    log-probabilities over the complete vocabulary in float32. For the parameters see
+    :class:`~lm_eval_bayes.verifiers.local_judge.LocalJudge`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        revision: str | None = None,
-        weights: str | None = None,
-        device: str | None = None,
-        dtype: str = "auto",
-        max_length: int | None = None,
-    ) -> None:
-        pretrained = read_pretrained(name, revision)
-        self._device = device or default_device()
-        dtype = dtype_of(dtype, pretrained.config, self._device == "cpu")
-        limit = longest_prompt(max_length, pretrained.window)
-        super().__init__("transformers", pretrained, weights, dtype, limit)
+    kind = "transformers"
+
+    def _choose_device(self, device: str | None) -> str:
+        return device or default_device()
 
     def _load(self) -> Any:
         import torch

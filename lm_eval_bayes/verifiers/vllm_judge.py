@@ -9,13 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes.verifiers.judge import VerifierError
-from lm_eval_bayes.verifiers.local_judge import (
-    LocalJudge,
-    dtype_of,
-    first_line,
-    longest_prompt,
-    read_pretrained,
-)
+from lm_eval_bayes.verifiers.local_judge import LocalJudge, first_line
 
 #: The engine runs in this process, which it then cannot outlive, and logs to stderr, where it
 #: does not mix with a command's output. The user's own settings take precedence.
@@ -31,10 +25,9 @@ class VLLMJudge(LocalJudge):
 
     Parameters
     ----------
-    name, revision, weights, dtype, max_length
-        See `transformers_judge.TransformersJudge`.
-    device : str or None
-        "cpu" or "cuda", as this vLLM was built.
+    name, **model
+        See :class:`~lm_eval_bayes.verifiers.local_judge.LocalJudge`; `device` is "cpu" or "cuda",
+        as this vLLM was built.
     batch_size : int
         Prompts that the engine runs concurrently.
     engine : mapping
@@ -48,18 +41,21 @@ class VLLMJudge(LocalJudge):
         If an argument breaks its rule.
     """
 
+    kind = "vllm"
+    label_room = 1
+
     def __init__(
         self,
         name: str,
         *,
-        revision: str | None = None,
-        weights: str | None = None,
-        device: str | None = None,
-        dtype: str = "auto",
-        max_length: int | None = None,
         batch_size: int = 8,
         engine: Mapping[str, Any] = MappingProxyType({}),
+        **model: Any,
     ) -> None:
+        super().__init__(name, **model)
+        self._arguments = {"max_num_seqs": batch_size, "enable_prefix_caching": True, **engine}
+
+    def _choose_device(self, device: str | None) -> str:
         for key, value in _ENVIRONMENT.items():
             os.environ.setdefault(key, value)
         try:
@@ -70,21 +66,15 @@ class VLLMJudge(LocalJudge):
                 f"--backend vllm needs vLLM ({error}): pip install 'lm-eval-bayes[vllm]', or take "
                 "--backend transformers"
             ) from None
-        on_cpu = bool(current_platform.is_cpu())
-        if device not in (None, "cpu" if on_cpu else "cuda"):
-            raise VerifierError(
-                f"this vLLM runs on {'a CPU' if on_cpu else 'GPUs'}, not on {device}; to choose "
-                "among GPUs set CUDA_VISIBLE_DEVICES, or take --backend transformers"
-            )
-        pretrained = read_pretrained(name, revision)
-        # The label itself takes one token.
-        window = None if pretrained.window is None else pretrained.window - 1
-        limit = longest_prompt(max_length, window)
-        dtype = dtype_of(dtype, pretrained.config, on_cpu)
-        super().__init__("vllm", pretrained, weights, dtype, limit)
         self._vllm = vllm
-        self._arguments = {"max_num_seqs": batch_size, "enable_prefix_caching": True, **engine}
         self._by_token = "logprob_token_ids" in inspect.signature(vllm.SamplingParams).parameters
+        built_for = "cpu" if current_platform.is_cpu() else "cuda"
+        if device not in (None, built_for):
+            raise VerifierError(
+                f"this vLLM runs on {'a CPU' if built_for == 'cpu' else 'GPUs'}, not on {device}; "
+                "to choose among GPUs set CUDA_VISIBLE_DEVICES, or take --backend transformers"
+            )
+        return built_for
 
     def _load(self) -> Any:
         pretrained = self._pretrained

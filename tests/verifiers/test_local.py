@@ -316,7 +316,7 @@ def vllm(request, monkeypatch):
     def read(name, revision=None):
         return Pretrained(name, revision, SimpleNamespace(), SimpleNamespace(), Slot(), 512)
 
-    monkeypatch.setattr("lm_eval_bayes.verifiers.vllm_judge.read_pretrained", read)
+    monkeypatch.setattr("lm_eval_bayes.verifiers.local_judge.read_pretrained", read)
     module.by_token = request.param
     return module
 
