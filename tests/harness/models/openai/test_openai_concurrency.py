@@ -1,0 +1,113 @@
+"""Concurrent requests: their order, and how they end early."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+pytest.importorskip("aiohttp")
+openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import (
+    completions,
+    requests_of,
+)
+from _support.scripted_server import Act, serving
+
+from lm_eval_bayes.harness.models.openai.client import concurrently
+
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
+
+
+def test_orders_are_begun_in_order_and_topped_up_without_a_barrier():
+    # the first request is slow: the others must not wait for it
+    def script(number, body):
+        return Act(delay_s=1.5 if body["seed"] == 0 else 0.05)
+
+    requests = requests_of(prompts=10, trials=4)
+    with serving(script) as server:
+        got = [order for order, _ in completions(server, concurrent=4).sample(requests)]
+        assert server.most == 4
+    assert got[-1].seed == 0
+    begun = [b["seed"] for b in server.requests]
+    wanted = [o.seed for o in requests]
+    # four are under way at a time, so none arrives more than a few places from its own
+    assert max(abs(begun.index(seed) - i) for i, seed in enumerate(wanted)) <= 4
+
+
+def test_texts_do_not_depend_on_company():
+    requests = requests_of(prompts=4, trials=4)
+    shuffled = random.Random(1).sample(requests, len(requests))
+    with serving() as server:
+        texts = [
+            {o.index: s.text for o, s in completions(server, n).sample(some)}
+            for n, some in ((1, requests), (16, requests), (16, shuffled))
+        ]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_closing_early_cancels_what_is_running():
+    def script(number, body):
+        return Act(delay_s=0.0 if number < 2 else 30.0)
+
+    with serving(script) as server:
+        sampling = completions(server, concurrent=4).sample(requests_of(20, 2))
+        next(sampling)
+        began = time.monotonic()
+        sampling.close()
+        assert time.monotonic() - began < 3
+        assert not [t for t in threading.enumerate() if t.name == "lm-eval-bayes-requests"]
+        server.leaving.set()
+        server.wait_until_idle()
+        assert len(server.requests) <= 8
+
+
+def test_an_error_of_the_caller_leaves_no_thread():
+    def interrupted(sampling):
+        for _ in sampling:
+            raise KeyboardInterrupt
+
+    with serving() as server, pytest.raises(KeyboardInterrupt):
+        interrupted(completions(server).sample(requests_of(20, 2)))
+    deadline = time.monotonic() + 5
+    names = {"lm-eval-bayes-requests"}
+    while names & {t.name for t in threading.enumerate()} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not names & {t.name for t in threading.enumerate()}
+
+
+def test_an_error_of_one_job_cancels_the_others():
+    cancelled = []
+
+    @asynccontextmanager
+    async def opened():
+        async def do(job):
+            if job == 0:
+                await asyncio.sleep(0.05)
+                raise ZeroDivisionError("a bug")
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(job)
+                raise
+
+        yield do
+
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        list(concurrently(range(9), opened, 3))
+    assert time.monotonic() - began < 5
+    assert cancelled == [1, 2]
+
+
+def test_a_loop_of_the_caller_is_not_disturbed():
+    async def notebook(server):
+        return len(list(completions(server).sample(requests_of(3, 1))))
+
+    with serving() as server:
+        assert asyncio.run(notebook(server)) == 3

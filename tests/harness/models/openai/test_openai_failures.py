@@ -1,0 +1,223 @@
+"""Servers that refuse settings, fail or do not answer."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("aiohttp")
+openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import (
+    completions,
+    edit_every,
+    requests_of,
+)
+from _support.scripted_server import Act, error, serving
+
+from lm_eval_bayes.harness.models.openai.responses import (
+    ServerError,
+    TrialsFailedError,
+)
+
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
+
+
+def test_without_logprobs(caplog):
+    def script(number, body):
+        if "logprobs" in body:
+            return error(400, "logprobs are disabled on this server")
+        return None
+
+    with serving(script) as server:
+        model = completions(server, concurrent=8)
+        got = list(model.sample(requests_of(6, 2)))
+        assert len(got) == 12
+        before = len(server.requests)
+        list(model.sample(requests_of(2, 1)))
+        assert len(server.requests) == before + 2  # it has learnt
+    assert not any("completion_bpt" in s.signals for _, s in got)
+    messages = [r for r in caplog.records if "completion_bpt is not recorded" in r.getMessage()]
+    assert len(messages) == 1
+
+
+def test_with_no_logprobs_beside_the_token():
+    def script(number, body):
+        if body.get("logprobs") == 1:
+            return error(
+                400, "Requested sample logprobs of 1, which is greater than max allowed: 0"
+            )
+        return None
+
+    with serving(script) as server:
+        got = list(completions(server).sample(requests_of(2, 2)))
+    assert all("completion_bpt" in s.signals for _, s in got)
+
+
+def test_silence_about_logprobs_is_said_once(caplog):
+    def edit(answer):
+        answer["choices"][0].pop("logprobs")
+
+    with serving(edit_every(edit)) as server:
+        assert len(list(completions(server).sample(requests_of(4, 2)))) == 8
+    messages = [r for r in caplog.records if "completion_bpt is not recorded" in r.getMessage()]
+    assert len(messages) == 1
+
+
+def test_a_filter_that_is_off_may_be_left_out(caplog):
+    def script(number, body):
+        if "min_p" in body:
+            loc = {"type": "extra_forbidden", "loc": ["body", "min_p"], "input": body}
+            return Act(422, {"detail": [{**loc, "msg": "Extra inputs are not permitted"}]})
+        return None
+
+    with serving(script) as server:
+        assert len(list(completions(server).sample(requests_of(4, 2)))) == 8
+    assert "top_k" in server.requests[-1]
+    assert caplog.text.count("the server does not know `min_p`") == 1
+
+
+def test_a_filter_that_is_wanted_may_not_be_left_out():
+    def script(number, body):
+        return error(400, "Unrecognized request argument supplied: min_p")
+
+    with serving(script) as server:
+        sampling = completions(server).sample(requests_of(1, 1, min_p=0.1))
+        with pytest.raises(TrialsFailedError, match=r"Unrecognized request argument.*min_p"):
+            list(sampling)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (Act(500, {"error": {"message": "engine dead"}}), "HTTP 500: engine dead"),
+        (Act(503, b"<html><title>Bad gateway</title></html>"), "HTTP 503 with a web page.*Bad gat"),
+        (Act(429, {"error": "slow down"}, {"Retry-After": "0"}), "HTTP 429: slow down"),
+        (Act(drop=True), "no connection"),
+        (Act(cut=20), "the answer is incomplete"),
+        (Act(200, b'{"choices": [{"te'), "JSON breaks off after 17 bytes"),
+        (Act(200, b"<!doctype html><title>Log in</title>"), "web page came.*Log in.*base_url"),
+        (Act(200, {"error": {"message": "upstream", "code": 502}}), "an error inside: upstream"),
+        (Act(200, {"choices": []}), "0 choices instead of one"),
+        (Act(200, {"object": "nothing"}), "no list of choices"),
+        (Act(edit=lambda a: a["choices"][0].update(finish_reason="abort")), "aborted the answer"),
+        (Act(delay_s=3.0), "no answer within 1 s"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_trying_again_with_the_same_seed(act, why):
+    """A trial that fails once is tried again; one that always fails is named at the end."""
+    requests = requests_of(prompts=4, trials=2)
+    bad, unlucky = requests[1], requests[2]
+    seen = []
+
+    def script(number, body):
+        seen.append(body["seed"])
+        if body["seed"] == bad.seed:
+            return act
+        return act if body["seed"] == unlucky.seed and seen.count(unlucky.seed) == 1 else None
+
+    with serving(script) as server:
+        sampling = completions(server, max_retries=2, timeout=1).sample(requests)
+        got = []
+        with pytest.raises(TrialsFailedError, match=why) as caught:
+            got.extend(iter(sampling.__next__, None))
+    assert {o.index for o, _ in got} == {o.index for o in requests} - {bad.index}
+    assert [order for order, _ in caught.value.failed] == [bad]
+    assert "trial 0 of 'What is 1 + 2?'" in str(caught.value)
+    assert "7 answers came" in str(caught.value)
+    assert seen.count(unlucky.seed) == 2
+    # the server refused while it answered others
+    assert 2 <= seen.count(bad.seed) <= (9 if act.status == 429 else 2)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_retry_after_holds_for_all():
+    began = time.monotonic()
+    times = []
+
+    def script(number, body):
+        times.append(time.monotonic() - began)
+        return error(429, "slow down", Retry_After="1") if number == 0 else Act(delay_s=0.3)
+
+    with serving(script) as server:
+        assert len(list(completions(server, concurrent=2).sample(requests_of(4, 1)))) == 4
+    # two requests were running when the server sent Retry-After: 1; none follows within that second
+    assert len(times) == 5
+    assert times[1] < 0.5
+    assert times[2] - times[0] >= 1
+
+
+def test_a_rate_limit_is_no_failure_while_others_are_answered():
+    """One request of six is answered, until few are left to be answered meanwhile."""
+    answered = []
+
+    def script(number, body):
+        if number % 6 == 0 or len(answered) >= 24:
+            answered.append(number)
+            return None
+        return error(429, "slow down", Retry_After="0.01")
+
+    with serving(script) as server:
+        model = completions(server, concurrent=16, max_retries=4)
+        assert len(list(model.sample(requests_of(20, 2)))) == 40
+    refused = Counter(b["seed"] for b in server.requests)
+    assert max(refused.values()) > 4 + 1
+
+
+def test_a_bad_request_is_not_repeated():
+    def script(number, body):
+        return error(400, "maximum context length is 8") if "1 + 2" in body["prompt"] else None
+
+    with serving(script) as server, pytest.raises(TrialsFailedError, match="maximum context") as e:
+        list(completions(server).sample(requests_of(3, 2)))
+    assert len(server.requests) == 6
+    assert len(e.value.failed) == 2
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (
+            error(401, "Incorrect API key provided: sk-secret-of-the-tests"),
+            "does not accept the key",
+        ),
+        (error(404, "The model `hash` does not exist."), "knows no such path or model"),
+        (Act(429, {"error": {"message": "pay", "code": "insufficient_quota"}}), "429: pay"),
+    ],
+    ids=["key", "model", "quota"],
+)
+def test_where_there_is_no_hope_nothing_more_is_asked(act, why):
+    with serving(lambda number, body: act) as server:
+        sampling = completions(server, concurrent=2).sample(requests_of(50, 2))
+        with pytest.raises(TrialsFailedError, match=why) as caught:
+            list(sampling)
+    assert len(server.requests) <= 4
+    assert "were not requested any more" in str(caught.value)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_a_server_that_dies_is_given_up():
+    def script(number, body):
+        return Act(drop=True) if number >= 20 else None
+
+    with serving(script) as server:
+        sampling = completions(server, concurrent=4, max_retries=2).sample(requests_of(100, 2))
+        got = []
+        with pytest.raises(TrialsFailedError, match=r"of 200 requests.*not requested any more"):
+            got.extend(iter(sampling.__next__, None))
+    assert len(got) == 20
+    assert len(server.requests) < 60
+
+
+def test_no_server(caplog):
+    with serving() as server:
+        model = completions(server, max_retries=1)
+        gone = requests_of(3, 1)
+    with pytest.raises(TrialsFailedError, match=r"127\.0\.0\.1:\d+/v1/completions did not answer"):
+        list(model.sample(gone))
+    with pytest.raises(ServerError, match="does not answer"):
+        model.fingerprint()

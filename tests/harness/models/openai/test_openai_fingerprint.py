@@ -1,0 +1,147 @@
+"""The fingerprint of a server, secrets, and a store around the backend."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+pytest.importorskip("aiohttp")
+openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import (
+    chat,
+    completions,
+    requests_of,
+    tokenized,
+)
+from _support.scripted_server import error, serving, vllm_pages
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.openai.request import backend_of
+from lm_eval_bayes.harness.models.openai.responses import (
+    TrialsFailedError,
+)
+from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
+
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
+
+
+def test_the_fingerprint_holds_no_secret_and_nothing_of_speed():
+    with serving(pages=vllm_pages()) as server:
+        prints = []
+        for concurrent, timeout in ((4, 300), (64, 9000)):
+            model = completions(server, concurrent, timeout=timeout, auth_token="sk-other-secret")
+            model.base_url += "?key=sk-third-secret"
+            prints.append(model.fingerprint())
+        versions = model.versions()
+    assert prints[0] == prints[1]
+    assert "secret" not in json.dumps(prints)
+    assert prints[0] == {
+        "backend": "local-completions",
+        "pretrained": "hash",
+        "endpoint": f"127.0.0.1:{server.server_address[1]}/v1/completions",
+        "chat": False,
+        "tokenized_requests": False,
+        "served": {
+            "id": "hash",
+            "root": "org/hash",
+            "max_model_len": 4096,
+            "owned_by": "vllm",
+        },
+    }
+    assert versions["server"] == "0.32.0"
+    assert set(versions) == {"server", "lm_eval", "aiohttp"}
+
+
+def test_another_model_under_the_same_name_is_another_fingerprint():
+    prints = []
+    for root in ("org/one", "org/two"):
+        with serving(pages=vllm_pages(root=root)) as server:
+            prints.append(completions(server, endpoint="cluster").fingerprint())
+    assert [p["served"].pop("root") for p in prints] == ["org/one", "org/two"]
+    assert prints[0] == prints[1]
+    assert prints[0]["endpoint"] == "cluster"
+
+
+def test_a_server_that_is_down_is_found_in_a_store():
+    with serving(pages=vllm_pages()) as server:
+        model = completions(server)
+        stored = [model.fingerprint(), chat(server).fingerprint()]
+    down = completions(server)
+    assert down.fingerprint_among(stored) == stored[0]
+    assert down.fingerprint_among(stored[1:]) is None
+
+
+def test_the_tokenizer_is_part_of_it_where_it_is_used():
+    with serving() as server:
+        fingerprint = tokenized(server, revision="abc").fingerprint()
+        assert (fingerprint["tokenizer"], fingerprint["tokenizer_revision"]) == ("hash", "abc")
+        assert fingerprint["tokenizer_backend"] == "huggingface"
+        assert fingerprint["add_bos_token"] is False
+
+
+def test_nothing_secret_is_logged(caplog):
+    def script(number, body):
+        return error(500, "the header Bearer sk-secret-of-the-tests broke me")
+
+    with caplog.at_level(logging.DEBUG), serving(script) as server:
+        sampling = completions(server, max_retries=2).sample(requests_of(1, 1))
+        with pytest.raises(TrialsFailedError, match=r"Bearer \*\*\* broke me") as caught:
+            list(sampling)
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("lm_eval.bayes")]
+    assert ours
+    assert "sk-secret" not in " ".join(ours)
+    assert "sk-secret" not in repr(caught.value.failed)
+
+
+def test_only_the_harnesss_backends():
+    class Other(OpenAISampling, openai_completions.TemplateAPI):
+        _create_payload = parse_logprobs = parse_generations = None
+
+    with pytest.raises(ModelConfigError, match=r"`backend` must be one of local-chat-comp.*Other"):
+        backend_of(Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None))
+
+
+def recorded(server, store, task_changes=None, **arguments):
+    pytest.importorskip("datasets")
+    from _support.toy import evaluate, toy_config
+
+    from lm_eval_bayes.harness.models.trials import TrialsLM
+    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+    model = TrialsLM.create_from_arg_obj(
+        {
+            **{"backend": "local-completions", "store": str(store), "model": "hash"},
+            **{"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4},
+            **arguments,
+        }
+    )
+    config = toy_config(**(task_changes or {}))
+    try:
+        result = evaluate(model, RepeatedSamplingTask(config=config), log_samples=True)
+    finally:
+        model.trial_store.close()
+    return [sample["resps"][0] for sample in result["samples"]["toy"]]
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
+    store = tmp_path / "trials.sqlite"
+    with serving() as server:
+        complete = recorded(server, tmp_path / "complete.sqlite")
+        assert len(server.requests) == 12 + 3  # the prompts are measured, too
+        assert len({b["seed"] for b in server.requests if not b.get("echo")}) == 12
+        server.script = lambda number, body: error(500, "full") if number >= 20 else None
+        with pytest.raises(TrialsFailedError, match="12 requests"):
+            recorded(server, store, max_retries=1)
+        server.script = lambda number, body: None
+        before = len(server.requests)
+        texts = recorded(server, store)
+        assert 0 < len(server.requests) - before < 15
+        before = len(server.requests)
+        assert recorded(server, store) == texts == complete
+        more = recorded(server, store, {"repeats": 6})
+        assert len(server.requests) == before + 6
+        assert [some[:4] for some in more] == texts
