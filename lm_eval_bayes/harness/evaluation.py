@@ -2,18 +2,22 @@
 
 The harness builds a task's requests without telling the task which model will answer them. While
 the harness's `evaluate` runs, :func:`current_evaluation` returns that model; the wrapper around
-`evaluate` (`lm_eval_bayes.harness.plugin.wrappers`) sets it in a context variable.
+`evaluate` (`lm_eval_bayes.harness.plugin.wrappers`) sets it in a context variable. What is cached
+for the rows of an evaluation (:func:`cached_in_evaluation`) ends with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from lm_eval.api.instance import Instance
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass
@@ -31,10 +35,13 @@ class Evaluation:
         The model, without the wrapper of `--use_cache`.
     response_cache : bool
         Whether that wrapper is in use.
+    caches : dict
+        The functions of :func:`cached_in_evaluation`, with the results of this evaluation.
     """
 
     model: Any
     response_cache: bool = False
+    caches: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def unrecorded(self) -> tuple[str, ...] | None:
@@ -49,6 +56,32 @@ _current: ContextVar[Evaluation | None] = ContextVar("lm_eval_bayes_evaluation",
 def current_evaluation() -> Evaluation | None:
     """Return the evaluation under way, None outside of the harness's `evaluate`."""
     return _current.get()
+
+
+def cached_in_evaluation(maxsize: int) -> Callable[[_Function], _Function]:
+    """Return a decorator that caches a function's results until the evaluation ends.
+
+    Outside of an evaluation nothing is cached.
+
+    Parameters
+    ----------
+    maxsize : int
+        The number of results that are cached, as in :func:`functools.lru_cache`.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            evaluation = current_evaluation()
+            if evaluation is None:
+                return function(*args)
+            if function not in evaluation.caches:
+                evaluation.caches[function] = functools.lru_cache(maxsize)(function)
+            return evaluation.caches[function](*args)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 @contextmanager

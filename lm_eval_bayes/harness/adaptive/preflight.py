@@ -117,7 +117,7 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
         If a task was not sampled repeatedly by this package, or has no question.
     """
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-    from lm_eval_bayes.harness.task.trial_outcomes import doc_hash
+    from lm_eval_bayes.harness.task.requests import doc_hash
 
     limit = arguments.get("limit")
     if limit is not None and not limit > 0:

@@ -119,31 +119,23 @@ def bayes(
                 references[0],
                 error,
             )
-    trials = rows.QuestionTrials(
-        outcomes=tuple(int(correct) for correct, _, _ in graded),
-        answers=tuple(answer for _, answer, _ in graded),
-        grading_errors=sum(error is not None for _, _, error in graded),
-        settings=settings,
-    )
-    return dict(rows.question_rows(trials))
+    return dict(rows.question_rows(rows.GradedResponses.of(graded, settings)))
 
 
-def _grade(
-    response: Any, gold: Any, options: Mapping[str, Any]
-) -> tuple[bool, str | None, str | None]:
+def _grade(response: Any, gold: Any, options: Mapping[str, Any]) -> rows.Grading:
     grader = options.get("grader", "exact_match")
     try:
         if grader != "exact_match":
             result = grade(str(response), gold, kind=grader)
-            return result.correct, result.answer, result.error
+            return int(result.correct), result.answer, result.error
         flags = {k: v for k, v in options.items() if k in _EXACT_MATCH_OPTIONS}
         exact_match = get_metric("exact_match")
         score = exact_match(references=[str(gold)], predictions=[str(response)], **flags)
-        return bool(score["exact_match"]), str(response), None
+        return int(score["exact_match"]), str(response), None
     except LmEvalBayesError:
         raise
     except Exception as error:
-        return False, None, f"{type(error).__name__}: {error}"
+        return 0, None, f"{type(error).__name__}: {error}"
 
 
 aggregation_registry.register("bayes")(aggregate_bayes)

@@ -1,22 +1,20 @@
 """Rows of rubrics, computed at the end: categories need the thresholds of all questions.
 
-For one question a row has no number. What it hands to the harness carries the question's
-signals; :func:`aggregate` gets those of all questions back, from all ranks.
+For one question a row has no number: its value, a NaN, carries the question's signals to
+:func:`lm_eval_bayes.harness.task.rows.aggregate`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.task.rows import Table, posterior_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score
@@ -27,7 +25,6 @@ from lm_eval_bayes.stats.results import Posterior
 log = get_logger(__name__)
 
 MISSING_ROW, THRESHOLDS_ROW = "rubric_missing", "rubric_thresholds"
-_CACHED_RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -49,15 +46,15 @@ class QuestionSignals:
     settings : Settings
         The task's other settings.
     digest : str
-        A hash of all of it.
+        A hash of all of it, by which records are compared.
     """
 
-    columns: Mapping[str, Sequence[float | None]]
-    task: str
-    rubrics: tuple[Schema, ...]
-    thresholds: TaskThresholds | None
-    prior: Prior
-    settings: Settings
+    columns: Mapping[str, Sequence[float | None]] = field(compare=False)
+    task: str = field(compare=False)
+    rubrics: tuple[Schema, ...] = field(compare=False)
+    thresholds: TaskThresholds | None = field(compare=False)
+    prior: Prior = field(compare=False)
+    settings: Settings = field(compare=False)
     digest: str = field(default="")
 
     def __post_init__(self) -> None:
@@ -67,47 +64,37 @@ class QuestionSignals:
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         object.__setattr__(self, "digest", digest)
 
-
-class RubricValue(float):
-    """One rubric row of one question: no number, but the signals it will come from."""
-
-    row: str
-    signals: QuestionSignals
-
-    def __new__(cls, row: str, signals: QuestionSignals) -> RubricValue:
-        """Build it; `row` is the row's name."""
-        self = super().__new__(cls, math.nan)
-        self.row, self.signals = row, signals
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support pickling, for the gather over ranks."""
-        return RubricValue, (self.row, self.signals)
+    def table(self, questions: Sequence[QuestionSignals]) -> RubricTable:
+        """Return the rows over some questions."""
+        return RubricTable(questions)
 
 
-class _Run:
-    """All questions of one task, with what is computed once for all rows."""
+class RubricTable(Table):
+    """The rows of rubrics over all questions of one task."""
 
     def __init__(self, questions: Sequence[QuestionSignals]) -> None:
         first = questions[0]
         self.settings, self.prior, self.rubrics = first.settings, first.prior, first.rubrics
-        self.table = SignalTable.from_questions([question.columns for question in questions])
-        self.thresholds = first.thresholds or task_thresholds([self.table])
+        self.rows = row_functions(self.rubrics, self.settings)
+        self.signals = SignalTable.from_questions([question.columns for question in questions])
+        self.thresholds = first.thresholds or task_thresholds([self.signals])
         self._scores: dict[str, RubricScore] = {}
         self._posteriors: dict[str, Posterior] = {}
 
     def score(self, schema: Schema) -> RubricScore:
+        """Return the score of a rubric, with a warning where trials lack a signal."""
         if schema.name not in self._scores:
-            result = score(schema, self.table, self.thresholds)
+            result = score(schema, self.signals, self.thresholds)
             self._scores[schema.name] = result
             if result.missing:
                 log.warning(
                     "rubric %s: %d of %d trials lack a signal it needs and are in no category",
-                    *(schema.name, result.missing, self.table.n_trials),
+                    *(schema.name, result.missing, self.signals.n_trials),
                 )
         return self._scores[schema.name]
 
     def posterior(self, schema: Schema) -> Posterior:
+        """Return the posterior of a rubric's score."""
         if schema.name not in self._posteriors:
             result = self.score(schema).posterior(self.prior, self.settings.seed)
             self._posteriors[schema.name] = result
@@ -115,70 +102,27 @@ class _Run:
 
     @cached_property
     def missing(self) -> int:
+        """The most trials that lack a signal of one of the rubrics."""
         return max(map(self._missing_of, self.rubrics), default=0)
 
     def _missing_of(self, schema: Schema) -> int:
         try:
             return self.score(schema).missing
         except InvalidInputError:  # no trial has what it needs
-            return self.table.n_trials
+            return self.signals.n_trials
 
 
-_runs: OrderedDict[tuple[str, ...], _Run] = OrderedDict()
-
-
-def _run(questions: Sequence[QuestionSignals]) -> _Run:
-    # every row brings the same questions; behind a gather they are other objects each time
-    key = tuple(question.digest for question in questions)
-    if key not in _runs:
-        _runs[key] = _Run(questions)
-        while len(_runs) > _CACHED_RUNS:
-            _runs.popitem(last=False)
-    return _runs[key]
-
-
-_Row = Callable[[_Run], float | str]
-
-
-def row_functions(rubrics: Sequence[Schema], settings: Settings) -> dict[str, _Row]:
+def row_functions(
+    rubrics: Sequence[Schema], settings: Settings
+) -> dict[str, Callable[[RubricTable], float | str]]:
     """Return the rows of some rubrics: name -> number from all questions."""
-    rows: dict[str, _Row] = {}
+    rows: dict[str, Callable[[RubricTable], float | str]] = {}
     for schema in rubrics:
-        rows |= _schema_rows(schema, f"rubric_{schema.name}@{settings.n}")
+        rows |= posterior_rows(
+            f"rubric_{schema.name}@{settings.n}",
+            lambda table, schema=schema: table.posterior(schema),  # type: ignore[misc]
+        )
     if rubrics:
-        rows[MISSING_ROW] = lambda run: float(run.missing)
-        rows[THRESHOLDS_ROW] = lambda run: run.thresholds.hash
+        rows[MISSING_ROW] = lambda table: float(table.missing)
+        rows[THRESHOLDS_ROW] = lambda table: table.thresholds.hash
     return rows
-
-
-def _schema_rows(schema: Schema, name: str) -> dict[str, _Row]:
-    def end(run: _Run, which: str) -> float:
-        s = run.settings
-        result = run.posterior(schema).interval(s.level, s.interval, seed=s.seed)
-        return float(getattr(result, which))
-
-    return {
-        name: lambda run: float(run.posterior(schema).mu),
-        f"{name}_stderr": lambda run: float(run.posterior(schema).sigma),
-        f"{name}_low": lambda run: end(run, "low"),
-        f"{name}_high": lambda run: end(run, "high"),
-    }
-
-
-def aggregate(values: Sequence[RubricValue]) -> float | str:
-    """Compute one rubric row over all questions.
-
-    Returns
-    -------
-    float or str
-        The number; NaN where no trial has the signals. For the row of the thresholds their hash.
-    """
-    if not values or not all(isinstance(value, RubricValue) for value in values):
-        raise InvalidInputError.of("values", "come from a rubric task, at least one", "none")
-    run = _run([value.signals for value in values])
-    row = values[0].row
-    try:
-        return row_functions(run.rubrics, run.settings)[row](run)
-    except InvalidInputError as error:
-        log.warning("row %s cannot be computed: %s", row, error)
-        return math.nan

@@ -11,6 +11,7 @@ Use it in a YAML beside the task's own, or beside one of this package's::
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from lm_eval_bayes.harness.rubrics import rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.harness.task.rows import RowValue, aggregate
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SOURCES, source_of
 from lm_eval_bayes.rubric.trial_signals import RECORDED, completion_limit, trial_signals
@@ -209,7 +211,7 @@ class RubricTask(RepeatedSamplingTask):
             settings=self.settings,
         )
         names = rows.row_functions(shown, self.settings)
-        logged.add_rows({name: rows.RubricValue(name, signals) for name in names})
+        logged.add_rows({name: RowValue(math.nan, name, signals) for name in names})
         return logged
 
     def _choose(
@@ -248,7 +250,7 @@ class RubricTask(RepeatedSamplingTask):
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""
-        return {**super().aggregation(), **dict.fromkeys(self._rubric_rows(), rows.aggregate)}
+        return {**super().aggregation(), **dict.fromkeys(self._rubric_rows(), aggregate)}
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row; the thresholds' hash has none."""

@@ -40,25 +40,6 @@ class KeepAllFilter(Filter):
 filter_registry.register(KEEP_ALL)(KeepAllFilter)
 
 
-class Responses(list[Any]):
-    """A question's filtered responses, with the raw ones they came from, and the question's
-    request and the filter's name.
-    """
-
-    def __init__(
-        self, filtered: Iterable[Any], raw: Sequence[Any], instance: Any, pipeline: str
-    ) -> None:
-        super().__init__([filtered] if isinstance(filtered, str) else filtered)
-        self.raw = raw
-        self.instance = instance
-        self.pipeline = pipeline
-
-    @property
-    def doc_id(self) -> int | None:
-        """The question's number."""
-        return self.instance.doc_id
-
-
 def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
     """Rewrite a YAML's `filter_list` so that no step throws responses away.
 

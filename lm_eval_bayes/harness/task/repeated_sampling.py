@@ -22,11 +22,12 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.models.interface import signal_columns
 from lm_eval_bayes.harness.task import pipelines, questions, rows
-from lm_eval_bayes.harness.task import trial_outcomes as outcomes
 from lm_eval_bayes.harness.task.requests import (
+    Responses,
     check_request_cache,
     receive_responses,
     repeat_requests,
+    store_outcomes,
 )
 from lm_eval_bayes.harness.task.settings import Settings
 
@@ -212,9 +213,7 @@ class RepeatedSamplingTask(ConfigurableTask):
                 instance.resps = responses
         for instance in self._instances:
             for key, filtered in instance.filtered_resps.items():
-                instance.filtered_resps[key] = pipelines.Responses(
-                    filtered, instance.resps, instance, key
-                )
+                instance.filtered_resps[key] = Responses(filtered, instance, key)
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
         """Grade the N responses to one question.
@@ -236,35 +235,23 @@ class RepeatedSamplingTask(ConfigurableTask):
         if not isinstance(responses, (list, tuple)):
             responses = [responses]
         responses = responses if isinstance(responses, list) else list(responses)
-        raw = getattr(responses, "raw", responses)
-        doc_id = getattr(responses, "doc_id", None)
+        instance = getattr(responses, "instance", None)
+        raw = responses if instance is None else instance.resps
+        doc_id = None if instance is None else instance.doc_id
         measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
-        graded = [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)]
-        outcomes.keep_outcomes(
-            responses,
-            graded,
-            task=str(self.config.task),
-            version=str(self.VERSION),
-            categories=len(self.settings.weights),
-            chosen=self._chosen,
+        graded = rows.GradedResponses.of(
+            [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)], self.settings
         )
-        trials = rows.QuestionTrials(
-            outcomes=tuple(category for category, _, _ in graded),
-            answers=tuple(answer for _, answer, _ in graded),
-            grading_errors=sum(error is not None for _, _, error in graded),
-            settings=self.settings,
-        )
-        logged = {"outcomes": list(trials.outcomes), "answers": list(trials.answers), **measured}
-        notes = {i: error for i, (_, _, error) in enumerate(graded) if error is not None}
-        if notes:
-            logged["grading_error_notes"] = notes
-        return LoggedResult(rows.question_rows(trials), logged)
+        task, version = str(self.config.task), str(self.VERSION)
+        store_outcomes(responses, graded, task=task, version=version, chosen=self._chosen)
+        logged = {"outcomes": list(graded.outcomes), "answers": list(graded.answers), **measured}
+        if graded.error_notes:
+            logged["grading_error_notes"] = graded.error_notes
+        return LoggedResult(rows.question_rows(graded), logged)
 
-    def _grade(
-        self, doc: Any, response: Any, doc_id: object, trial: int
-    ) -> tuple[int, str | None, str | None]:
+    def _grade(self, doc: Any, response: Any, doc_id: object, trial: int) -> rows.Grading:
         """Return (category, answer, error) of one response; a failing grader counts as 0."""
         try:
             result = super().process_results(doc, [response])
@@ -324,7 +311,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         """Return the aggregation of every row."""
         if "bypass" in self._metric_fn_list:
             return super().aggregation()
-        return dict(rows.aggregations(self.settings))
+        return dict.fromkeys(rows.row_functions(self.settings), rows.aggregate)
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row."""

@@ -1,10 +1,13 @@
-"""Turn the harness's requests into N-fold ones, with settings that hold for all of them."""
+"""The N-fold requests of a task, their responses, and the outcomes that the trial store keeps."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -14,8 +17,10 @@ from lm_eval_bayes.harness.models.generation_settings import (
     fit_generation,
     one_length_key,
 )
-from lm_eval_bayes.harness.models.interface import Completion, prompt_text
+from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stored_trial
+from lm_eval_bayes.harness.task.rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 
 log = get_logger(__name__)
 
@@ -131,3 +136,73 @@ def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
             n,
             n,
         )
+
+
+# -- after the filters ---------------------------------------------------------------------------
+
+
+class Responses(list[Any]):
+    """A question's filtered responses, with its request and the name of the filter."""
+
+    def __init__(self, filtered: Iterable[Any], instance: Any, pipeline: str) -> None:
+        super().__init__([filtered] if isinstance(filtered, str) else filtered)
+        self.instance = instance
+        self.pipeline = pipeline
+
+    @property
+    def raw(self) -> Sequence[Any]:
+        """The responses before the filter."""
+        responses: Sequence[Any] = self.instance.resps
+        return responses
+
+
+def store_outcomes(
+    responses: Sequence[Any],
+    graded: GradedResponses,
+    *,
+    task: str,
+    version: str,
+    chosen: Sequence[int] | None,
+) -> None:
+    """Store the outcomes of one question's trials; a failure is logged and raises nothing.
+
+    Parameters
+    ----------
+    responses : sequence
+        The filtered responses. Without their raw ones, as when somebody grades a response by
+        hand, or without a store, nothing is stored.
+    graded : GradedResponses
+        Their grades.
+    task, version : str
+        The task.
+    chosen : sequence of int, optional
+        The questions that `--samples` chose, which the harness numbers anew.
+    """
+    if not isinstance(responses, Responses) or len(responses.raw) != len(graded.outcomes):
+        return
+    stored = [stored_trial(response) for response in responses.raw]
+    sink = next((entry[0] for entry in stored if entry is not None), None)
+    if sink is None:
+        return
+    trials = {}
+    columns = zip(stored, graded.outcomes, graded.answers, graded.errors, strict=True)
+    for entry, outcome, answer, error in columns:
+        if entry is not None:
+            key, number = entry[1].key, entry[1].trial
+            trials[key, number] = GradedTrial(key, number, outcome, answer, error)
+    try:
+        instance = responses.instance
+        doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
+        question = GradedQuestion(doc_id, doc_hash(instance.doc), tuple(trials.values()))
+    except Exception as error:
+        # A document that JSON cannot hold, or the like: the rows do not need it.
+        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
+        return
+    categories = len(graded.settings.weights)
+    sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
+
+
+def doc_hash(doc: Any) -> str:
+    """Return the hash that the harness logs of a document."""
+    text = json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    return str(hash_string(text))

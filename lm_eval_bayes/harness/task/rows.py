@@ -1,32 +1,39 @@
 """The rows of a results table, computed from the trials of one question or of many.
 
-Every value that a task hands to the harness is a :class:`RowValue`: the number for
-one question, carrying that question's trials along. The harness gathers these over
-ranks and gives them back to :func:`aggregate`, which computes the row for all questions.
+Every value that a task hands to the harness is a :class:`RowValue`: the number for one question,
+with the record of that question's trials. The harness gathers these over ranks and gives them
+back to :func:`aggregate`, which computes the row for all questions from a :class:`Table`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
 import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.evaluation import cached_in_evaluation
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 
 log = get_logger(__name__)
 
+#: Category, answer and error of one response.
+Grading = tuple[int, "str | None", "str | None"]
+
 
 @dataclass(frozen=True)
-class QuestionTrials:
-    """The graded trials of one question.
+class GradedResponses:
+    """The graded responses to one question, on their way from the grader to the rows.
+
+    The trials of a saved run are :class:`lm_eval_bayes.runs.partial_run.QuestionTrials`; this
+    record is gathered over ranks, so it carries the settings and is compared by value.
 
     Attributes
     ----------
@@ -34,82 +41,141 @@ class QuestionTrials:
         The category of each trial, 0..C.
     answers : tuple
         The extracted answer of each trial; None if there is none.
-    grading_errors : int
-        How many trials the grader failed on (they count as category 0).
+    errors : tuple
+        Why the grader failed on a trial, which then counts as category 0; None if it did not.
     settings : Settings
         The run's settings.
     """
 
     outcomes: tuple[int, ...]
     answers: tuple[str | None, ...]
-    grading_errors: int
+    errors: tuple[str | None, ...]
     settings: Settings
+
+    @classmethod
+    def of(cls, graded: Sequence[Grading], settings: Settings) -> GradedResponses:
+        """Return the record of a question's graded responses."""
+        outcomes, answers, errors = zip(*graded, strict=True) if graded else ((), (), ())
+        return cls(outcomes, answers, errors, settings)
+
+    @property
+    def error_notes(self) -> dict[int, str]:
+        """The errors by the numbers of their trials."""
+        return {i: error for i, error in enumerate(self.errors) if error is not None}
+
+    def table(self, questions: Sequence[GradedResponses]) -> Table:
+        """Return the rows over some questions."""
+        return TrialTable(questions)
+
+
+class Question(Protocol):
+    """The record of one question's trials, from which rows are computed."""
+
+    def table(self, questions: Sequence[Any]) -> Table:
+        """Return the rows over some questions, whose records are of this class."""
 
 
 class RowValue(float):
-    """One row's number for one question, with the trials it came from."""
+    """One row's number for one question, with the record of its trials."""
 
     row: str
-    trials: QuestionTrials
+    question: Question
 
-    def __new__(cls, value: float, row: str, trials: QuestionTrials) -> RowValue:
+    def __new__(cls, value: float, row: str, question: Question) -> RowValue:
         """Build the number; `row` is the row's name."""
         self = super().__new__(cls, value)
-        self.row = row
-        self.trials = trials
+        self.row, self.question = row, question
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, for the gather over ranks."""
-        return RowValue, (float(self), self.row, self.trials)
+        return RowValue, (float(self), self.row, self.question)
 
 
-class _Bank:
-    """Trials of one or many questions in the form that the kernels take."""
+class Table:
+    """The rows over some questions; what several rows need is computed once.
 
-    def __init__(self, trials: Sequence[QuestionTrials], quick: bool = False) -> None:
-        self.trials = trials
-        self.quick = quick
-        self.settings = trials[0].settings
+    Attributes
+    ----------
+    settings : Settings
+        The run's settings.
+    rows : mapping of str to callable
+        The rows in their order: name -> number from this table.
+    quick : bool
+        Whether the ends of intervals may be rough: those of single questions are only logged.
+    """
 
-    @cached_property
-    def outcomes(self) -> api.Outcomes:
-        width = len(self.settings.weights)
-        counts = [np.bincount(t.outcomes, minlength=width) for t in self.trials]
-        return api.Outcomes.from_counts(np.stack(counts), weights=self.settings.weights)
+    settings: Settings
+    rows: Mapping[str, Callable[[Any], float | str]]
+    quick = False
 
-    @cached_property
-    def posterior(self) -> api.Posterior:
-        return api.bayes_at_n(self.outcomes)
-
-    def learned(self, scope: Scope) -> api.Posterior:
-        outcomes, seed = self.outcomes, self.settings.seed
-        counts = tuple(map(tuple, outcomes.counts.tolist()))
-        return _learned(counts, self.settings.weights, scope, seed)
+    def row(self, name: str) -> float | str:
+        """Compute a row: NaN, with a warning, where the trials do not allow it."""
+        try:
+            return self.rows[name](self)
+        except InvalidInputError as error:
+            log.warning("row %s cannot be computed: %s", name, error)
+            return math.nan
 
     def interval(self, posterior: api.Posterior) -> api.Interval:
+        """Return the interval of a posterior by the run's settings."""
         s = self.settings
         if self.quick:
             method: IntervalMethod = "beta" if posterior.learned is not None else s.interval
             return posterior.interval(s.level, method, seed=s.seed, draws=4000)
         return posterior.interval(s.level, s.interval, seed=s.seed)
 
+
+class TrialTable(Table):
+    """The rows of graded trials, in the form that the kernels take."""
+
+    def __init__(self, questions: Sequence[GradedResponses], quick: bool = False) -> None:
+        self.questions = questions
+        self.quick = quick
+        self.settings = questions[0].settings
+        self.rows = row_functions(self.settings)
+
+    @cached_property
+    def outcomes(self) -> api.Outcomes:
+        """Counts and weights of all questions."""
+        width = len(self.settings.weights)
+        counts = [np.bincount(q.outcomes, minlength=width) for q in self.questions]
+        return api.Outcomes.from_counts(np.stack(counts), weights=self.settings.weights)
+
+    @cached_property
+    def posterior(self) -> api.Posterior:
+        """The posterior under the uniform prior."""
+        return api.bayes_at_n(self.outcomes)
+
     @cached_property
     def average(self) -> Any:
+        """avg@N."""
         return api.avg_at_n(self.outcomes)
 
+    def learned(self, scope: Scope) -> api.Posterior:
+        """Return the posterior under the learned prior."""
+        counts = tuple(map(tuple, self.outcomes.counts.tolist()))
+        return _learned(counts, self.settings.weights, scope, self.settings.seed)
+
+    def learned_mean(self) -> float:
+        """Return the mean of hbayes@N; its note is logged for all questions together."""
+        posterior = self.learned("benchmark")
+        if posterior.note is not None and not self.quick:
+            log.warning("hbayes@%d: %s", self.settings.n, posterior.note)
+        return float(posterior.mu)
+
     def majority(self) -> float:
-        # All right answers are one candidate, however they are written.
+        """Return maj@k; all right answers are one candidate, however they are written."""
         answers = [
-            [RIGHT if c else a for a, c in zip(t.answers, t.outcomes, strict=True)]
-            for t in self.trials
+            [RIGHT if c else a for a, c in zip(q.answers, q.outcomes, strict=True)]
+            for q in self.questions
         ]
-        correct = [[bool(c) for c in t.outcomes] for t in self.trials]
+        correct = [[bool(c) for c in q.outcomes] for q in self.questions]
         s = self.settings
         return float(api.maj_at_k(answers, correct, s.maj_k, seed=s.seed).value)
 
 
-@lru_cache(maxsize=1024)
+@cached_in_evaluation(maxsize=1024)
 def _learned(
     counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...], scope: Scope, seed: int
 ) -> api.Posterior:
@@ -121,33 +187,34 @@ def _learned(
 #: Stands for every correct answer in a vote; no text equals it.
 RIGHT = ("right",)
 
-_Row = Callable[[_Bank], float]
 
-
-def _estimate(kernel: Callable[..., Any], k: int, **kwargs: Any) -> _Row:
-    return lambda bank: float(kernel(bank.outcomes, k, **kwargs).value)
-
-
-def _posterior_rows(name: str, find: Callable[[_Bank], api.Posterior]) -> dict[str, _Row]:
-    """Return the rows of one posterior: mean, sd and the ends of its interval."""
+def posterior_rows(
+    name: str, find: Callable[[Any], api.Posterior]
+) -> dict[str, Callable[[Any], float]]:
+    """Return the rows of one posterior of a table: mean, sd and the ends of its interval."""
     return {
-        name: lambda bank: float(find(bank).mu),
-        f"{name}_stderr": lambda bank: float(find(bank).sigma),
-        f"{name}_low": lambda bank: float(bank.interval(find(bank)).low),
-        f"{name}_high": lambda bank: float(bank.interval(find(bank)).high),
+        name: lambda table: float(find(table).mu),
+        f"{name}_stderr": lambda table: float(find(table).sigma),
+        f"{name}_low": lambda table: float(table.interval(find(table)).low),
+        f"{name}_high": lambda table: float(table.interval(find(table)).high),
     }
 
 
-def row_functions(settings: Settings) -> dict[str, _Row]:
-    """Return the rows of a run in their order: name -> number from a bank of trials."""
+def _estimate(kernel: Callable[..., Any], k: int, **kwargs: Any) -> Callable[[TrialTable], float]:
+    return lambda table: float(kernel(table.outcomes, k, **kwargs).value)
+
+
+def row_functions(settings: Settings) -> dict[str, Callable[[TrialTable], float]]:
+    """Return the rows of a run in their order: name -> number from a table."""
     n = settings.n
-    rows: dict[str, _Row] = {
-        **_posterior_rows(f"hbayes@{n}", lambda bank: bank.learned("benchmark")),
-        **_posterior_rows(f"hbayes@{n}_population", lambda bank: bank.learned("population")),
-        **_posterior_rows(f"bayes@{n}", lambda bank: bank.posterior),
-        f"avg@{n}": lambda bank: float(bank.average.value),
-        f"avg@{n}_stderr": lambda bank: float(bank.average.sigma),
+    rows: dict[str, Callable[[TrialTable], float]] = {
+        **posterior_rows(f"hbayes@{n}", lambda table: table.learned("benchmark")),
+        **posterior_rows(f"hbayes@{n}_population", lambda table: table.learned("population")),
+        **posterior_rows(f"bayes@{n}", lambda table: table.posterior),
+        f"avg@{n}": lambda table: float(table.average.value),
+        f"avg@{n}_stderr": lambda table: float(table.average.sigma),
     }
+    rows[f"hbayes@{n}"] = TrialTable.learned_mean
     if settings.binary:
         # At k = 1 every estimator of the family equals avg@N.
         above_one = [k for k in settings.k if k > 1]
@@ -156,19 +223,22 @@ def row_functions(settings: Settings) -> dict[str, _Row]:
         rows |= {f"pass^{k}": _estimate(api.pass_hat_k, k) for k in above_one}
         rows |= {f"g-pass@{k}_{tau:g}": _estimate(api.g_pass_at_k, k, tau=tau) for k in above_one}
         rows |= {f"mg-pass@{k}": _estimate(api.mg_pass_at_k, k) for k in above_one}
-        rows[f"maj@{settings.maj_k}"] = _Bank.majority
-    rows["grading_errors"] = lambda bank: float(sum(t.grading_errors for t in bank.trials))
+        rows[f"maj@{settings.maj_k}"] = TrialTable.majority
+    rows["grading_errors"] = lambda table: float(sum(len(q.error_notes) for q in table.questions))
     return rows
 
 
-def question_rows(trials: QuestionTrials) -> dict[str, RowValue]:
+def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Compute every row for one question."""
-    # Ends of single questions are only logged, so rough ones do where fine ones take long.
-    bank = _Bank([trials], quick=True)
-    return {
-        name: RowValue(_guarded(name, row, bank), name, trials)
-        for name, row in row_functions(trials.settings).items()
-    }
+    table = TrialTable([question], quick=True)
+    return {name: RowValue(float(table.row(name)), name, question) for name in table.rows}
+
+
+@cached_in_evaluation(maxsize=4)
+def _table(questions: tuple[Any, ...]) -> Table:
+    # Every row brings the same records; behind a gather they are other objects each time.
+    table: Table = questions[0].table(questions)
+    return table
 
 
 def aggregate(values: Sequence[RowValue]) -> float | str:
@@ -182,8 +252,9 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     Returns
     -------
     float or str
-        The number; ``"N/A"`` for the sd of a single question on harness 0.4.12, which would
-        divide by the number of questions less one when it pools the tasks of a group.
+        The number, NaN where it cannot be computed; ``"N/A"`` for the sd of a single question on
+        harness 0.4.12, which would divide by the number of questions less one when it pools the
+        tasks of a group.
     """
     if not values or not all(isinstance(v, RowValue) for v in values):
         raise InvalidInputError.of(
@@ -194,13 +265,7 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     row = values[0].row
     if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
         return "N/A"
-    bank = _Bank([v.trials for v in values])
-    number = _guarded(row, row_functions(bank.settings)[row], bank)
-    if row == f"hbayes@{bank.settings.n}":
-        note = bank.learned("benchmark").note
-        if note is not None:
-            log.warning("%s: %s", row, note)
-    return number
+    return _table(tuple(value.question for value in values)).row(row)
 
 
 def _harness_pools() -> bool:
@@ -208,15 +273,6 @@ def _harness_pools() -> bool:
     from lm_eval.api import metrics
 
     return not hasattr(metrics, "unweighted_mean_stderr")
-
-
-def _guarded(name: str, row: _Row, bank: _Bank) -> float:
-    # A run with missing trials still has every row that its remaining trials allow.
-    try:
-        return row(bank)
-    except InvalidInputError as error:
-        log.warning("row %s cannot be computed: %s", name, error)
-        return math.nan
 
 
 def higher_is_better(settings: Settings) -> dict[str, bool]:
@@ -240,8 +296,3 @@ class RowName(str):
 HBAYES_AT_N = RowName("hbayes@{n}")
 BAYES_AT_N = RowName("bayes@{n}")
 AVG_AT_N = RowName("avg@{n}")
-
-
-def aggregations(settings: Settings) -> dict[str, Callable[[Sequence[RowValue]], float | str]]:
-    """Return the harness's map from row name to aggregation."""
-    return dict.fromkeys(row_functions(settings), aggregate)

@@ -12,6 +12,7 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.interface import Completion
+from lm_eval_bayes.harness.rubrics import rows as rubric_rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -398,3 +399,18 @@ def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_termin
     assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
     assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
     assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]
+
+
+def test_what_rows_share_is_computed_once_in_an_evaluation_and_ends_with_it(monkeypatch):
+    computed, thresholds = [], rubric_rows.task_thresholds
+
+    def counted(tables):
+        computed.append(tables)
+        return thresholds(tables)
+
+    monkeypatch.setattr(rubric_rows, "task_thresholds", counted)
+    first, _ = run(task())
+    assert len(computed) == 1  # for more than twenty rows
+    second, _ = run(task())
+    assert len(computed) == 2
+    assert first == second

@@ -16,10 +16,11 @@ from lm_eval.utils import hash_string
 
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.task import trial_outcomes as outcomes
-from lm_eval_bayes.harness.task.pipelines import Responses
+from lm_eval_bayes.harness.task import repeated_sampling
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.trial_outcomes import keep_outcomes
+from lm_eval_bayes.harness.task.requests import Responses, store_outcomes
+from lm_eval_bayes.harness.task.rows import GradedResponses
+from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -138,13 +139,14 @@ class FakeSink:
 
 
 class FakeInstance:
-    def __init__(self, doc, doc_id=0):
-        self.doc, self.doc_id = doc, doc_id
+    def __init__(self, doc, resps, doc_id=0):
+        self.doc, self.resps, self.doc_id = doc, resps, doc_id
 
 
 def keep(raw, graded, doc=None):
-    responses = Responses(list(raw), raw, FakeInstance(doc or {"q": "é"}), "none")
-    keep_outcomes(responses, graded, task="t", version="1", categories=2, chosen=None)
+    responses = Responses(list(raw), FakeInstance(doc or {"q": "é"}, raw), "none")
+    graded = GradedResponses.of(graded, Settings.from_metadata({}, len(raw)))
+    store_outcomes(responses, graded, task="t", version="1", chosen=None)
 
 
 def test_responses_without_a_stored_trial_are_left_out():
@@ -214,11 +216,11 @@ def test_thirty_questions_of_eighty_trials(tmp_path, monkeypatch):
 
     def timed(*args, **kwargs):
         start = (time.process_time(), time.perf_counter())
-        outcomes_keep(*args, **kwargs)
+        stores(*args, **kwargs)
         took.append((time.process_time() - start[0], time.perf_counter() - start[1]))
 
-    outcomes_keep = outcomes.keep_outcomes
-    monkeypatch.setattr(outcomes, "keep_outcomes", timed)
+    stores = repeated_sampling.store_outcomes
+    monkeypatch.setattr(repeated_sampling, "store_outcomes", timed)
     lm = TrialsLM(backend="biased_coin", store=str(tmp_path / "c.sqlite"), p=0.5)
     manager = TaskManager(include_defaults=False)
     toy.evaluate(lm, RepeatedSamplingTask(config=config), task_manager=manager)
