@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import format_probability
@@ -17,26 +16,21 @@ from lm_eval_bayes.analysis.comparability import (
     check_same_weights,
     question_rows,
 )
-from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_names import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import (
     Comparison,
-    Verdict,
+    DifferenceSummary,
     compare,
-    share_error,
-    z_threshold,
+    summarise_difference,
 )
-from lm_eval_bayes.stats.comparison.difference import p_above
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
-from lm_eval_bayes.stats.distributions.base import SampleDistribution
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Align
-from lm_eval_bayes.stats.results import Posterior, credible_interval
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.results import Posterior
 
 #: Posterior draws of a mean difference without a computed distribution.
 _DRAWS = 20_000
@@ -114,7 +108,7 @@ class TaskComparison(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanDifference:
+class MeanDifference(DifferenceSummary):
     """The equally weighted mean of A − B over tasks.
 
     Attributes
@@ -123,23 +117,12 @@ class MeanDifference:
         The tasks.
     posterior : Posterior
         Posterior of the mean difference.
-    interval : Interval
-        Its credible interval.
-    z, rho, p_a_greater, mc_error, rope, p_rope, confidence, rule_z
+    interval, z, rho, p_a_greater, mc_error, rope, p_rope, confidence, rule_z
         As in `lm_eval_bayes.Comparison`.
     """
 
     tasks: tuple[str, ...]
-    posterior: Posterior
-    interval: Interval
-    z: float
-    rho: float
-    p_a_greater: float
-    mc_error: float | None
-    rope: tuple[float, float] | None
-    p_rope: float | None
-    confidence: float
-    rule_z: Verdict
+    posterior: Posterior = field(metadata=NOT_IN_JSON)
 
     @property
     def verdict(self) -> str:
@@ -148,19 +131,9 @@ class MeanDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
-        return {
-            "tasks": list(self.tasks),
-            **posterior_to_dict(self.posterior, self.interval),
-            "z": self.z if np.isfinite(self.z) else None,
-            "rho": self.rho,
-            "p_a_greater": self.p_a_greater,
-            "mc_error": self.mc_error,
-            "rope": None if self.rope is None else list(self.rope),
-            "p_rope": self.p_rope,
-            "confidence": self.confidence,
-            "rule_z": self.rule_z,
-            "verdict": self.verdict,
-        }
+        content = self.posterior.to_dict(self.interval)
+        del content["per_question"]
+        return {**content, **super().to_dict(), "verdict": self.verdict}
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,44 +369,9 @@ def mean_difference(comparisons: Mapping[str, Comparison], spec: IntervalSpec) -
     """
     first = next(iter(comparisons.values()))
     posterior = mean_posterior([comparison.posterior for comparison in comparisons.values()])
-    draws: FloatArray | None = None
-    for_interval = posterior
-    if posterior.sigma > 0.0 and not posterior.distribution.computed:
-        # the same draws for the interval and the probabilities
-        draws = posterior.distribution.draw(_DRAWS, np.random.default_rng(spec.seed))
-        for_interval = replace(posterior, distribution=SampleDistribution(draws))
-    p_a_greater = p_above(posterior, 0.0, draws)
-    z = 0.0
-    if posterior.mu != 0.0:
-        z = abs(posterior.mu) / posterior.sigma if posterior.sigma > 0.0 else float("inf")
     sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
-    better: Verdict = "a" if posterior.mu > 0.0 else "b"
-    decided = z > 0.0 and z >= z_threshold(first.confidence)
-    return MeanDifference(
-        tasks=tuple(comparisons),
-        posterior=posterior,
-        interval=credible_interval(
-            for_interval, spec.level, spec.method, seed=spec.seed, draws=_DRAWS
-        ),
-        z=z,
-        rho=float(special.ndtr(z)),
-        p_a_greater=p_a_greater,
-        mc_error=None if draws is None else share_error(p_a_greater, _DRAWS, *sides),
-        rope=first.rope,
-        p_rope=None if first.rope is None else _p_inside(posterior, first.rope, draws),
-        confidence=first.confidence,
-        rule_z=better if decided else "undecided",
-    )
-
-
-def _p_inside(posterior: Posterior, region: tuple[float, float], draws: FloatArray | None) -> float:
-    """Return the posterior probability of a closed region."""
-    low, high = region
-    if draws is not None:
-        return float(((draws >= low) & (draws <= high)).mean())
-    if posterior.sigma == 0.0:
-        return float(low <= posterior.mu <= high)
-    return p_above(posterior, low) - p_above(posterior, high)
+    summary = summarise_difference(posterior, sides, spec, first.rope, first.confidence, _DRAWS)
+    return MeanDifference(tasks=tuple(comparisons), posterior=posterior, **vars(summary))
 
 
 def verdict_sentence(

@@ -13,16 +13,16 @@ from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
+from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.ranking import (
     Ranking,
     check_confidence,
-    count_ranks,
     rank,
-    rank_interval,
+    ranking_of_draws,
+    sort_best_first,
 )
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import (
@@ -30,16 +30,11 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     Numbering,
     TieRule,
-    best_first,
-    numbered,
-    tie_groups,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_option, read_only
+from lm_eval_bayes.stats.validation import FloatArray, check_option
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
-#: Means nearer than this share of the range of scores differ by rounding only, as for `rank`.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +47,8 @@ class LeaderboardRow(Record):
         The model's name.
     rank : float
         From 1; tied models share a rank. Halves only with fractional numbering.
+    mu, sigma : float
+        Posterior mean and standard deviation.
     posterior : Posterior
         hbayes@N in the leaderboard's scope.
     interval : Interval
@@ -73,6 +70,8 @@ class LeaderboardRow(Record):
 
     model: str
     rank: float
+    mu: float
+    sigma: float
     posterior: Posterior = field(metadata=NOT_IN_JSON)
     interval: Interval
     p_best: float
@@ -86,13 +85,7 @@ class LeaderboardRow(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        posterior = self.posterior
-        return {
-            **super().to_dict(),
-            "mu": posterior.mu,
-            "sigma": posterior.sigma,
-            "note": posterior.note,
-        }
+        return {**super().to_dict(), "note": self.posterior.note}
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,28 +249,14 @@ def _rows(
     spec: IntervalSpec,
 ) -> tuple[LeaderboardRow, ...]:
     """Return the rows; `runs` gives N, tokens and time, and is empty for several tasks."""
-    columns = zip(
-        ranking.models,
-        ranking.ranks.tolist(),
-        ranking.p_best.tolist(),
-        ranking.expected_rank.tolist(),
-        ranking.rank_low.tolist(),
-        ranking.rank_high.tolist(),
-        strict=True,
-    )
     rows = []
-    for model, model_rank, p_best, expected_rank, rank_low, rank_high in columns:
-        posterior, run = posteriors[model], runs.get(model)
+    for numbers in ranking.rows():
+        posterior, run = posteriors[numbers["model"]], runs.get(numbers["model"])
         rows.append(
             LeaderboardRow(
-                model=model,
-                rank=model_rank,
+                **numbers,
                 posterior=posterior,
                 interval=posterior.interval(spec.level, spec.method, seed=spec.seed),
-                p_best=p_best,
-                expected_rank=expected_rank,
-                rank_low=rank_low,
-                rank_high=rank_high,
                 n_range=None if run is None else run.outcomes.trials_range,
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,
@@ -364,54 +343,29 @@ def _paired_ranking(
 ) -> Ranking | None:
     """Rank in scope "population"; None if the questions of some task cannot be paired."""
     rules = boards[0].ranking
-    names = list(posteriors)
-    mu = np.array([posteriors[name].mu for name in names])
-    sigma = np.array([posteriors[name].sigma for name in names])
-    bounds = posteriors[names[0]].bounds
-    order, levelled = best_first(mu, sigma, _ROUNDING * (bounds[1] - bounds[0]))
-    models = tuple(names[i] for i in order)
+    ordered, levelled = sort_best_first(posteriors)
     tasks = []
     for board in boards:
         task_posteriors = {row.model: row.posterior for row in board.rows}
-        shared = SharedQuestions.of([task_posteriors[model] for model in models])
+        shared = SharedQuestions.of([task_posteriors[model] for model in ordered])
         if shared is None:
             return None
         tasks.append(shared)
-    z = _separations(tasks, levelled)
-    n_scores = len(models) * sum(board.n_questions for board in boards)
+    n_scores = len(ordered) * sum(board.n_questions for board in boards)
     draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
     # tasks are independent, so each has a seed of its own
     seeds = np.random.SeedSequence(rules.seed).generate_state(len(tasks), np.uint64).tolist()
     scores: FloatArray = np.mean(
         [task.draw(draws, seed) for task, seed in zip(tasks, seeds, strict=True)], axis=0
     )
-    counts = count_ranks(scores)
-    rank_low, rank_high = rank_interval(counts.distribution, rules.confidence)
-    ranks_from_1 = np.arange(1.0, len(models) + 1.0)
-    ordered = [posteriors[model] for model in models]
-    return Ranking(
-        models=models,
-        ranks=read_only(
-            numbered(tie_groups(z, rules.ties, rules.threshold), rules.numbering), np.float64
-        ),
-        mu=read_only(mu[order], np.float64),
-        sigma=read_only(sigma[order], np.float64),
-        z=read_only(z, np.float64),
-        p_best=read_only(counts.distribution[:, 0], np.float64),
-        expected_rank=read_only((counts.distribution * ranks_from_1).sum(axis=1), np.float64),
-        rank_low=read_only(rank_low, np.float64),
-        rank_high=read_only(rank_high, np.float64),
-        rank_distribution=read_only(counts.distribution, np.float64),
-        p_greater=read_only(counts.greater, np.float64),
+    return ranking_of_draws(
+        ordered,
+        _separations(tasks, levelled),
+        scores,
         ties=rules.ties,
         numbering=rules.numbering,
         confidence=rules.confidence,
-        threshold=rules.threshold,
-        quantity=ordered[0].quantity,
-        scope="population",
-        draws=draws,
         seed=rules.seed,
-        mc_error=float(np.sqrt(counts.worst_variance * draw_variance(draws, ordered))),
         paired=True,
         note=joined_notes(task.note for task in tasks),
     )

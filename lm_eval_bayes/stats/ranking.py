@@ -117,11 +117,18 @@ class Ranking:
             raise InvalidInputError.of("model", f"be one of {', '.join(self.models)}", model)
         return float(self.ranks[self.models.index(model)])
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the numbers of every model by name, best first: model, rank, mu, sigma, …."""
+        columns = ("ranks", "mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
+        values = zip(*(getattr(self, column).tolist() for column in columns), strict=True)
+        names = ("model", "rank", *columns[1:])
+        return [
+            dict(zip(names, (model, *row), strict=True))
+            for model, row in zip(self.models, values, strict=True)
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; a z of two certain, different scores is None."""
-        columns = ("ranks", "mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
-        rows = zip(*(getattr(self, column).tolist() for column in columns), strict=True)
-        names = ("rank", *columns[1:])
         return {
             "quantity": self.quantity,
             "scope": self.scope,
@@ -129,10 +136,7 @@ class Ranking:
             "numbering": self.numbering,
             "confidence": self.confidence,
             "threshold": self.threshold,
-            "models": [
-                {"model": model, **dict(zip(names, row, strict=True))}
-                for model, row in zip(self.models, rows, strict=True)
-            ],
+            "models": self.rows(),
             "z": [
                 [value if np.isfinite(value) else None for value in row] for row in self.z.tolist()
             ],
@@ -220,32 +224,79 @@ def rank(
     names = check_leaderboard(posteriors)
     if draws is not None:
         draws = check_size("draws", draws, 1000, len(names))
-    first = posteriors[names[0]]
+    scope = posteriors[names[0]].scope
+    ordered, levelled = sort_best_first(posteriors)
+    best = list(ordered.values())
+    shared = SharedQuestions.of(best) if scope == "population" else None
+    if shared is None:
+        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
+        scores = draw_scores(best, _DRAWS if draws is None else draws, seed)
+    else:
+        z = shared.separations(levelled)
+        scores = shared.draw(_paired_draws(shared) if draws is None else draws, seed)
+    return ranking_of_draws(
+        ordered,
+        z,
+        scores,
+        ties=ties,
+        numbering=numbering,
+        confidence=confidence,
+        seed=seed,
+        paired=shared is not None,
+        note=_note(best, shared),
+    )
+
+
+def sort_best_first(
+    posteriors: Mapping[str, Posterior],
+) -> tuple[dict[str, Posterior], FloatArray]:
+    """Return posteriors by falling μ, and these μ with rounding taken out; see `best_first`."""
+    names = list(posteriors)
     mu = np.array([posteriors[name].mu for name in names])
     sigma = np.array([posteriors[name].sigma for name in names])
-    tolerance = _ROUNDING * (first.bounds[1] - first.bounds[0])
-    order, levelled = best_first(mu, sigma, tolerance)
-    models = tuple(names[i] for i in order)
-    mu, sigma = mu[order], sigma[order]
-    best = [posteriors[model] for model in models]
-    shared = SharedQuestions.of(best) if first.scope == "population" else None
-    z = separations(levelled, sigma) if shared is None else shared.separations(levelled)
-    threshold = float(special.ndtri(confidence))
-    ranks = numbered(tie_groups(z, ties, threshold), numbering)
-    if draws is None:
-        draws = _DRAWS if shared is None else _paired_draws(shared)
-    scores = draw_scores(best, draws, seed) if shared is None else shared.draw(draws, seed)
+    low, high = posteriors[names[0]].bounds
+    order, levelled = best_first(mu, sigma, _ROUNDING * (high - low))
+    return {names[i]: posteriors[names[i]] for i in order}, levelled
+
+
+def ranking_of_draws(
+    posteriors: Mapping[str, Posterior],
+    z: FloatArray,
+    scores: FloatArray,
+    *,
+    ties: TieRule,
+    numbering: Numbering,
+    confidence: float,
+    seed: int,
+    paired: bool,
+    note: str | None,
+) -> Ranking:
+    """Return the ranking of models whose z and joint draws are computed.
+
+    Parameters
+    ----------
+    posteriors : mapping of str to Posterior
+        One per model, best first.
+    z : array, shape (L, L)
+        See `Ranking`.
+    scores : array, shape (L, draws)
+        Joint draws of the models' scores.
+    ties, numbering, confidence, seed, paired, note
+        As in `Ranking`.
+    """
+    best = list(posteriors.values())
+    threshold, draws = float(special.ndtri(confidence)), scores.shape[1]
     counted = count_ranks(scores)
     low, high = rank_interval(counted.distribution, confidence)
-    places = np.arange(1.0, len(models) + 1.0)
+    ranks_from_1 = np.arange(1.0, len(best) + 1.0)
     return Ranking(
-        models=models,
-        ranks=read_only(ranks, np.float64),
-        mu=read_only(mu, np.float64),
-        sigma=read_only(sigma, np.float64),
+        models=tuple(posteriors),
+        ranks=read_only(numbered(tie_groups(z, ties, threshold), numbering), np.float64),
+        mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
+        sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
         z=read_only(z, np.float64),
         p_best=read_only(counted.distribution[:, 0], np.float64),
-        expected_rank=read_only((counted.distribution * places).sum(axis=1), np.float64),
+        expected_rank=read_only((counted.distribution * ranks_from_1).sum(axis=1), np.float64),
         rank_low=read_only(low, np.float64),
         rank_high=read_only(high, np.float64),
         rank_distribution=read_only(counted.distribution, np.float64),
@@ -253,14 +304,14 @@ def rank(
         ties=ties,
         numbering=numbering,
         confidence=confidence,
-        note=_note(best, shared),
         threshold=threshold,
-        quantity=first.quantity,
-        scope=first.scope,
+        quantity=best[0].quantity,
+        scope=best[0].scope,
         draws=draws,
         seed=seed,
         mc_error=float(np.sqrt(counted.worst_variance * draw_variance(draws, best))),
-        paired=shared is not None,
+        paired=paired,
+        note=note,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
@@ -31,6 +33,21 @@ from lm_eval_bayes.stats.validation import (
 Verdict: TypeAlias = Literal["a", "b", "undecided"]
 Estimator: TypeAlias = Literal["hbayes", "bayes"]
 ESTIMATORS: tuple[Estimator, ...] = ("hbayes", "bayes")
+
+
+@dataclass(frozen=True)
+class DifferenceSummary(Record):
+    """What the posterior of A − B says; the attributes are those of `Comparison`."""
+
+    interval: Interval
+    z: float
+    rho: float
+    p_a_greater: float
+    mc_error: float | None
+    rope: tuple[float, float] | None
+    p_rope: float | None
+    confidence: float
+    rule_z: Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +230,7 @@ def compare(
     spec = IntervalSpec.of(level, scope, interval, seed)
     estimator = check_option("estimator", estimator, ESTIMATORS)
     region = _check_rope(rope)
-    threshold = z_threshold(confidence)
+    z_threshold(confidence)  # checked before anything is computed
     if spec.scope == "population" and estimator == "bayes":
         rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
         raise InvalidInputError.of("estimator", rule, estimator)
@@ -229,35 +246,68 @@ def compare(
         # each carries the posterior of its questions, by which the two are paired
         posterior = paired_posterior(first.benchmark or first, second.benchmark or second)
     interval_a, interval_b = first.interval_by(spec, draws), second.interval_by(spec, draws)
-    sample: FloatArray | None = None
-    summarized = posterior
-    if posterior.sigma > 0.0 and not posterior.distribution.computed:
-        # one set of draws for the interval and the probabilities
-        sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
-        summarized = replace(posterior, distribution=SampleDistribution(sample))
-    p_a_greater = p_above(posterior, 0.0, sample)
-    z = _ratio(posterior.mu, posterior.sigma)
-    drawn = sample is not None or first.seed is not None or interval_a.mc_error is not None
+    summary = summarise_difference(posterior, [first, second], spec, region, confidence, draws)
+    drawn = (
+        summary.mc_error is not None or first.seed is not None or interval_a.mc_error is not None
+    )
     return Comparison(
         a=first,
         b=second,
         interval_a=interval_a,
         interval_b=interval_b,
         posterior=posterior,
-        interval=summarized.interval_by(spec, draws),
-        z=z,
-        rho=float(special.ndtr(z)),
-        p_a_greater=p_a_greater,
-        mc_error=None if sample is None else share_error(p_a_greater, draws, first, second),
-        rope=region,
-        p_rope=None if region is None else _inside(posterior, region, sample),
-        confidence=float(confidence),
+        **vars(summary),
         rule_intervals=_non_overlapping(interval_a, interval_b),
-        rule_z=_sign(posterior.mu) if z >= threshold else "undecided",
         n_questions=pair.a.n_questions,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
         seed=spec.seed if drawn else None,
+    )
+
+
+def summarise_difference(
+    posterior: Posterior,
+    sides: Sequence[Posterior],
+    spec: IntervalSpec,
+    region: tuple[float, float] | None,
+    confidence: float,
+    draws: int,
+) -> DifferenceSummary:
+    """Return what the posterior of A − B says.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the difference.
+    sides : sequence of Posterior
+        What it is the difference of, for the Monte-Carlo error.
+    spec : IntervalSpec
+        Settings of the interval, and seed of the draws.
+    region : (float, float) or None
+        The region of practical equivalence.
+    confidence : float
+        As in `compare`.
+    draws : int
+        Number of draws where the distribution is not computed; the interval and the
+        probabilities are of the same draws.
+    """
+    sample: FloatArray | None = None
+    for_interval = posterior
+    if posterior.sigma > 0.0 and not posterior.distribution.computed:
+        sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
+        for_interval = replace(posterior, distribution=SampleDistribution(sample))
+    p_a_greater = p_above(posterior, 0.0, sample)
+    z = _ratio(posterior.mu, posterior.sigma)
+    return DifferenceSummary(
+        interval=for_interval.interval_by(spec, draws),
+        z=z,
+        rho=float(special.ndtr(z)),
+        p_a_greater=p_a_greater,
+        mc_error=None if sample is None else share_error(p_a_greater, draws, *sides),
+        rope=region,
+        p_rope=None if region is None else _inside(posterior, region, sample),
+        confidence=float(confidence),
+        rule_z=_sign(posterior.mu) if z >= z_threshold(confidence) else "undecided",
     )
 
 
