@@ -98,11 +98,11 @@ def save_llama(folder, tokenizer=None, seed=0, dtype=torch.float32, **changes):
     return str(folder)
 
 
-def made(folder, **arguments):
+def tiny_model(folder, **arguments):
     return TinyHF(pretrained=str(folder), device="cpu", **{"batch_size": 16, **arguments})
 
 
-def orders_for(prompts, trials, kwargs):
+def requests_for(prompts, trials, kwargs):
     """Trial-major orders with the seeds that a run would give them."""
     return [
         trial_request(

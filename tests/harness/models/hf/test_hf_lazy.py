@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
 
-from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, made, orders_for, run, save_llama
+from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, requests_for, run, save_llama, tiny_model
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
-    lm = made(folder)
+    lm = tiny_model(folder)
     lm.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     assert lm.max_length == 256
     assert lm.tok_encode("w4 w5") == [4, 5]
@@ -40,7 +40,7 @@ def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
     assert list(lm.sample([], frozenset())) == []
     info = lm.get_model_info()
     assert not lm.weights_loaded
-    assert run(lm, orders_for(PROMPTS, 1, SAMPLED))
+    assert run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert lm.weights_loaded
     assert lm.get_model_info()["model_num_parameters"] == info["model_num_parameters"] > 10_000
     assert str(lm.get_model_info()["model_dtype"]) == str(info["model_dtype"]) == "torch.float32"
@@ -48,7 +48,7 @@ def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
 
 def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
     lm, stock = (
-        made(folder, dtype="bfloat16"),
+        tiny_model(folder, dtype="bfloat16"),
         HFLM(pretrained=folder, device="cpu", dtype="bfloat16"),
     )
     request = Instance("loglikelihood", {}, ("w4 w5", " w6 w7"), 0)
@@ -90,7 +90,7 @@ def test_a_model_given_as_an_object(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     lm = TinyHF(pretrained=model, batch_size=4)
     assert lm.weights_loaded
-    got = run(lm, orders_for(PROMPTS, 1, SAMPLED))
+    got = run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert [t.text for t in got.values()]
     first = lm.fingerprint()
     assert first["weights"].startswith("blake2b-128:")
@@ -101,16 +101,16 @@ def test_a_model_given_as_an_object(folder):
 
 
 def test_weights_that_are_missing_are_missed_when_they_are_needed(folder):
-    lm = made(folder)
+    lm = tiny_model(folder)
     (Path(folder) / "model.safetensors").unlink()
     with pytest.raises(OSError, match=r"model\.safetensors"):
-        run(lm, orders_for(PROMPTS, 1, SAMPLED))
+        run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert not lm.weights_loaded
 
 
 def changed(folder, change):
     change(Path(folder))
-    return made(folder).fingerprint()
+    return tiny_model(folder).fingerprint()
 
 
 def rewrite(name, **entries):
@@ -122,7 +122,7 @@ def rewrite(name, **entries):
 
 
 def test_the_fingerprint_knows_what_changes_the_distribution(folder, tmp_path):
-    first = made(folder).fingerprint()
+    first = tiny_model(folder).fingerprint()
     for arguments in (
         {"dtype": "bfloat16"},
         {"max_length": 100},
@@ -131,22 +131,22 @@ def test_the_fingerprint_knows_what_changes_the_distribution(folder, tmp_path):
         # an argument that is passed on to transformers may change anything
         {"rope_theta": 5.0},
     ):
-        assert made(folder, **arguments).fingerprint() != first, arguments
+        assert tiny_model(folder, **arguments).fingerprint() != first, arguments
     copy = str(tmp_path / "copy")
     shutil.copytree(folder, copy)
-    same = made(copy).fingerprint()
+    same = tiny_model(copy).fingerprint()
     assert {**same, "pretrained": folder} == first
     for change in (
         rewrite("config.json", rms_norm_eps=0.5),
         rewrite("generation_config.json", eos_token_id=[2, 3]),
         lambda f: save_llama(f, seed=9),
     ):
-        before = made(copy).fingerprint()
+        before = tiny_model(copy).fingerprint()
         assert changed(copy, change) != before
 
 
 def test_the_fingerprint_ignores_what_changes_only_speed(folder):
-    first = made(folder).fingerprint()
+    first = tiny_model(folder).fingerprint()
     for arguments in (
         {"batch_size": "auto", "max_batch_size": 3},
         {"batch_size": 1},
@@ -154,13 +154,13 @@ def test_the_fingerprint_ignores_what_changes_only_speed(folder):
         {"think_end_token": "</think>"},
         {"dtype": "float32"},
     ):
-        assert made(folder, **arguments).fingerprint() == first, arguments
+        assert tiny_model(folder, **arguments).fingerprint() == first, arguments
     rewrite("config.json", transformers_version="0.0.1")(Path(folder))
-    assert made(folder).fingerprint() == first
+    assert tiny_model(folder).fingerprint() == first
 
 
 def test_the_fingerprint_does_not_change_when_weights_are_read(folder):
-    lm = made(folder)
+    lm = tiny_model(folder)
     before = lm.fingerprint()
     lm.load_weights()
     assert lm.fingerprint() == before
@@ -169,4 +169,4 @@ def test_the_fingerprint_does_not_change_when_weights_are_read(folder):
 def test_a_harness_without_what_is_used_is_named(folder, monkeypatch):
     monkeypatch.setattr(hf_text, "_HELPERS", ("handle_stop_sequences", "gone_tomorrow"))
     with pytest.raises(ModelConfigError, match=r"without gone_tomorrow\); lm_eval 0\.4\.12"):
-        made(folder)
+        tiny_model(folder)

@@ -24,7 +24,7 @@ def requests(trials):
     ]
 
 
-def asked(folder, store, trials, **more):
+def generate(folder, store, trials, **more):
     lm = TrialsLM(
         backend="hf", store=str(store), pretrained=folder, device="cpu", batch_size=8, **more
     )
@@ -36,11 +36,11 @@ def asked(folder, store, trials, **more):
 
 def test_more_trials_keep_the_first_and_a_full_store_reads_no_weights(tmp_path):
     folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
-    _, two = asked(folder, store, 2)
-    longer, four = asked(folder, store, 4)
+    _, two = generate(folder, store, 2)
+    longer, four = generate(folder, store, 4)
     assert [answers[:2] for answers in four] == two
     assert longer.weights_loaded
-    again, same = asked(folder, store, 4)
+    again, same = generate(folder, store, 4)
     assert same == four
     assert not again.weights_loaded
     info = again.get_model_info()["trials"]
@@ -56,18 +56,18 @@ def test_more_trials_keep_the_first_and_a_full_store_reads_no_weights(tmp_path):
 
 def test_one_run_of_four_equals_two_and_two_more(tmp_path):
     folder = save_llama(tmp_path / "model")
-    asked(folder, tmp_path / "a.sqlite", 2)
-    _, extended = asked(folder, tmp_path / "a.sqlite", 4)
-    _, whole = asked(folder, tmp_path / "b.sqlite", 4)
-    assert extended == whole
+    generate(folder, tmp_path / "a.sqlite", 2)
+    _, extended = generate(folder, tmp_path / "a.sqlite", 4)
+    _, at_once = generate(folder, tmp_path / "b.sqlite", 4)
+    assert extended == at_once
 
 
 def test_other_weights_under_the_same_path_are_refused(tmp_path):
     folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
-    asked(folder, store, 2)
+    generate(folder, store, 2)
     save_llama(tmp_path / "model", seed=8)
     with pytest.raises(OtherWeightsError, match="has trials of other weights under the name"):
-        asked(folder, store, 2)
+        generate(folder, store, 2)
 
 
 def test_signals_without_a_store(tmp_path):

@@ -30,18 +30,18 @@ def first_by_trying(tokens, stops):
 )
 def test_finds_what_trying_every_length_finds(tokens, stops, every):
     finder = StopFinder(stops, decode, every)
-    checked, found = 0, None
+    checked, match = 0, None
     for size in range(1, len(tokens) + 1):
         if size - checked >= every or size == len(tokens):
-            found = finder.find(tokens[:size], checked)
+            match = finder.find(tokens[:size], checked)
             checked = size
-            if found:
+            if match:
                 break
     wanted = first_by_trying(tokens, stops)
-    assert (found and found[0]) == wanted
-    if found:
-        text = decode(tokens[: found[0]])
-        assert text.find(found[1]) == min(text.find(s) for s in stops if s in text)
+    assert (match and match[0]) == wanted
+    if match:
+        text = decode(tokens[: match[0]])
+        assert text.find(match[1]) == min(text.find(s) for s in stops if s in text)
 
 
 def test_a_stop_may_span_tokens_and_empty_ones_never_match():

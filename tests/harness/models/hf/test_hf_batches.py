@@ -1,0 +1,141 @@
+"""Batches of the token loop: their order, their sizes and how they end."""
+
+import dataclasses
+import logging
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+transformers = pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
+
+from _support.tiny_hf import (
+    PROMPTS,
+    SAMPLED,
+    requests_for,
+    run,
+    save_llama,
+    tiny_model,
+    word_tokenizer,
+)
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.hf.generation import TokenLoop
+
+# transformers and torch warn of their own affairs
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def test_batches_go_by_rounds_longest_first_with_one_set_of_settings(words, monkeypatch):
+    lm = tiny_model(words, batch_size=3)
+    batches = []
+    run_of = TokenLoop.run
+
+    def spy(self, rows, recipe):
+        batches.append([(row.request.trial, len(row.prompt)) for row in rows])
+        return run_of(self, rows, recipe)
+
+    monkeypatch.setattr(TokenLoop, "run", spy)
+    orders = requests_for(PROMPTS, 2, SAMPLED)
+    orders[1] = dataclasses.replace(orders[1], kwargs={**SAMPLED, "max_gen_toks": 3})
+    got = run(lm, orders)
+    assert len(got) == 8
+    assert got[1].completion_tokens <= 3
+    # prompts of 3, 1, 7 and 2 tokens; the second's first trial has settings of its own
+    assert batches == [[(0, 7), (0, 3), (0, 2)], [(0, 1)], [(1, 7), (1, 3), (1, 2)], [(1, 1)]]
+
+
+def test_rows_that_have_ended_leave_the_batch(tmp_path, monkeypatch):
+    lm = tiny_model(save_llama(tmp_path, word_tokenizer(12), initializer_range=0.1), batch_size=64)
+    sizes = []
+    forward = TokenLoop._forward
+
+    def spy(self, ids, *args):
+        sizes.append(len(ids))
+        return forward(self, ids, *args)
+
+    monkeypatch.setattr(TokenLoop, "_forward", spy)
+    got = run(lm, requests_for(["w4 w5"], 64, SAMPLED))
+    lengths = [trial.completion_tokens for trial in got.values()]
+    left = [sum(length > step for length in lengths) for step in range(1, max(lengths))]
+    assert len(sizes) == 1 + len(left)
+    assert left[-1] < 64 / 2
+    assert all(
+        rows <= size < rows / 0.75 + 1e-9 for size, rows in zip(sizes[1:], left, strict=True)
+    )
+
+
+def test_trials_of_one_prompt_share_its_prefill(lm, monkeypatch):
+    sizes = []
+    forward = TokenLoop._forward
+
+    def spy(self, ids, *args):
+        sizes.append(tuple(ids.shape))
+        return forward(self, ids, *args)
+
+    monkeypatch.setattr(TokenLoop, "_forward", spy)
+    run(lm, requests_for(PROMPTS[:1], 10, {**SAMPLED, "max_gen_toks": 2}))
+    assert sizes[0] == (1, 3)
+    assert sizes[1][1] == 1
+
+
+def test_closing_early_leaves_nothing_running(lm):
+    trials = lm.sample(requests_for(PROMPTS, 4, SAMPLED), frozenset())
+    order, _ = next(trials)
+    trials.close()
+    assert torch.is_grad_enabled()
+    again = run(lm, requests_for(PROMPTS, 4, SAMPLED))
+    assert order.index in again
+
+
+def test_between_two_trials_the_callers_torch_is_as_it_was(lm):
+    for _ in lm.sample(requests_for(PROMPTS, 1, SAMPLED), frozenset()):
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_memory_that_runs_out_halves_the_batch_and_changes_no_trial(words, monkeypatch, caplog):
+    wanted = run(tiny_model(words, batch_size=16), requests_for(PROMPTS, 4, SAMPLED), PROMPTS)
+    lm = tiny_model(words, batch_size=16)
+    forward = TokenLoop._forward
+
+    def scarce(self, ids, *args):
+        if len(ids) > 5:
+            raise torch.cuda.OutOfMemoryError("no memory")
+        return forward(self, ids, *args)
+
+    monkeypatch.setattr(TokenLoop, "_forward", scarce)
+    with caplog.at_level(logging.WARNING):
+        got = run(lm, requests_for(PROMPTS, 4, SAMPLED), PROMPTS)
+    assert {k: v.text for k, v in got.items()} == {k: v.text for k, v in wanted.items()}
+    assert sum("prompt_bpt" in v.signals for v in got.values()) == 3
+    assert "16 continue in batches of 8" in caplog.text
+    monkeypatch.setattr(
+        TokenLoop, "_prefilled", lambda *_: (_ for _ in ()).throw(torch.cuda.OutOfMemoryError())
+    )
+    with pytest.raises(ModelConfigError, match="memory is too small for one trial"):
+        run(lm, requests_for(PROMPTS[:1], 1, SAMPLED))
+
+
+def test_an_automatic_batch_size_is_the_harness_own(words, monkeypatch):
+    lm = tiny_model(words, batch_size="auto", max_batch_size=4, max_length=64)
+    batches = []
+    run_of = TokenLoop.run
+
+    def spy(self, rows, recipe):
+        batches.append(len(rows))
+        return run_of(self, rows, recipe)
+
+    monkeypatch.setattr(TokenLoop, "run", spy)
+    run(lm, requests_for(PROMPTS, 2, {**SAMPLED, "max_gen_toks": 4}))
+    assert batches == [4, 4]
+
+
+def test_logits_that_are_not_numbers_are_an_error(words):
+    lm = tiny_model(words)
+    lm.load_weights()
+    with torch.no_grad():
+        lm.model.lm_head.weight.fill_(math.nan)
+    with pytest.raises(ModelConfigError, match=r"logits are not numbers \(NaN\)"):
+        run(lm, requests_for(PROMPTS, 1, SAMPLED))

@@ -1,0 +1,243 @@
+"""Prompts, the ends of responses and their texts, compared with the harness's own."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+transformers = pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
+
+from _support.tiny_hf import (
+    EOS,
+    GREEDY,
+    PROMPTS,
+    SAMPLED,
+    TURN,
+    byte_tokenizer,
+    recorded_tokens,
+    reference_bits,
+    requests_for,
+    run,
+    save_llama,
+    tiny_model,
+    word_tokenizer,
+)
+from _support.trial_requests import trial_request
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.api_seeds import trial_seed
+
+# transformers and torch warn of their own affairs
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def test_the_end_of_the_sequence_the_length_and_further_end_tokens(tmp_path, monkeypatch):
+    folder = save_llama(tmp_path, word_tokenizer(12), initializer_range=0.1)
+    config = transformers.GenerationConfig(eos_token_id=[EOS, TURN], pad_token_id=0)
+    config.save_pretrained(folder)
+    lm = tiny_model(folder)
+    tokens = recorded_tokens(monkeypatch)
+    got = run(lm, requests_for(["w4 w5", "w6"], 40, {**SAMPLED, "max_gen_toks": 6}))
+    seen = set()
+    for index, trial in got.items():
+        own = tokens[index]
+        seen.add((trial.finish_reason, trial.stop_reason))
+        ended = own[-1] in (EOS, TURN)
+        assert not {EOS, TURN} & set(own[:-1])
+        assert trial.finish_reason == ("stop" if ended else "length")
+        assert trial.stop_reason == (TURN if own[-1] == TURN else None)
+        assert trial.completion_tokens == len(own) == 6 or ended
+        assert trial.text == lm.tok_decode(own)
+        assert "<" not in trial.text
+    assert seen == {("stop", None), ("stop", TURN), ("length", None)}
+
+
+def test_stop_strings_end_a_row_at_the_token_that_completes_them(byte_lm, monkeypatch):
+    tokens = recorded_tokens(monkeypatch)
+    stops = ["e\xb8", "ab", "q", "\n"]
+    got = run(byte_lm, requests_for(["so", "what now"], 24, {**SAMPLED, "until": stops}))
+    by_string = 0
+    for index, trial in got.items():
+        own = tokens[index]
+        decoded = [byte_lm.tok_decode(own[:n]) for n in range(len(own) + 1)]
+        assert not any(stop in text for text in decoded[:-1] for stop in stops)
+        if trial.stop_reason is not None:
+            by_string += 1
+            assert trial.finish_reason == "stop"
+            assert trial.stop_reason in decoded[-1]
+            assert trial.completion_tokens == len(own)
+            assert trial.signals["completion_bpt"] == pytest.approx(
+                reference_bits(byte_lm, byte_lm.tok_encode(["so", "what now"][index % 2]), own),
+                abs=2e-5,
+            )
+    assert by_string > 5
+
+
+class Scripted:
+    """A stand-in for the model: one row's next token is what its script says."""
+
+    def __init__(self, model, script):
+        self.config, self.script, self.model = model.config, script, model
+        self.done = 0
+
+    def forward(self, input_ids, attention_mask, past_key_values=None, use_cache=True, **_):
+        raise NotImplementedError
+
+    def __call__(self, input_ids, **arguments):
+        out = self.model(input_ids=input_ids, **{**arguments, "return_dict": True})
+        out.logits = torch.full_like(out.logits, -30.0)
+        out.logits[..., self.script[min(self.done, len(self.script) - 1)]] = 30.0
+        self.done += 1
+        return out
+
+
+def scripted_trial(lm, text, monkeypatch, end=True, **kwargs):
+    """Sample one trial from a model that says `text`."""
+    script = lm.tokenizer.encode(text, add_special_tokens=False) + [EOS] * end
+    monkeypatch.setattr(lm, "_model", Scripted(lm.model, script))
+    monkeypatch.setattr(lm, "_loop", None)
+    ((_, got),) = lm.sample(
+        requests_for(["so"], 1, {**SAMPLED, "max_gen_toks": len(script), **kwargs}), frozenset()
+    )
+    monkeypatch.undo()
+    return got, script
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "count", "reason", "finished"),
+    [
+        ("one\n\ntwo", ["\n\n"], 5, "\n\n", "one"),
+        ("a Question: b", ["Question:"], 11, "Question:", "a "),
+        ("é–ü end", ["–ü"], 7, "–ü", "é"),
+        ("stop", ["stop"], 4, "stop", ""),
+        ("it <eos> is", [], 8, "<eos>", "it "),
+        ("all of it", ["none"], 10, None, "all of it"),
+        ("abc", ["bc", "abc"], 3, "abc", "a"),
+    ],
+)
+def test_stop_strings_that_span_tokens(byte_lm, monkeypatch, text, until, count, reason, finished):
+    # as bytes, so that "<eos>" is five characters and not the token
+    encode = byte_lm.tokenizer.encode
+    monkeypatch.setattr(
+        byte_lm.tokenizer,
+        "encode",
+        lambda t, **_: [i for c in t for i in encode(c, add_special_tokens=False)],
+    )
+    got, _ = scripted_trial(byte_lm, text, monkeypatch, until=until)
+    assert got.completion_tokens == count
+    assert got.finish_reason == "stop"
+    assert got.stop_reason == reason
+    assert byte_lm.finished_text(got.text, {"until": until}, got.signals) == finished
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 9])
+def test_a_stop_in_the_last_tokens_before_the_length_counts(byte_lm, monkeypatch, limit):
+    got, _ = scripted_trial(
+        byte_lm, "xxxxxxxxxx!", monkeypatch, until=["x" * limit], max_gen_toks=limit
+    )
+    assert (got.finish_reason, got.completion_tokens) == ("stop", limit)
+
+
+def harness_text(lm, tokens, kwargs, monkeypatch):
+    """What the harness's own generate_until makes of these tokens."""
+
+    def generate(context, **_):
+        made_up = torch.tensor([[*context[0].tolist(), *tokens]])
+        return made_up
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lm, "_model_generate", generate)
+        request = Instance("generate_until", {}, ("so", {**kwargs, "until": [*kwargs["until"]]}), 0)
+        (text,) = HFLM.generate_until(lm, [request], disable_tqdm=True)
+    return text
+
+
+TEXTS = [
+    "It is 4.\n\nQuestion: 5",
+    "hm </think> hm </think>\n  so 4\n\nQuestion",
+    "hm\n\nhm</think>4",
+    "</think>",
+    "   </think>   ",
+    "never closed \n\n and on",
+    "–é </think> ü–",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("until", [[], ["\n\n"], ["Question", ""]], ids=str)
+@pytest.mark.parametrize("think", [None, "</think>", "int"])
+def test_finished_text_is_the_harness_own(byte_folder, monkeypatch, text, until, think):
+    tokenizer = byte_tokenizer()
+    if think is not None:
+        tokenizer.add_tokens(["</think>"])
+    token = len(tokenizer) - 1
+    lm = tiny_model(
+        save_llama_once(byte_folder, tokenizer),
+        tokenizer=tokenizer,
+        think_end_token=token if think == "int" else think,
+    )
+    got, script = scripted_trial(lm, text, monkeypatch, until=until)
+    kwargs = {**SAMPLED, "until": until}
+    wanted = harness_text(lm, script, kwargs, monkeypatch)
+    assert lm.finished_text(got.text, kwargs, got.signals) == wanted
+    if think is not None:
+        assert got.signals["think_closed"] == ("</think>" in text)
+        # stops do not end a thinking model's trial: they may stand inside the block
+        assert got.completion_tokens == len(script)
+        assert lm.stops_sent(kwargs) == ["<eos>"]
+    else:
+        assert "think_closed" not in got.signals
+        assert lm.stops_sent(kwargs) == [*until, "<eos>"]
+
+
+def save_llama_once(folder, tokenizer):
+    target = Path(folder) / f"vocabulary-{len(tokenizer)}"
+    if not target.exists():
+        save_llama(target, tokenizer, seed=3)
+    return target
+
+
+def test_finished_text_works_without_weights(words):
+    lm = tiny_model(words)
+    assert lm.finished_text("w4 w5 stop w6", {"until": ["stop"]}, {}) == "w4 w5 "
+    assert not lm.weights_loaded
+
+
+@pytest.mark.parametrize("until", [[], ["w9"]])
+def test_greedy_is_what_the_harness_generates(lm, until):
+    kwargs = {**GREEDY, "until": until}
+    got = run(lm, requests_for(PROMPTS, 1, kwargs))
+    ours = [lm.finished_text(got[i].text, kwargs, got[i].signals) for i in range(len(PROMPTS))]
+    requests = [Instance("generate_until", {}, (p, {**kwargs}), 0) for p in PROMPTS]
+    assert ours == HFLM.generate_until(lm, requests, disable_tqdm=True)
+
+
+def test_a_prompt_that_does_not_fit_is_cut_on_the_left_and_says_so(words, caplog):
+    lm = tiny_model(words, max_length=12)
+    prompts, kwargs = ["w9 w4 w5 w6 w7", "w7"], {**SAMPLED, "max_gen_toks": 10}
+    with caplog.at_level(logging.WARNING):
+        got = run(lm, requests_for(prompts, 1, kwargs), prompts)
+    assert [got[i].signals["prompt_truncated"] for i in range(2)] == [True, False]
+    assert got[0].prompt_tokens == 2
+    assert "prompt_bpt" not in got[0].signals
+    assert "a prompt was cut to its last 2 tokens" in caplog.text
+    cut = trial_request(0, "w6 w7", "w6 w7", 0, trial_seed(1234, 0, prompts[0]), kwargs)
+    assert run(tiny_model(words), [cut])[0].text == got[0].text
+
+
+def test_no_room_for_the_prompt_is_refused(words):
+    lm = tiny_model(words, max_length=10)
+    rule = "`max_gen_toks` must leave room for the prompt in the model's max_length of 10"
+    with pytest.raises(ModelConfigError, match=rule):
+        run(lm, requests_for(["w4"], 1, {**SAMPLED, "max_gen_toks": 10}))
+    assert not lm.weights_loaded
+
+
+def test_an_empty_prompt_is_refused(words):
+    with pytest.raises(ModelConfigError, match="a prompt must have at least one token"):
+        run(tiny_model(words), requests_for([""], 1, SAMPLED))
