@@ -6,7 +6,7 @@ import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -21,7 +21,7 @@ from lm_eval_bayes.store.errors import (
     readable,
 )
 from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.locations import store_at
+from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import QUESTION, outcome_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
@@ -96,25 +96,19 @@ def export_jsonl(
         check_regular(path)
         if target.exists():
             if not overwrite:
-                raise _exists(target)
+                raise file_exists(target)
             _check_not_store(target)
-        report: ExportReport | None = None
+        reports: list[ExportReport] = []
 
         def write(output: BinaryIO) -> None:
-            nonlocal report
             text = io.TextIOWrapper(output, encoding="ascii", newline="\n")
-            report = _write_lines(file, text.write, str(target), redact)
+            reports.append(_write_lines(file, text.write, str(target), redact))
             text.detach()
 
-        try:
-            is_new = write_atomic(target, write, overwrite, parents=False)
-        except StoreFileError:
-            raise
-        except OSError as error:
-            raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
-    if report is None or not is_new:
-        raise _exists(target)
-    return report
+        with export_errors(target):
+            if not write_atomic(target, write, overwrite, parents=False):
+                raise file_exists(target)
+    return reports[0]
 
 
 def export_lines(
@@ -159,18 +153,32 @@ def _open_source(store: TrialStore | str | PathLike[str]) -> StoreFile:
     return open_file(store.path if isinstance(store, TrialStore) else store, "read")
 
 
-def _exists(target: Path) -> StoreFileError:
+def file_exists(target: object) -> StoreFileError:
+    """Return the error of a file that exists and may not be replaced."""
     return StoreFileError(f"{target} exists already; nothing was exported")
+
+
+@contextmanager
+def export_errors(target: Path) -> Iterator[None]:
+    """Raise errors of the file or folder that is written as a :class:`StoreFileError`."""
+    try:
+        yield
+    except StoreFileError:
+        raise
+    except FileExistsError as error:
+        raise file_exists(error.filename) from None
+    except OSError as error:
+        raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
 
 
 def _check_not_store(target: Path) -> None:
     try:
-        is_store = store_at(target)
+        exists = is_store(target)
     except NotAStoreError:
         return
     except StoreDamagedError as error:
         raise StoreFileError(f"{error}; export to another file") from error
-    if is_store:
+    if exists:
         raise StoreFileError(f"{target} is a trial store; export to another file")
 
 

@@ -8,12 +8,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lm_eval_bayes._util.files import resolve_path
+from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
@@ -23,7 +23,7 @@ from lm_eval_bayes.store.errors import (
     is_lock_error,
     translate_errors,
 )
-from lm_eval_bayes.store.locations import create_atomically, log_bytes, network_warning, store_at
+from lm_eval_bayes.store.locations import is_store, log_bytes, network_warning
 from lm_eval_bayes.store.migrations import SCHEMA, refuse_newer, schema_of, upgrade
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -167,15 +167,15 @@ def open_file(
     synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
     resolved = resolve_path(path)
     if mode == "read":
-        if not store_at(resolved):
+        if not is_store(resolved):
             raise StoreFileError(f"{resolved} cannot be opened: there is no such file")
         return _open_to_read(resolved, wait_s)
     warning = network_warning(resolved)
     if warning:
         log.warning(warning)
-    if not store_at(resolved) and not create_file(resolved):
+    if not is_store(resolved) and not create_file(resolved):
         # Another process created it meanwhile: check that it is a store.
-        store_at(resolved)
+        is_store(resolved)
     return _open_to_write(resolved, synchronous, wait_s)
 
 
@@ -195,20 +195,28 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
         False if another process created a file of this name meanwhile.
     """
 
-    def write(temporary: Path) -> None:
-        with closing(connect(temporary, "mode=rwc")) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            upgrade(connection)
-            if fill is not None:
-                connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute("BEGIN IMMEDIATE")
-                fill(connection)
-                connection.execute("COMMIT")
-            # The last step, so that there is no write-ahead log when the file is renamed.
-            connection.execute("PRAGMA journal_mode = WAL")
-
-    with translate_errors(path, "created"):
-        return create_atomically(path, write)
+    temporary = temporary_name(path)
+    try:
+        with translate_errors(path, "created"):
+            with closing(connect(temporary, "mode=rwc")) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                upgrade(connection)
+                if fill is not None:
+                    connection.execute("PRAGMA foreign_keys = ON")
+                    connection.execute("BEGIN IMMEDIATE")
+                    fill(connection)
+                    connection.execute("COMMIT")
+                # The last step, so that there is no write-ahead log when the file is renamed.
+                connection.execute("PRAGMA journal_mode = WAL")
+            return publish(temporary, path)
+    except StoreFileError:
+        raise
+    except OSError as error:
+        raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
+    finally:
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            with suppress(OSError):
+                os.unlink(f"{temporary}{suffix}")
 
 
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
@@ -247,13 +255,10 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
             try:
                 _prepare(file).execute("PRAGMA query_only = ON")
                 return file
-            except sqlite3.OperationalError:
+            except BaseException as error:
                 file.close()
-                if log_bytes(path):
+                if log_bytes(path) or not isinstance(error, sqlite3.OperationalError):
                     raise
-            except BaseException:
-                file.close()
-                raise
         # No process is writing, and a log cannot be created: a read-only medium or an archive.
         file = StoreFile(path, "read", connect_unlocked(path), wait_s)
         try:

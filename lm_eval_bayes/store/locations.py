@@ -7,12 +7,10 @@ import re
 import sqlite3
 import stat
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 
-from lm_eval_bayes._util.files import publish, temporary_name
 from lm_eval_bayes._util.sqlite import CORRUPT, TRIAL_STORE_ID, connect_unlocked, primary_code
 from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError, StoreFileError
 
@@ -47,7 +45,7 @@ def is_store(path: Path) -> bool:
     NotAStoreError
         If it is something else.
     StoreDamagedError
-        If it is a truncated store.
+        If it is a truncated store, or an SQLite file that is truncated within its header.
     StoreFileError
         If its folder is missing or cannot be read.
     """
@@ -73,27 +71,6 @@ def is_store(path: Path) -> bool:
     return True
 
 
-def store_at(path: Path) -> bool:
-    """Return :func:`is_store` of a path that is to be opened or written as a store.
-
-    Raises
-    ------
-    StoreDamagedError
-        Also for an SQLite file that is truncated within its header.
-    """
-    try:
-        return is_store(path)
-    except NotAStoreError as error:
-        # Without a cause: SQLite took the first bytes for those of an SQLite file.
-        if error.__cause__ is None and path.is_file():
-            size = path.stat().st_size
-            if 0 < size < HEADER:
-                raise StoreDamagedError(
-                    f"{path} is damaged: it is cut off after its first {size} bytes"
-                ) from error
-        raise
-
-
 def log_bytes(path: Path) -> int:
     """Return the size of a store's write-ahead log, 0 if it has none."""
     try:
@@ -114,6 +91,9 @@ def _check_application(path: Path) -> None:
                 f"{path} is a damaged SQLite file, perhaps cut short: {error}"
             ) from error
         raise NotAStoreError(f"{path} is not a trial store: {error}") from error
+    size = path.stat().st_size
+    if size < HEADER:
+        raise StoreDamagedError(f"{path} is damaged: it is cut off after its first {size} bytes")
     if application_id not in (TRIAL_STORE_ID, None):
         raise NotAStoreError(f"{path} is an SQLite file of another application, not a trial store")
     if not is_complete:
@@ -154,35 +134,6 @@ def _read_header(path: Path) -> tuple[int | None, bool]:
         raise
     is_complete = path.stat().st_size % int(page_size) == 0 or log_bytes(path) > 0
     return int(application_id), is_complete
-
-
-def create_atomically(path: Path, fill: Callable[[Path], None]) -> bool:
-    """Create an SQLite file under a temporary name, and rename it once it is complete.
-
-    Parameters
-    ----------
-    path : Path
-        The file. An existing one is not replaced.
-    fill : callable
-        Writes and closes the file whose path it gets.
-
-    Returns
-    -------
-    bool
-        False if another process created a file of this name meanwhile.
-    """
-    temporary = temporary_name(path)
-    try:
-        fill(temporary)
-        return publish(temporary, path)
-    except OSError as error:
-        if isinstance(error, StoreFileError):
-            raise
-        raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
-    finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):
-            with suppress(OSError):
-                os.unlink(f"{temporary}{suffix}")
 
 
 def network_file_system(path: str | PathLike[str], mounts: str | None = None) -> str | None:

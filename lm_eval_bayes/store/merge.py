@@ -24,7 +24,7 @@ from lm_eval_bayes.store.errors import (
     TrialConflictError,
 )
 from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
-from lm_eval_bayes.store.locations import store_at
+from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
@@ -129,7 +129,7 @@ def merge(
             stack.callback(file.close)
             files.append(file)
         merger = _Merger(target_path, files, conflicts)
-        if store_at(target_path):
+        if is_store(target_path):
             with (
                 closing(open_file(target_path, "write", wait_s=wait_s)) as file,
                 file.writing() as connection,

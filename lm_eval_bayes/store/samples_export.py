@@ -16,7 +16,7 @@ from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
-from lm_eval_bayes.store.export import Redact, check_regular, json_line
+from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
@@ -121,7 +121,7 @@ def export_samples(
                     path = target / _file_name(series)
                     check_regular(path)
                     if path.exists() and not overwrite:
-                        raise _exists(path)
+                        raise file_exists(path)
 
                     def write(
                         output: BinaryIO, series: _Series = series, path: Path = path
@@ -130,24 +130,14 @@ def export_samples(
 
                     yield path, write
 
-        try:
-            with (
-                translate_errors(file.path, "read"),
-                readable(file.path, "a line to be exported"),
-                closing(contents()) as pairs,
-            ):
-                write_all_or_none(pairs, overwrite)
-        except StoreFileError:
-            raise
-        except FileExistsError as error:
-            raise _exists(error.filename) from None
-        except OSError as error:
-            raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
+        with (
+            export_errors(target),
+            translate_errors(file.path, "read"),
+            readable(file.path, "a line to be exported"),
+            closing(contents()) as pairs,
+        ):
+            write_all_or_none(pairs, overwrite)
     return SamplesReport(str(target), tuple(files), len(damaged))
-
-
-def _exists(path: object) -> StoreFileError:
-    return StoreFileError(f"{path} exists already; nothing was exported")
 
 
 @dataclass(frozen=True)
@@ -244,30 +234,26 @@ def _all_series(
             yield _Series(model, sampling, None, last, map(reader.line, prompts))
 
 
+@dataclass
 class _LineReader:
     """Reads the trials of one model and sampling as lines of samples."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        schema: int,
-        hashes: tuple[str, str],
-        ids: Sequence[int],
-        kwargs: Mapping[str, Any],
-        damaged: set[tuple[object, ...]],
-    ) -> None:
-        self.connection, self.schema = connection, schema
-        self.hashes, self.ids = hashes, ids
-        self.kwargs = kwargs
-        self.damaged = damaged
-        self.reader = HashCheckedReader(connection)
+    connection: sqlite3.Connection
+    schema: int
+    hashes: tuple[str, str]
+    ids: Sequence[int]
+    kwargs: Mapping[str, Any]
+    damaged: set[tuple[object, ...]]
+
+    def __post_init__(self) -> None:
+        self.reader = HashCheckedReader(self.connection)
         # By id, which is the order in which they were described and that of the task's data.
         self.prompt_ids: dict[str, int] = dict(
-            connection.execute(
+            self.connection.execute(
                 "SELECT p.hash, prompt FROM (SELECT DISTINCT prompt FROM trials "
                 "WHERE model = ? AND sampling = ?) JOIN prompts AS p ON p.id = prompt "
                 "ORDER BY prompt",
-                tuple(ids),
+                tuple(self.ids),
             ).fetchall()
         )
 

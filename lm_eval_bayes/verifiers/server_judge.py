@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
-import queue
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.pool import ThreadPool
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -443,33 +442,11 @@ def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> 
     >>> in_parallel(str.upper, ["a", "b", "c"], 2)
     ['A', 'B', 'C']
     """
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, _R | None, BaseException | None]] = queue.SimpleQueue()
-    stopped = threading.Event()
-    for index in range(len(items)):
-        todo.put(index)
-
-    def run() -> None:
-        while not stopped.is_set():
-            try:
-                index = todo.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                done.put((index, work(items[index]), None))
-            except BaseException as error:
-                done.put((index, None, error))
-
-    # Daemons: a running request does not delay the end of a stopped command.
-    for _ in range(min(at_once, len(items))):
-        threading.Thread(target=run, daemon=True).start()
-    results: dict[int, Any] = {}
-    try:
-        while len(results) < len(items):
-            index, result, error = done.get()
-            if error is not None:
-                raise error
-            results[index] = result
-    finally:
-        stopped.set()
+    if not items:
+        return []
+    # Daemon threads: a running request does not delay the end of a stopped command.
+    with ThreadPool(min(at_once, len(items))) as pool:
+        results = dict(
+            pool.imap_unordered(lambda index: (index, work(items[index])), range(len(items)))
+        )
     return [results[index] for index in range(len(items))]

@@ -479,19 +479,17 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch, describe, make_
         assert list(store.trials(key)) == [0]
 
 
-def test_somebody_faster_is_not_overwritten(path, monkeypatch, filled):
-    """Between our look and our creation another process makes the same store."""
+def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, monkeypatch, filled):
     from lm_eval_bayes.store import file
 
-    whole = file.create_atomically
+    publish = file.publish
 
-    def slow(target, fill):
-        if not target.exists():
-            monkeypatch.setattr(file, "create_atomically", whole)
-            filled()
-        return whole(target, fill)
+    def slow(temporary, target):
+        monkeypatch.setattr(file, "publish", publish)
+        filled()
+        return publish(temporary, target)
 
-    monkeypatch.setattr(file, "create_atomically", slow)
+    monkeypatch.setattr(file, "publish", slow)
     with TrialStore.open(path) as store:
         assert store.info().trials == 6
 

@@ -205,17 +205,16 @@ def test_arguments(shards, path):
 def test_a_target_that_appears_meanwhile_is_not_replaced(
     shards, path, monkeypatch, filled, plainly
 ):
-    from lm_eval_bayes.store import file, locations
+    from lm_eval_bayes.store import file
 
-    publish = locations.publish
+    publish = file.publish
 
     def slow(temporary, target):
-        monkeypatch.setattr(locations, "publish", publish)
+        monkeypatch.setattr(file, "publish", publish)
         filled("trials.sqlite", trials=(50,))
         return publish(temporary, target)
 
-    monkeypatch.setattr(locations, "publish", slow)
+    monkeypatch.setattr(file, "publish", slow)
     with pytest.raises(StoreFileError, match="was created by another process meanwhile"):
         merge(shards, path)
     assert len(plainly(path)) == 2
-    assert file.create_atomically is locations.create_atomically
