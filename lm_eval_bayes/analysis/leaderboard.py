@@ -19,7 +19,6 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.ranking import (
     Ranking,
-    check_confidence,
     rank,
     ranking_of_draws,
     sort_best_first,
@@ -31,7 +30,7 @@ from lm_eval_bayes.stats.tie_rules import (
     Numbering,
     TieRule,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_option
+from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_option
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000

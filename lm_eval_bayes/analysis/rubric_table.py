@@ -23,12 +23,12 @@ from lm_eval_bayes.rubric.scoring import Prior, RubricScore
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import check_confidence
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import best_first, numbered, separations, tie_groups
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
+    check_confidence,
     check_level,
     check_option,
     check_seed,

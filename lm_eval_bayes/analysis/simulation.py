@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.frequentist.means import clt_interval, within_question_
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import check_confidence
 from lm_eval_bayes.stats.simulation import (
     expected_z,
     mimics_with_means,
@@ -31,6 +30,7 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_real,
+    check_confidence,
     check_integer,
     check_seed,
     check_sequence,

@@ -12,9 +12,14 @@ from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import FloatArray, as_real, check_prior, read_only
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    check_positive,
+    check_prior,
+    read_only,
+)
 
 
 def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
@@ -69,7 +74,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
         per_question=PerQuestion(read_only(mean, np.float64), read_only(sd, np.float64)),
         bounds=bounds,
         prior=pseudo,
-        distribution=_distribution(nu, weights, mu, sigma),
+        distribution=_distribution(nu, outcomes, mu, sigma),
         n_trials=outcomes.mean_trials,
         trials_range=outcomes.trials_range,
         note=check_prior_weight(outcomes),
@@ -110,8 +115,7 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     check_outcomes("outcomes", outcomes)
     n_trials = require_trials(outcomes)
     weights = outcomes.weights
-    low, span = weights.min(), np.ptp(weights)
-    unit = (weights - low) / span if span > 0 else np.zeros_like(weights)
+    low, span, unit = scaled_weights(weights)
     means = low + span * (outcomes.counts @ unit) / n_trials
     means = np.clip(means, low, weights.max())
     _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), weights)
@@ -146,10 +150,9 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     Worked on weights shifted and scaled to [0, 1] and about the mean: nothing cancels,
     equal weights give σ = 0 exactly, and no weight's square overflows.
     """
-    low, span = weights.min(), np.ptp(weights)
+    low, span, unit = scaled_weights(weights)
     if span == 0.0:
         return np.full(nu.shape[0], low), np.zeros(nu.shape[0])
-    unit = (weights - low) / span
     total = nu.sum(axis=1)
     mean = nu @ unit / total
     spread = (nu * (unit - mean[:, None]) ** 2).sum(axis=1) / total
@@ -157,18 +160,15 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     return mu, span * np.sqrt(spread / (total + 1.0))
 
 
-def _distribution(nu: FloatArray, weights: FloatArray, mu: float, sigma: float) -> Distribution:
+def _distribution(nu: FloatArray, outcomes: Outcomes, mu: float, sigma: float) -> Distribution:
     """Return the exact distribution: Betas for two distinct weights, else Dirichlets."""
+    weights, at_top = outcomes.weights, outcomes.top_categories()
+    if at_top is None:
+        return IndependentDirichlets(nu, weights, mu, sigma)
+    # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
+    a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
     low, high = float(weights.min()), float(weights.max())
-    at_top = weights == high
-    if np.all(at_top | (weights == low)):
-        if low == high:
-            # every trial has the same score: any Beta will do
-            at_top = np.arange(weights.size) > 0
-        # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
-        a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
-        return IndependentBetas(a, b, Identity(), low, high, mu, sigma)
-    return IndependentDirichlets(nu, weights, mu, sigma)
+    return IndependentBetas(a, b, Identity(), low, high, mu, sigma)
 
 
 def _root_sum_square(values: FloatArray) -> float:
@@ -249,7 +249,9 @@ prior_strength to at most 0.25.
     True
     """
     check_outcomes("outcomes", outcomes)
-    return _advise(outcomes, _check_learned(learned_strength)).note
+    if learned_strength is not None:
+        learned_strength = check_positive("learned_strength", learned_strength)
+    return _advise(outcomes, learned_strength).note
 
 
 def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
@@ -290,17 +292,6 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     return _advise(outcomes, None if learned is None else learned.strength)
 
 
-def _check_learned(learned_strength: object) -> float | None:
-    """Return the learned strength as a float."""
-    if learned_strength is None:
-        return None
-    number = as_real(learned_strength)
-    if number is None or not 0.0 < number < np.inf:
-        rule = "be a finite number above 0"
-        raise InvalidInputError.of("learned_strength", rule, learned_strength)
-    return number
-
-
 def _advise(outcomes: Outcomes, learned: float | None) -> PriorAdvice:
     """Compare λD with N_α and with s."""
     depth = outcomes.prior_counts.sum(axis=1)
@@ -337,12 +328,11 @@ def _note(
             "trials than on the new ones."
         )
     if learned is not None and strength * deepest > learned:
+        subject = "It" if parts else "The prior"
         parts.append(
-            f"It exceeds the learned prior: {strength * deepest:g} trials against a learned "
+            f"{subject} exceeds the learned prior: {strength * deepest:g} trials against a learned "
             f"strength of {learned:.3g}."
         )
     if not parts:
         return None
-    if len(parts) == 1 and strength * d <= n:
-        parts[0] = "The prior" + parts[0].removeprefix("It")
     return f"{' '.join(parts)} Make more trials, or set prior_strength to at most {advised:.3g}."

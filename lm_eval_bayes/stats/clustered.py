@@ -10,7 +10,7 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
 from lm_eval_bayes.stats.frequentist.means import cluster_index
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
@@ -73,14 +73,8 @@ def clustered_posterior(
     (0.58, 0.274, 0.851)
     """
     check_outcomes("outcomes", outcomes)
-    weights = outcomes.weights
-    low, high = float(weights.min()), float(weights.max())
-    at_top = weights == high
-    if low == high or not np.all(at_top | (weights == low)):
-        rule = "have two distinct weights, a wrong and a right one"
-        raise InvalidInputError.of("outcomes", rule, weights.tolist())
-    successes = outcomes.counts[:, at_top].sum(axis=1)
-    failures = outcomes.counts[:, ~at_top].sum(axis=1)
+    successes, failures = outcomes.right_and_wrong()
+    low, span, _ = scaled_weights(outcomes.weights)
     if clusters is not None:
         where = cluster_index(clusters, outcomes.n_questions, "question")
         successes = np.bincount(where, weights=successes)
@@ -88,7 +82,7 @@ def clustered_posterior(
     if not (successes.any() or failures.any()):
         raise InvalidInputError.of("outcomes", "have at least one trial", "none")
     s, f = np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
-    return _posterior(s, f, low, high - low)
+    return _posterior(s, f, low, span)
 
 
 def _posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posterior:

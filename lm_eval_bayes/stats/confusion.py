@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
@@ -18,11 +17,17 @@ from lm_eval_bayes.stats.confusion_scores import (
     as_matrix,
     named_score,
 )
-from lm_eval_bayes.stats.frequentist.interval import NO_SPREAD, ConfidenceInterval, mean_interval
-from lm_eval_bayes.stats.intervals import Interval, sample_shortest, sample_tails
+from lm_eval_bayes.stats.frequentist.interval import (
+    NO_SPREAD,
+    ConfidenceInterval,
+    confidence_interval,
+    mean_interval,
+)
+from lm_eval_bayes.stats.intervals import Interval, drawn_ends, sample_tails
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
+    blocks,
     check_level,
     check_option,
     check_prior,
@@ -107,13 +112,9 @@ class ConfusionPosterior(Record):
         """
         level = check_level(level)
         method = check_option("method", method, _METHODS)
-        endpoints = sample_tails if method == "exact" else sample_shortest
-        low, high = endpoints(self.draws, level)
         # the draws are sorted; after a seeded permutation each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
-        parts = np.array_split(self.draws[order], _BATCHES)
-        ends = np.array([endpoints(part, level) for part in parts])
-        error = float(ends.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES))
+        low, high, error = drawn_ends(self.draws[order], level, method)
         return Interval(low, high, level, method, "population", error, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,13 +216,11 @@ def _draw(
 ) -> FloatArray:
     """Draw Dirichlet(ν) matrices and score them, a block at a time."""
     values = np.empty(draws)
-    block = max(1, _BLOCK // nu.size)
-    for start in range(0, draws, block):
-        stop = min(draws, start + block)
-        cells = rng.standard_gamma(nu, size=(stop - start, *nu.shape))
+    for part in blocks(draws, nu.size, _BLOCK):
+        cells = rng.standard_gamma(nu, size=(part.stop - part.start, *nu.shape))
         total = cells.sum(axis=(1, 2), keepdims=True)
         with np.errstate(invalid="ignore"):
-            values[start:stop] = apply_score(score, cells / total)
+            values[part] = apply_score(score, cells / total)
     return values
 
 
@@ -295,10 +294,8 @@ def confusion_confidence(
             estimate,
             float(np.sqrt(variance)),
             level,
-            float(special.ndtri(0.5 + 0.5 * level)),
             method="delta",
             estimand=name,
-            scope="population",
             bounds=bounds,
         )
     drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
@@ -306,21 +303,16 @@ def confusion_confidence(
     defined = values[np.isfinite(values)]
     if defined.size < 2:
         raise InvalidInputError.of("counts", f'give "{name}" a value in the replicates', "0/0")
-    low, high = np.quantile(defined, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
     note = NO_SPREAD if defined.min() == defined.max() else None
     if defined.size < replicates:
         note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"
-    return ConfidenceInterval(
-        low=float(low),
-        high=float(high),
-        level=level,
+    return confidence_interval(
+        estimate,
+        sample_tails(defined, level),
+        level,
         method="bootstrap",
         estimand=name,
-        scope="population",
-        estimate=estimate,
-        standard_error=float(defined.std()),
-        raw_low=float(low),
-        raw_high=float(high),
+        error=float(defined.std()),
         seed=seed,
         replicates=replicates,
         note=note,

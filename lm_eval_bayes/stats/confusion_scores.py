@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import FloatArray, as_real
+from lm_eval_bayes.stats.validation import FloatArray, check_positive
 
 #: Takes matrices of shape (..., K, K), rows the truth and columns the answer; gives (...).
 #: Where the score is 0/0 it gives NaN.
@@ -103,9 +103,7 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     >>> round(float(f_score(1.0)(matrix)), 4), round(float(f_score(2.0)(matrix)), 4)
     (0.7273, 0.7692)
     """
-    number = as_real(beta)
-    if number is None or not 0.0 < number < np.inf:
-        raise InvalidInputError.of("beta", "be a finite number above 0", beta)
+    number = check_positive("beta", beta)
     if number > 1e150:
         raise InvalidInputError.of("beta", "be at most 1e150, as its square is needed", beta)
     square = number**2

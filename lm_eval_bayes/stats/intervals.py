@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -16,8 +16,104 @@ from lm_eval_bayes.stats.validation import FloatArray, check_level, check_option
 IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
 Scope: TypeAlias = Literal["benchmark", "population"]
 SCOPES: tuple[Scope, ...] = ("benchmark", "population")
-METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact", "hdi")
+Ends: TypeAlias = tuple[float, float]
 _BATCHES = 20
+
+
+def normal_ends(mu: float, sigma: float, bounds: Ends, level: float) -> Ends:
+    """Return μ ± zσ clipped to `bounds` [Hariri 2026, §2.5].
+
+    Examples
+    --------
+    >>> low, high = normal_ends(0.95, 0.1, (0.0, 1.0), 0.95)
+    >>> round(low, 3), high
+    (0.754, 1.0)
+    """
+    z = float(special.ndtri(0.5 + 0.5 * level))
+    return max(mu - z * sigma, bounds[0]), min(mu + z * sigma, bounds[1])
+
+
+def beta_ends(mu: float, sigma: float, bounds: Ends, level: float) -> Ends:
+    """Return the equal tails of the Beta distribution on `bounds` with this mean and sd.
+
+    On [0, 1] with mean m, no variance exceeds m(1 − m), and the Beta distributions that
+    come near it approach two atoms: m at the upper bound and 1 − m at the lower. From there on
+    the endpoints are those atoms. A σ too small for a Beta's parameters gets the normal endpoints.
+
+    Examples
+    --------
+    >>> low, high = beta_ends(5 / 6, (5 / 252) ** 0.5, (0.0, 1.0), 0.95)  # Beta(5, 1)
+    >>> round(low, 3), round(high, 3)
+    (0.478, 0.995)
+    >>> beta_ends(0.99, 0.2, (0.0, 1.0), 0.95)
+    (1.0, 1.0)
+    """
+    bottom, top = bounds
+    span = top - bottom
+    mean, variance = (mu - bottom) / span, (sigma / span) ** 2
+    tail = 0.5 * (1.0 - level)
+    if variance >= mean * (1.0 - mean):
+        low, high = (top if tail >= 1.0 - mean else bottom), (bottom if tail >= mean else top)
+        return low, high
+    concentration = mean * (1.0 - mean) / variance - 1.0
+    if concentration > 1e12:
+        return normal_ends(mu, sigma, bounds, level)
+    a, b = mean * concentration, (1.0 - mean) * concentration
+    low, high = float(beta_quantile(a, b, tail)), float(beta_quantile(a, b, 1.0 - tail))
+    if high > 0.5:  # the other tail has more digits here
+        high = 1.0 - float(beta_quantile(b, a, tail))
+    return bottom + span * low, bottom + span * high
+
+
+def _equal_tails(quantiles: Callable[[FloatArray], FloatArray], level: float) -> Ends:
+    """Return the quantiles that leave equal masses outside."""
+    low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)])).tolist()
+    return low, high
+
+
+def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> Ends:
+    """Return the shortest [Q(u), Q(u + level)], zooming in on u three times."""
+    left, right = 0.0, 1.0 - level
+    for _ in range(3):
+        u = np.linspace(left, right, 129)
+        low, high = quantiles(u), quantiles(np.minimum(u + level, 1.0))
+        best = int(np.argmin(high - low))
+        left, right = u[max(best - 2, 0)], u[min(best + 2, u.size - 1)]
+    return float(low[best]), float(high[best])
+
+
+def sample_tails(sample: FloatArray, level: float) -> Ends:
+    """Return the equal-tailed quantiles of a sample."""
+    low, high = np.quantile(sample, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
+    return float(low), float(high)
+
+
+def sample_shortest(sample: FloatArray, level: float) -> Ends:
+    """Return the shortest interval that holds `level` of a sample."""
+    ordered = np.sort(sample)
+    n_inside = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
+    widths = ordered[n_inside:] - ordered[: ordered.size - n_inside]
+    first = int(np.argmin(widths))
+    return float(ordered[first]), float(ordered[first + n_inside])
+
+
+class _FromDistribution(NamedTuple):
+    """The endpoints of a method by quantile functions, and by draws."""
+
+    computed: Callable[[Callable[[FloatArray], FloatArray], float], Ends]
+    drawn: Callable[[FloatArray, float], Ends]
+
+
+#: The methods that need the mean and the sd only, and those that need the distribution.
+_FROM_MOMENTS: Mapping[IntervalMethod, Callable[[float, float, Ends, float], Ends]] = {
+    "normal": normal_ends,
+    "beta": beta_ends,
+}
+_FROM_DISTRIBUTION: Mapping[IntervalMethod, _FromDistribution] = {
+    "exact": _FromDistribution(_equal_tails, sample_tails),
+    "hdi": _FromDistribution(_shortest, sample_shortest),
+}
+METHODS: tuple[IntervalMethod, ...] = (*_FROM_MOMENTS, *_FROM_DISTRIBUTION)
 
 
 @dataclass(frozen=True)
@@ -146,17 +242,14 @@ def score_interval(
     mc_error = None
     if sigma == 0.0:
         low, high = mu, mu
-    elif spec.method == "normal":
-        low, high = normal_ends(mu, sigma, bounds, spec.level)
-    elif spec.method == "beta":
-        low, high = beta_ends(mu, sigma, bounds, spec.level)
-    elif not distribution.computed:
-        low, high, mc_error = _drawn_ends(distribution, spec, draws)
-    elif spec.method == "exact":
-        tail = 0.5 * (1.0 - spec.level)
-        low, high = distribution.quantiles(np.array([tail, 0.5 * (1.0 + spec.level)])).tolist()
+    elif spec.method in _FROM_MOMENTS:
+        low, high = _FROM_MOMENTS[spec.method](mu, sigma, bounds, spec.level)
+    elif distribution.computed:
+        ends = _FROM_DISTRIBUTION[spec.method].computed
+        low, high = ends(distribution.quantiles, spec.level)
     else:
-        low, high = _shortest(distribution.quantiles, spec.level)
+        sample = distribution.draw(draws, np.random.default_rng(spec.seed))
+        low, high, mc_error = drawn_ends(sample, spec.level, spec.method)
     bottom, top = bounds
     return Interval(
         low=float(np.clip(low, bottom, top)),
@@ -169,91 +262,23 @@ def score_interval(
     )
 
 
-def normal_ends(
-    mu: float, sigma: float, bounds: tuple[float, float], level: float
-) -> tuple[float, float]:
-    """Return μ ± zσ clipped to `bounds` [Hariri 2026, §2.5].
-
-    Examples
-    --------
-    >>> low, high = normal_ends(0.95, 0.1, (0.0, 1.0), 0.95)
-    >>> round(low, 3), high
-    (0.754, 1.0)
-    """
-    z = float(special.ndtri(0.5 + 0.5 * level))
-    return max(mu - z * sigma, bounds[0]), min(mu + z * sigma, bounds[1])
-
-
-def beta_ends(
-    mu: float, sigma: float, bounds: tuple[float, float], level: float
-) -> tuple[float, float]:
-    """Return the equal tails of the Beta distribution on `bounds` with this mean and sd.
-
-    On [0, 1] with mean m, no variance exceeds m(1 − m), and the Beta distributions that
-    come near it approach two atoms: m at the upper bound and 1 − m at the lower. From there on
-    the endpoints are those atoms. A σ too small for a Beta's parameters gets the normal endpoints.
-
-    Examples
-    --------
-    >>> low, high = beta_ends(5 / 6, (5 / 252) ** 0.5, (0.0, 1.0), 0.95)  # Beta(5, 1)
-    >>> round(low, 3), round(high, 3)
-    (0.478, 0.995)
-    >>> beta_ends(0.99, 0.2, (0.0, 1.0), 0.95)
-    (1.0, 1.0)
-    """
-    bottom, top = bounds
-    span = top - bottom
-    mean, variance = (mu - bottom) / span, (sigma / span) ** 2
-    tail = 0.5 * (1.0 - level)
-    if variance >= mean * (1.0 - mean):
-        low, high = (top if tail >= 1.0 - mean else bottom), (bottom if tail >= mean else top)
-        return low, high
-    concentration = mean * (1.0 - mean) / variance - 1.0
-    if concentration > 1e12:
-        return normal_ends(mu, sigma, bounds, level)
-    a, b = mean * concentration, (1.0 - mean) * concentration
-    low, high = float(beta_quantile(a, b, tail)), float(beta_quantile(a, b, 1.0 - tail))
-    if high > 0.5:  # the other tail has more digits here
-        high = 1.0 - float(beta_quantile(b, a, tail))
-    return bottom + span * low, bottom + span * high
-
-
-def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> tuple[float, float]:
-    """Return the shortest [Q(u), Q(u + level)], zooming in on u three times."""
-    left, right = 0.0, 1.0 - level
-    for _ in range(3):
-        u = np.linspace(left, right, 129)
-        low, high = quantiles(u), quantiles(np.minimum(u + level, 1.0))
-        best = int(np.argmin(high - low))
-        left, right = u[max(best - 2, 0)], u[min(best + 2, u.size - 1)]
-    return float(low[best]), float(high[best])
-
-
-def _drawn_ends(
-    distribution: Distribution, spec: IntervalSpec, draws: int
+def drawn_ends(
+    sample: FloatArray, level: float, method: IntervalMethod
 ) -> tuple[float, float, float]:
-    """Return the endpoints from seeded draws, and the standard error of the less certain one.
+    """Return the endpoints from draws, and the standard error of the less certain one.
 
     The error comes from the scatter of the endpoints between 20 equal batches.
+
+    Parameters
+    ----------
+    sample : array, shape (n,)
+        The draws, in random order.
+    level : float
+        In (0, 1).
+    method : {"exact", "hdi"}
+        Equal tails, or the shortest interval.
     """
-    sample = distribution.draw(draws, np.random.default_rng(spec.seed))
-    endpoints = sample_tails if spec.method == "exact" else sample_shortest
-    low, high = endpoints(sample, spec.level)
-    batches = np.array([endpoints(part, spec.level) for part in np.array_split(sample, _BATCHES)])
+    ends = _FROM_DISTRIBUTION[method].drawn
+    batches = np.array([ends(batch, level) for batch in np.array_split(sample, _BATCHES)])
     error = batches.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES)
-    return low, high, float(error)
-
-
-def sample_tails(sample: FloatArray, level: float) -> tuple[float, float]:
-    """Return the equal-tailed quantiles of a sample."""
-    low, high = np.quantile(sample, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
-    return float(low), float(high)
-
-
-def sample_shortest(sample: FloatArray, level: float) -> tuple[float, float]:
-    """Return the shortest interval that holds `level` of a sample."""
-    ordered = np.sort(sample)
-    n_inside = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
-    widths = ordered[n_inside:] - ordered[: ordered.size - n_inside]
-    first = int(np.argmin(widths))
-    return float(ordered[first]), float(ordered[first + n_inside])
+    return *ends(sample, level), float(error)

@@ -13,6 +13,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import (
     FloatArray,
+    blocks,
     check_k,
     check_seed,
     check_sequence,
@@ -214,12 +215,10 @@ def _drawn(
     sizes = np.array([n for n, _ in sides] + [abstained], dtype=np.int64)
     credits: FloatArray = np.array([credit for _, credit in sides])
     earned = np.empty(draws)
-    block = max(1, 4_000_000 // sizes.size)
-    for start in range(0, draws, block):
-        stop = min(draws, start + block)
-        votes = rng.multivariate_hypergeometric(sizes, k, size=stop - start, method="marginals")
-        votes = votes[:, :-1]
+    for part in blocks(draws, sizes.size, 4_000_000):
+        n_draws = part.stop - part.start
+        votes = rng.multivariate_hypergeometric(sizes, k, n_draws, method="marginals")[:, :-1]
         lead = votes.max(axis=1, keepdims=True)
         ahead = (votes == lead) & (lead > 0)
-        earned[start:stop] = ahead @ credits / np.maximum(ahead.sum(axis=1), 1)
+        earned[part] = ahead @ credits / np.maximum(ahead.sum(axis=1), 1)
     return float(earned.mean()), float(earned.std(ddof=1) / np.sqrt(draws))

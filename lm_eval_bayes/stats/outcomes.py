@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,11 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_ids,
-    as_real,
     check_counts,
     check_ids,
     check_matrix,
     check_option,
+    check_real,
     check_weights,
     numeric,
     protect,
@@ -78,10 +78,10 @@ class Outcomes:
         if prior_counts.shape[0] != counts.shape[0]:
             rule = f"have one row per question ({counts.shape[0]})"
             raise InvalidInputError.of("prior_counts", rule, f"{prior_counts.shape[0]} rows")
-        strength = as_real(self.prior_strength)
-        if strength is None or not 0.0 <= strength <= MOST_STRENGTH:
-            rule = f"be a number from 0 to {MOST_STRENGTH:g}"
-            raise InvalidInputError.of("prior_strength", rule, self.prior_strength)
+        rule = f"be a number from 0 to {MOST_STRENGTH:g}"
+        strength = check_real(
+            "prior_strength", self.prior_strength, rule, lambda x: 0.0 <= x <= MOST_STRENGTH
+        )
         ids = check_ids(self.question_ids, counts.shape[0])
         object.__setattr__(self, "counts", read_only(counts, np.int64))
         object.__setattr__(self, "weights", read_only(weights, np.float64))
@@ -227,6 +227,58 @@ class Outcomes:
         total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
         return float(total / self.n_questions)
 
+    def take(self, rows: Sequence[int] | IntArray) -> Outcomes:
+        """Return some of the questions, in the order asked for."""
+        if list(rows) == list(range(self.n_questions)):
+            return self
+        ids = self.question_ids
+        return Outcomes(
+            self.counts[rows],
+            self.weights,
+            self.prior_counts[rows],
+            self.prior_strength,
+            None if ids is None else tuple(ids[row] for row in rows),
+        )
+
+    def top_categories(self) -> npt.NDArray[np.bool_] | None:
+        """Return which categories have the largest weight, shape (C+1,); None for a rubric.
+
+        A rubric has more than two distinct weights. Where all are equal, any split will do: every
+        category but the first.
+        """
+        low, high = self.weights.min(), self.weights.max()
+        at_top = self.weights == high
+        if not np.all(at_top | (self.weights == low)):
+            return None
+        return at_top if low < high else np.arange(at_top.size) > 0
+
+    def right_and_wrong(self, name: str = "outcomes") -> tuple[IntArray, IntArray]:
+        """Return every question's trials of the larger and of the smaller weight, each (M,).
+
+        Raises
+        ------
+        InvalidInputError
+            If the weights are not two distinct ones; the message names `name`.
+        """
+        at_top = self.top_categories()
+        if at_top is None or self.weights.min() == self.weights.max():
+            rule = "have two distinct weights, a wrong and a right one"
+            raise InvalidInputError.of(name, rule, self.weights.tolist())
+        return self.counts[:, at_top].sum(axis=1), self.counts[:, ~at_top].sum(axis=1)
+
+
+def scaled_weights(weights: FloatArray) -> tuple[float, float, FloatArray]:
+    """Return the smallest weight, the span, and the weights scaled to [0, 1], 0 if all are equal.
+
+    Examples
+    --------
+    >>> low, span, unit = scaled_weights(np.array([-1.0, 0.0, 3.0]))
+    >>> low, span, unit.tolist()
+    (-1.0, 4.0, [0.0, 0.25, 1.0])
+    """
+    low, span = float(weights.min()), float(np.ptp(weights))
+    return low, span, (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+
 
 def check_outcomes(name: str, value: object) -> None:
     """Refuse anything but an `Outcomes`.
@@ -281,8 +333,6 @@ Align: TypeAlias = Literal["strict", "intersection"]
 ALIGNMENTS: tuple[Align, ...] = ("strict", "intersection")
 #: Ids that an error message names for each side.
 _SHOWN = 3
-
-_Option = TypeVar("_Option", bound=str)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +406,7 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
     if not rows_a:
         rule = "have at least one question in common with `a`"
         raise InvalidInputError.of("b", rule, _difference(a.question_ids, b.question_ids))
-    return Aligned(_rows(a, rows_a), _rows(b, rows_b), left_out_a, left_out_b)
+    return Aligned(a.take(rows_a), b.take(rows_b), left_out_a, left_out_b)
 
 
 def check_same_weights(a: Outcomes, b: Outcomes) -> None:
@@ -368,25 +418,10 @@ def check_same_weights(a: Outcomes, b: Outcomes) -> None:
         If an argument is no `Outcomes`, or their weights differ.
     """
     for name, value in (("a", a), ("b", b)):
-        if not isinstance(value, Outcomes):
-            raise InvalidInputError.of(name, "be an Outcomes", type(value).__name__)
+        check_outcomes(name, value)
     if not np.array_equal(a.weights, b.weights):
         rule = f"have the weights of `a`, {a.weights.tolist()}"
         raise InvalidInputError.of("b", rule, f"weights {b.weights.tolist()}")
-
-
-def _rows(outcomes: Outcomes, rows: Sequence[int]) -> Outcomes:
-    """Return some questions of a model, in the order asked for."""
-    if list(rows) == list(range(outcomes.n_questions)):
-        return outcomes
-    ids = outcomes.question_ids
-    return Outcomes(
-        outcomes.counts[rows],
-        outcomes.weights,
-        outcomes.prior_counts[rows],
-        outcomes.prior_strength,
-        None if ids is None else tuple(ids[row] for row in rows),
-    )
 
 
 def _difference(a: tuple[Hashable, ...], b: tuple[Hashable, ...]) -> str:

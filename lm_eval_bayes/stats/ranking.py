@@ -26,7 +26,7 @@ from lm_eval_bayes.stats.tie_rules import (
 )
 from lm_eval_bayes.stats.validation import (
     FloatArray,
-    as_real,
+    check_confidence,
     check_option,
     check_seed,
     check_size,
@@ -328,20 +328,6 @@ def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | 
     notes = [posterior.note for posterior in posteriors]
     alone = posteriors[0].scope == "population" and len(posteriors) > 1
     return joined_notes([*notes, UNPAIRED if alone else None])
-
-
-def check_confidence(confidence: object) -> float:
-    """Return a one-sided confidence as a float in [0.5, 1).
-
-    Raises
-    ------
-    InvalidInputError
-        If `confidence` is no such number.
-    """
-    number = as_real(confidence)
-    if number is None or not 0.5 <= number < 1.0:
-        raise InvalidInputError.of("confidence", "be a number in [0.5, 1)", confidence)
-    return number
 
 
 def check_leaderboard(posteriors: object) -> list[str]:

@@ -20,8 +20,10 @@ from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
-    as_real,
+    blocks,
     check_integer,
+    check_non_negative,
+    check_real,
     check_seed,
     check_size,
     numeric,
@@ -65,10 +67,9 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     rng = np.random.default_rng(check_seed(seed))
     flat = probabilities.ravel()
     outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
-    step = max(1, _BLOCK // n_trials)
-    for start in range(0, flat.size, step):
-        block = flat[start : start + step, None]
-        outcomes[start : start + step] = rng.random((len(block), n_trials)) < block
+    for part in blocks(flat.size, n_trials, _BLOCK):
+        block = flat[part, None]
+        outcomes[part] = rng.random((len(block), n_trials)) < block
     return outcomes.reshape(*probabilities.shape, n_trials)
 
 
@@ -156,9 +157,8 @@ def mimics_with_means(
     if not ((wanted > 0.0) & (wanted < 1.0)).all():
         raise InvalidInputError.of("means", "lie strictly between 0 and 1", wanted.tolist())
     n_questions = check_size("n_questions", n_questions, 1, wanted.size)
-    s = as_real(strength)
-    if s is None or not 0.0 < s <= 1e9:
-        raise InvalidInputError.of("strength", "be a finite number above 0, at most 1e9", strength)
+    rule = "be a finite number above 0, at most 1e9"
+    s = check_real("strength", strength, rule, lambda x: 0.0 < x <= 1e9)
     u = (np.arange(n_questions) + 0.5) / n_questions
     low, high = np.zeros_like(wanted), np.ones_like(wanted)
     # the mean of the quantiles rises with m: sixty halvings reach the last digit
@@ -200,9 +200,7 @@ def update_mimics(p: npt.ArrayLike, shift_sd: float, *, seed: int = 0) -> FloatA
     old = _check_p("p", p)
     if old.ndim < 2:
         raise InvalidInputError.of("p", "be at least 2-D, (..., L, M)", f"shape {old.shape}")
-    sd = as_real(shift_sd)
-    if sd is None or not 0.0 <= sd < np.inf:
-        raise InvalidInputError.of("shift_sd", "be a finite number of at least 0", shift_sd)
+    sd = check_non_negative("shift_sd", shift_sd)
     rng = np.random.default_rng(check_seed(seed))
     shift = sd * rng.standard_normal((*old.shape[:-1], 1))
     return np.asarray(special.expit(special.logit(old) + shift))
@@ -280,9 +278,7 @@ def trials_until_z(
     >>> trials_until_z(a, b, 1.645), trials_until_z(a, b, 1.96), trials_until_z(a, a, 1.645)
     (164, 232, None)
     """
-    threshold = as_real(z)
-    if threshold is None or not 0.0 <= threshold < np.inf:
-        raise InvalidInputError.of("z", "be a finite number of at least 0", z)
+    threshold = check_non_negative("z", z)
     n = np.arange(1, check_size("largest", largest, 1) + 1)
     reached = expected_z(p, other, n) >= threshold
     return int(n[reached.argmax()]) if reached.any() else None
@@ -427,9 +423,7 @@ def prior_study(
     lengths = _ascending("n_trials", n_trials, 1)
     n_models = check_integer("n_models", n_models, 2, _MOST_MODELS)
     n_questions = check_size("n_questions", n_questions, 1, n_models)
-    sd = as_real(update_sd)
-    if sd is None or not 0.0 <= sd < np.inf:
-        raise InvalidInputError.of("update_sd", "be a finite number of at least 0", update_sd)
+    sd = check_non_negative("update_sd", update_sd)
     replicates, seed = check_size("replicates", replicates, 2), check_seed(seed)
     rng = np.random.default_rng(seed)
     i = np.linspace(1.0, 8.0, n_models)[:, None]

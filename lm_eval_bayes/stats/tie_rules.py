@@ -1,8 +1,12 @@
-"""When two neighbours on a leaderboard tie, and how the ranks are then counted."""
+"""Tie rules: which models of a leaderboard share a rank, and how the ranks are then counted.
+
+A further rule is one line of a table and one name of its type: `_TIE_RULES` or `_NUMBERINGS`.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -11,8 +15,44 @@ from lm_eval_bayes.stats.validation import FloatArray, IntArray
 TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 Numbering: TypeAlias = Literal["competition", "dense", "fractional"]
 
-TIE_RULES: tuple[TieRule, ...] = ("adjacent", "leader", "pairwise", "none")
-NUMBERINGS: tuple[Numbering, ...] = ("competition", "dense", "fractional")
+
+class _Rule(NamedTuple):
+    """A model joins a group if it ties with all models that `compared` selects.
+
+    `compared` takes the positions of the group's best model and of the model that may join it.
+    Without `by_threshold` only equal means tie.
+    """
+
+    compared: Callable[[int, int], slice]
+    by_threshold: bool = True
+
+
+def _upper_neighbour(first: int, joining: int) -> slice:
+    """Return the position above `joining`."""
+    return slice(joining - 1, joining)
+
+
+_TIE_RULES: Mapping[TieRule, _Rule] = {
+    "adjacent": _Rule(_upper_neighbour),
+    "leader": _Rule(lambda first, joining: slice(first, first + 1)),
+    "pairwise": _Rule(slice),
+    "none": _Rule(_upper_neighbour, by_threshold=False),
+}
+TIE_RULES: tuple[TieRule, ...] = tuple(_TIE_RULES)
+#: The rules that compare neighbours only, and whether each compares z with a threshold.
+NEIGHBOUR_RULES: Mapping[TieRule, bool] = {
+    name: rule.by_threshold
+    for name, rule in _TIE_RULES.items()
+    if rule.compared is _upper_neighbour
+}
+
+#: The rank of each model, from the number of its group and the first and the last of its places.
+_NUMBERINGS: Mapping[Numbering, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
+    "competition": lambda group, first, last: first,
+    "dense": lambda group, first, last: group + 1.0,
+    "fractional": lambda group, first, last: 0.5 * (first + last),
+}
+NUMBERINGS: tuple[Numbering, ...] = tuple(_NUMBERINGS)
 
 
 def best_first(mu: FloatArray, sigma: FloatArray, tolerance: float) -> tuple[IntArray, FloatArray]:
@@ -110,16 +150,12 @@ def tie_groups(z: FloatArray, ties: TieRule, threshold: float) -> IntArray:
     >>> [tie_groups(z, rule, 1.645).tolist() for rule in TIE_RULES]
     [[0, 0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 3]]
     """
-    tied = z == 0.0 if ties == "none" else (z < threshold) | (z == 0.0)
+    rule = _TIE_RULES[ties]
+    tied = (z == 0.0) | ((z < threshold) & rule.by_threshold)
     groups = np.zeros(z.shape[0], dtype=np.int64)
     start = 0
     for i in range(1, groups.size):
-        if ties in ("adjacent", "none"):
-            joins = tied[i - 1, i]
-        elif ties == "leader":
-            joins = tied[start, i]
-        else:
-            joins = tied[start:i, i].all()
+        joins = tied[rule.compared(start, i), i].all()
         groups[i] = groups[i - 1] + (not joins)
         start = start if joins else i
     return groups
@@ -149,10 +185,6 @@ def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
     >>> [numbered(groups, way).tolist() for way in NUMBERINGS]
     [[1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 3.0], [1.0, 2.5, 2.5, 4.0]]
     """
-    if numbering == "dense":
-        return np.asarray(groups + 1.0)
-    first = np.searchsorted(groups, groups, side="left") + 1.0
-    if numbering == "competition":
-        return np.asarray(first)
-    last = np.searchsorted(groups, groups, side="right")
-    return np.asarray(0.5 * (first + last))
+    first = np.searchsorted(groups, groups, side="left").astype(np.float64) + 1.0
+    last = np.searchsorted(groups, groups, side="right").astype(np.float64)
+    return _NUMBERINGS[numbering](groups.astype(np.float64), first, last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ MOST_K = 10**7
 MOST_DRAWS = 10**7
 #: The largest number of floats in memory at a time, 1.6 GB.
 MOST_HELD = 2 * 10**8
+#: The number of floats that loops work on at a time, 16 MB.
+BLOCK = 2_000_000
 #: The upper limit of seeds.
 _SEEDS = 2**128
 
@@ -61,6 +64,19 @@ def protect(record: DataclassInstance) -> None:
             view = value.view()
             view.setflags(write=False)
             object.__setattr__(record, field.name, view)
+
+
+def blocks(size: int, per_item: int, most: int = BLOCK) -> Iterator[slice]:
+    """Cut `size` items of `per_item` numbers each into slices of at most `most` numbers.
+
+    Examples
+    --------
+    >>> list(blocks(5, per_item=10, most=20))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, most // max(per_item, 1))
+    for start in range(0, size, step):
+        yield slice(start, min(start + step, size))
 
 
 def check_integer(name: str, value: object, minimum: int, maximum: int | None = None) -> int:
@@ -212,9 +228,76 @@ def check_level(level: object) -> float:
     InvalidInputError
         If `level` is not a number in (0, 1).
     """
-    number = as_real(level)
-    if number is None or not 0.0 < number < 1.0:
-        raise InvalidInputError.of("level", "be a number strictly between 0 and 1", level)
+    return check_fraction("level", level)
+
+
+def check_fraction(name: str, value: object) -> float:
+    """Return a number strictly between 0 and 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such number.
+    """
+    return check_real(name, value, "be a number strictly between 0 and 1", lambda x: 0.0 < x < 1.0)
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return a finite number above 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such number.
+    """
+    return check_real(name, value, "be a finite number above 0", lambda x: 0.0 < x < np.inf)
+
+
+def check_non_negative(name: str, value: object) -> float:
+    """Return a finite number of at least 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such number.
+    """
+    return check_real(name, value, "be a finite number of at least 0", lambda x: 0.0 <= x < np.inf)
+
+
+def check_confidence(confidence: object) -> float:
+    """Return a one-sided confidence as a float in [0.5, 1).
+
+    Raises
+    ------
+    InvalidInputError
+        If `confidence` is no such number.
+    """
+    rule = "be a number in [0.5, 1)"
+    return check_real("confidence", confidence, rule, lambda x: 0.5 <= x < 1.0)
+
+
+def check_real(name: str, value: object, rule: str, within: Callable[[float], bool]) -> float:
+    """Return a real number as a float.
+
+    Parameters
+    ----------
+    name : str
+        The argument.
+    value : object
+        A real number of any type; bools are none.
+    rule : str
+        What the argument must be, for the error.
+    within : callable
+        Whether a number is in the range that `rule` describes.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no real number, or not `within` the range.
+    """
+    number = as_real(value)
+    if number is None or not within(number):
+        raise InvalidInputError.of(name, rule, value)
     return number
 
 
@@ -245,9 +328,8 @@ def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Opt
     for option in options:
         if isinstance(value, str) and value == option:
             return option
-    named = [f'"{option}"' for option in options]
-    rule = " or ".join(named) if len(named) == 2 else "one of " + ", ".join(named)
-    raise InvalidInputError.of(name, f"be {rule}", value)
+    words = join_words([f'"{option}"' for option in options], "or")
+    raise InvalidInputError.of(name, f"be {'one of ' if len(options) > 2 else ''}{words}", value)
 
 
 def check_prior(prior: object) -> float:
@@ -259,14 +341,9 @@ def check_prior(prior: object) -> float:
         If `prior` is neither a known name nor a finite number above 0.
     """
     rule = 'be "uniform", "jeffreys" or a number above 0 and at most 1e9'
-    if isinstance(prior, str):
-        if prior not in NAMED_PRIORS:
-            raise InvalidInputError.of("prior", rule, prior)
+    if isinstance(prior, str) and prior in NAMED_PRIORS:
         return NAMED_PRIORS[prior]
-    number = as_real(prior)
-    if number is None or not 0.0 < number <= 1e9:
-        raise InvalidInputError.of("prior", rule, prior)
-    return number
+    return check_real("prior", prior, rule, lambda x: 0.0 < x <= 1e9)
 
 
 def successes_needed(tau: Tau, k: int) -> int:
@@ -296,15 +373,9 @@ def successes_needed(tau: Tau, k: int) -> int:
     >>> successes_needed(5 / 7, 7), successes_needed(Fraction(5, 7), 14)
     (5, 10)
     """
+    number = check_real("tau", tau, "be a number in [0, 1]", lambda x: 0.0 <= x <= 1.0 >= tau >= 0)
     if isinstance(tau, (Fraction, Decimal)):
-        if isinstance(tau, Decimal) and not tau.is_finite():
-            raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
-        if not 0 <= tau <= 1:
-            raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
         return max(1, math.ceil(Fraction(tau) * k))
-    number = as_real(tau)
-    if number is None or not 0.0 <= number <= 1.0:
-        raise InvalidInputError.of("tau", "be a number in [0, 1]", tau)
     if isinstance(tau, np.floating):
         # np.float32(0.28) was typed as 0.28; its double is 0.2800000011920929.
         number = float(str(tau))

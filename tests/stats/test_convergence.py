@@ -270,7 +270,7 @@ R = coins([0.3, 0.6])
         ({"weights": [1.0]}, r"`weights` must be 1-D with at least two entries"),
         ({"replicates": 0}, r"`replicates` must be an integer of at least 1; got 0"),
         ({"scheme": "cell"}, r'`scheme` must be "column" or "row"; got \'cell\''),
-        ({"ties": "leader"}, r'`ties` must be "none" or "adjacent"; got \'leader\''),
+        ({"ties": "leader"}, r'`ties` must be "adjacent" or "none"; got \'leader\''),
         ({"metric": "pass@k", "k": 2, "ties": "adjacent"}, r'`ties` must be "none" for the pass'),
         ({"ties": "adjacent", "confidence": 0.4}, r"`confidence` must be a number in \[0.5, 1\)"),
         ({"seed": 1.5}, r"`seed` must be an integer of at least 0; got 1.5"),

@@ -301,3 +301,32 @@ def test_bad_input_is_named(name):
     call, message = BAD[name]
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(
+    ("s", "n"), [(0, 10), (7, 10), (10, 10), (1, 1), (30, 1000), (5000, 10000)]
+)
+def test_binomial_intervals_are_those_of_scipy(s, n, level):
+    for interval, name in ((wilson_interval, "wilson"), (clopper_pearson_interval, "exact")):
+        expected = stats.binomtest(s, n).proportion_ci(level, method=name)
+        assert ends(interval(s, n, level)) == pytest.approx(tuple(expected), rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("n", [3, 10**6, 10**12])
+def test_clopper_pearson_keeps_its_digits_at_tiny_shares(n, level):
+    tail = 0.5 * (1.0 - level)
+    none, every, single = (clopper_pearson_interval(s, n, level) for s in (0, n, 1))
+    # no success: (1 - p)^n = tail; all: p^n = tail; one: 1 - (1 - p)^n = tail at the lower end
+    assert none.high == pytest.approx(-math.expm1(math.log(tail) / n), rel=1e-11)
+    assert every.low == pytest.approx(math.exp(math.log(tail) / n), rel=1e-12)
+    assert single.low == pytest.approx(-math.expm1(math.log1p(-tail) / n), rel=1e-11)
+
+
+@pytest.mark.parametrize("n", [10**6, 10**12])
+def test_wilson_keeps_its_digits_at_tiny_shares(n):
+    interval, z = wilson_interval(1, n), stats.norm.ppf(0.975)
+    # the product of the roots of (1/n - p)^2 = z^2 p (1 - p) / n is 1 / (n (n + z^2))
+    assert interval.low * interval.high * n * (n + z * z) == pytest.approx(1.0, rel=1e-12)
+    assert interval.low + interval.high == pytest.approx((2 + z * z) / (n + z * z), rel=1e-12)

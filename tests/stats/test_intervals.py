@@ -17,7 +17,7 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.intervals import METHODS, IntervalSpec, beta_ends
+from lm_eval_bayes.stats.intervals import METHODS, IntervalSpec, beta_ends, score_interval
 
 ORACLE = Path(__file__).parents[1] / "oracles" / "exact_quantiles.json"
 CASES = json.loads(ORACLE.read_text())["cases"]
@@ -304,3 +304,13 @@ def test_an_interval_spec_names_the_argument_interval():
         "method": "exact",
         "seed": 2,
     }
+
+
+@pytest.mark.parametrize("weights", [[0, 1], [0, 0.5, 1]])  # computed, and drawn
+def test_an_unknown_method_acts_as_no_other(weights):
+    posterior = bayes_at_n(Outcomes.from_counts([[1] * len(weights)] * 3, weights))
+    spec = IntervalSpec()
+    object.__setattr__(spec, "method", "wald")  # as if a method had a name but no formula
+    moments = (posterior.mu, posterior.sigma)
+    with pytest.raises(KeyError, match="wald"):
+        score_interval(posterior.distribution, moments, posterior.bounds, spec, 1000)

@@ -14,6 +14,7 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family import pass_at_k_posterior
 from lm_eval_bayes.stats.ranking import rank
 from lm_eval_bayes.stats.tie_rules import (
+    NEIGHBOUR_RULES,
     TIE_RULES,
     best_first,
     numbered,
@@ -296,3 +297,15 @@ def test_beside_scorio(benchmark, who):
     else:
         ranks = benchmark(scorio.rank_scores, mus, sigmas_in_id_order=sigmas)
         assert len(ranks["dense_ci"]) == 20
+
+
+def test_an_unknown_tie_rule_or_numbering_acts_as_no_other():
+    z = np.array([[0.0, 1.0], [1.0, 0.0]])
+    with pytest.raises(KeyError, match="chain"):
+        tie_groups(z, "chain", 1.645)
+    with pytest.raises(KeyError, match="olympic"):
+        numbered(np.array([0, 0]), "olympic")
+
+
+def test_convergence_takes_the_tie_rules_that_compare_neighbours_only():
+    assert dict(NEIGHBOUR_RULES) == {"adjacent": True, "none": False}

@@ -137,8 +137,7 @@ def command(
 
 def _check(replicates: int, confidence: float) -> None:
     """Refuse wrong options before any run is read."""
-    from lm_eval_bayes.stats.ranking import check_confidence
-    from lm_eval_bayes.stats.validation import check_size
+    from lm_eval_bayes.stats.validation import check_confidence, check_size
 
     with named_as_options("replicates", "confidence"):
         check_size("replicates", replicates, 1)

@@ -84,7 +84,7 @@ def command(
       lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
-    from lm_eval_bayes.stats.ranking import check_confidence
+    from lm_eval_bayes.stats.validation import check_confidence
 
     spec = intervals.spec()
     with named_as_options("confidence"):

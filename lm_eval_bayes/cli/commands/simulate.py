@@ -203,8 +203,7 @@ def _parse_beta(text: str) -> tuple[float, float]:
 
 def _check(replicates: int | None, confidence: float) -> None:
     """Refuse wrong options before anything is simulated."""
-    from lm_eval_bayes.stats.ranking import check_confidence
-    from lm_eval_bayes.stats.validation import check_size
+    from lm_eval_bayes.stats.validation import check_confidence, check_size
 
     with named_as_options("replicates", "confidence"):
         if replicates is not None:

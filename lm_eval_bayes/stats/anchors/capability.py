@@ -19,10 +19,10 @@ from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
-    as_real,
     check_integer,
     check_level,
     check_option,
+    check_real,
     check_seed,
     check_sequence,
     check_size,
@@ -225,7 +225,7 @@ def capability_intervals(
     solved, failed = solved_and_failed(anchors, outcomes)
     table = anchors.probabilities
     logs = interval_logs(table, solved, failed, epsilon, between)[:, 0]
-    probability = normalised(logs)
+    probability = special.softmax(logs)
     if scope == "population":
         tried = np.flatnonzero(solved + failed)
         resampled = np.zeros((replicates, anchors.n_queries))
@@ -234,7 +234,7 @@ def capability_intervals(
             tried.size, np.full(tried.size, 1.0 / tried.size), replicates
         )
         logs_by_replicate = interval_logs(table, solved, failed, epsilon, between, resampled)
-        probability = normalised(logs_by_replicate).mean(axis=1)
+        probability = special.softmax(logs_by_replicate, axis=0).mean(axis=1)
     return CapabilityPosterior(
         anchors=anchors.names,
         probability=read_only(probability, np.float64),
@@ -255,10 +255,7 @@ def check_epsilon(epsilon: object) -> float:
     InvalidInputError
         If it is no such number.
     """
-    number = as_real(epsilon)
-    if number is None or not 1e-12 <= number < 0.5:
-        raise InvalidInputError.of("epsilon", "be a number in [1e-12, 0.5)", epsilon)
-    return number
+    return check_real("epsilon", epsilon, "be a number in [1e-12, 0.5)", lambda x: 1e-12 <= x < 0.5)
 
 
 def solved_and_failed(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
@@ -269,11 +266,7 @@ def solved_and_failed(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatA
     InvalidInputError
         If the outcomes are not 0/1, are about other queries, or have no trial.
     """
-    weights = outcomes.weights
-    at_top = weights == weights.max()
-    if at_top.all() or not np.all(at_top | (weights == weights.min())):
-        rule = "have two distinct weights, a wrong and a right one"
-        raise InvalidInputError.of("outcomes", rule, weights.tolist())
+    solved, failed = outcomes.right_and_wrong()
     if outcomes.n_questions != anchors.n_queries:
         rule = f"be about the {anchors.n_queries} queries of the anchors"
         raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_questions} questions")
@@ -285,8 +278,7 @@ def solved_and_failed(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatA
                 raise InvalidInputError.of("outcomes", rule, came)
     if outcomes.counts.sum() == 0:
         raise InvalidInputError.of("outcomes", "have at least one trial", "none")
-    solved = outcomes.counts[:, at_top].sum(axis=1).astype(np.float64)
-    return solved, outcomes.n_trials - solved
+    return solved.astype(np.float64), failed.astype(np.float64)
 
 
 def interval_logs(
@@ -335,11 +327,6 @@ def with_virtual_ends(probabilities: FloatArray, epsilon: float) -> FloatArray:
     clipped = np.clip(probabilities, epsilon, 1.0 - epsilon)
     ends = np.full((1, clipped.shape[1]), epsilon)
     return np.concatenate((ends, clipped, 1.0 - ends))
-
-
-def normalised(logs: FloatArray) -> FloatArray:
-    """Return probabilities proportional to exp(logs), along the first axis."""
-    return np.asarray(special.softmax(logs, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +415,7 @@ def sample_size_sweep(
     for size in checked:
         chosen = (rng.random((replicates, n)).argsort(axis=1) < size).astype(np.float64)
         logs = interval_logs(table, solved, failed, epsilon, between, chosen)
-        share = normalised(logs)
+        share = special.softmax(logs, axis=0)
         peak = share.max(axis=0)
         ends = np.quantile(peak, [0.1, 0.9])
         rows.append((peak.mean(), *ends, (share.argmax(axis=0) == full_peak).mean()))

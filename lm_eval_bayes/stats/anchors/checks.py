@@ -14,6 +14,7 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_real,
+    check_real,
     check_seed,
     check_size,
     numeric,
@@ -90,9 +91,7 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
     (0.5, 0, 0.3)
     """
     check_anchors("anchors", anchors)
-    number = as_real(tolerance)
-    if number is None or not 0.0 <= number < 1.0:
-        raise InvalidInputError.of("tolerance", "be a number in [0, 1)", tolerance)
+    number = check_real("tolerance", tolerance, "be a number in [0, 1)", lambda x: 0.0 <= x < 1.0)
     table, names = anchors.probabilities, anchors.names
     weak, strong = np.triu_indices(anchors.n_anchors, 1)
     gaps = table[weak] - table[strong]

@@ -15,8 +15,8 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_ids,
-    as_real,
     check_ids,
+    check_non_negative,
     check_option,
     check_sequence,
     numeric,
@@ -119,10 +119,7 @@ class AnchorMatrix:
         >>> AnchorMatrix.from_outcomes({"one": one}, pseudo_count=1.0).probabilities.tolist()
         [[0.8333333333333334, 0.3333333333333333]]
         """
-        pseudo = as_real(pseudo_count)
-        if pseudo is None or not 0.0 <= pseudo < np.inf:
-            rule = "be a finite number of at least 0"
-            raise InvalidInputError.of("pseudo_count", rule, pseudo_count)
+        pseudo = check_non_negative("pseudo_count", pseudo_count)
         if not isinstance(models, Mapping) or not models:
             raise InvalidInputError.of("models", "map at least one name to Outcomes", models)
         rows, ids = [], None
@@ -244,15 +241,7 @@ def take_queries(outcomes: Outcomes, queries: Iterable[int] | IntArray) -> Outco
     [[1, 1]]
     """
     check_outcomes("outcomes", outcomes)
-    where = check_queries(queries, outcomes.n_questions)
-    ids = outcomes.question_ids
-    return Outcomes(
-        outcomes.counts[where],
-        outcomes.weights,
-        outcomes.prior_counts[where],
-        outcomes.prior_strength,
-        None if ids is None else tuple(ids[j] for j in where),
-    )
+    return outcomes.take(check_queries(queries, outcomes.n_questions))
 
 
 def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray:
@@ -287,17 +276,12 @@ def check_anchors(name: str, value: object) -> None:
 
 def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
     """Return the share of an anchor's trials that solved each query."""
-    weights = outcomes.weights
-    at_top = weights == weights.max()
-    if at_top.all() or not np.all(at_top | (weights == weights.min())):
-        rule = "have two distinct weights, a wrong and a right one"
-        raise InvalidInputError.of(f"models[{name!r}]", rule, weights.tolist())
+    solved, _ = outcomes.right_and_wrong(f"models[{name!r}]")
     n_trials = outcomes.n_trials
     if n_trials.min() < 1 and pseudo == 0.0:
         rule = "have at least one trial on every query"
         got = f"none on query {int(n_trials.argmin())}"
         raise InvalidInputError.of(f"models[{name!r}]", rule, got)
-    solved = outcomes.counts[:, at_top].sum(axis=1)
     return np.asarray((solved + pseudo) / (n_trials + 2.0 * pseudo))
 
 

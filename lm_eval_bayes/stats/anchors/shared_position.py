@@ -9,7 +9,6 @@ compared with the panel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray, read_only
+from lm_eval_bayes.stats.validation import FloatArray, blocks, read_only
 
 #: Nodes in a panel, and how far the log likelihood may fall in it, as the tangents have it:
 #: the panel at the top of a normal hill is then at most 7 sd wide.
@@ -56,7 +55,7 @@ class _Way:
         """Return the same with its slope, a block of positions at a time."""
         value = np.empty((self.subsets.shape[0], u.size))
         slope = np.empty_like(value)
-        for part in _blocks(u.size, self.weaker.size):
+        for part in blocks(u.size, self.weaker.size, _BLOCK):
             value[:, part] = self.values(u[part])
             p = self.weaker + u[part, None] * self.rise
             slopes = self.rise * (self.solved / p - self.failed / (1.0 - p))
@@ -101,7 +100,7 @@ def shared_position_log(
     low, width = _panels(way)
     nodes, weights = _gauss_legendre()
     total = np.full(subsets.shape[0], -np.inf)
-    for part in _blocks(low.size, _NODES * max(subsets.shape)):
+    for part in blocks(low.size, _NODES * max(subsets.shape), _BLOCK):
         u = (low[part, None] + width[part, None] * nodes).ravel()
         mass = (width[part, None] * weights).ravel()
         total = np.logaddexp(total, special.logsumexp(way.values(u), axis=1, b=mass))
@@ -134,13 +133,6 @@ def _panels(way: _Way) -> tuple[FloatArray, FloatArray]:
         width *= 0.5
         low = (low[steep, None] + np.array([0.0, width])).ravel()
     return np.concatenate(lows), np.concatenate(widths)
-
-
-def _blocks(size: int, per_item: int) -> Iterator[slice]:
-    """Cut `size` things of `each` numbers into blocks that fit into memory."""
-    step = max(1, _BLOCK // per_item)
-    for start in range(0, size, step):
-        yield slice(start, start + step)
 
 
 @cache

@@ -26,6 +26,7 @@ from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     as_real,
+    check_confidence,
     check_option,
     check_size,
 )
@@ -324,10 +325,7 @@ def z_threshold(confidence: object) -> float:
     >>> round(z_threshold(0.95), 3), round(z_threshold(0.975), 2)
     (1.645, 1.96)
     """
-    number = as_real(confidence)
-    if number is None or not 0.5 <= number < 1.0:
-        raise InvalidInputError.of("confidence", "be a number in [0.5, 1)", confidence)
-    return float(special.ndtri(number))
+    return float(special.ndtri(check_confidence(confidence)))
 
 
 def share_error(share: float, n_draws: int, *posteriors: Posterior) -> float:

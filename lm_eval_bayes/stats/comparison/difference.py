@@ -16,7 +16,6 @@ from scipy import fft
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import (
-    BLOCK,
     CdfTable,
     Distribution,
     Moments,
@@ -26,7 +25,7 @@ from lm_eval_bayes.stats.distributions.base import (
 from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import FloatArray, read_only
+from lm_eval_bayes.stats.validation import FloatArray, blocks, read_only
 
 Quantile = Callable[[FloatArray], FloatArray]
 
@@ -95,10 +94,8 @@ class PairedBootstrap(Distribution):
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
         drawn = self.spread.chance * rng.standard_normal(n_draws)
         mean, size = self.difference.mean(), self.difference.size
-        block = max(1, BLOCK // (2 * size))
-        for start in range(0, n_draws, block):
-            part = slice(start, min(n_draws, start + block))
-            share = rng.standard_gamma(bootstrap_weight(size), (drawn[part].size, size))
+        for part in blocks(n_draws, 2 * size):
+            share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
             off = share @ (self.difference - mean) / share.sum(axis=1)
             drawn[part] += mean + self.spread.kappa * off
         return drawn

@@ -18,7 +18,6 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
-from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Align, Aligned, Outcomes, align_questions, distinct_pairs
@@ -26,6 +25,7 @@ from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
+    blocks,
     check_count,
     check_level,
     check_option,
@@ -253,13 +253,12 @@ def finite_bank_curves(outcomes: Outcomes, ks: IntArray) -> FloatArray:
     top = int(ks[-1])
     drawn = np.arange(top, dtype=np.float64)
     values = np.empty((pairs.times.size, ks.size))
-    block = max(1, BLOCK // top)
-    for start in range(0, pairs.times.size, block):
-        n, c = (side[start : start + block, None] for side in (pairs.first, pairs.second))
+    for part in blocks(pairs.times.size, top):
+        n, c = pairs.first[part, None], pairs.second[part, None]
         share = np.minimum(c / (n - drawn), 1.0)
         with np.errstate(divide="ignore"):
             log_failure = np.cumsum(np.log1p(-share), axis=1)
-        values[start : start + block] = -np.expm1(log_failure[:, ks - 1])
+        values[part] = -np.expm1(log_failure[:, ks - 1])
     return np.asarray(values[pairs.where])
 
 
@@ -309,11 +308,9 @@ def _multiplier_maxima(
     n_questions = len(centred)
     scaled = centred / (n_questions * np.maximum(sd, _NO_SPREAD))
     farthest = np.empty(draws)
-    block = max(1, BLOCK // max(centred.shape))
-    for start in range(0, draws, block):
-        stop = min(draws, start + block)
-        multipliers = rng.standard_normal((stop - start, n_questions))
-        farthest[start:stop] = np.abs(multipliers @ scaled).max(axis=1)
+    for part in blocks(draws, max(centred.shape)):
+        multipliers = rng.standard_normal((part.stop - part.start, n_questions))
+        farthest[part] = np.abs(multipliers @ scaled).max(axis=1)
     return farthest
 
 
@@ -332,14 +329,12 @@ def _latent_curves(
     n_questions = outcomes.n_questions
     steps = np.diff(ks, prepend=0)
     curves = np.empty((draws, ks.size))
-    block = max(1, _CACHED // n_questions)
-    for start in range(0, draws, block):
-        stop = min(draws, start + block)
-        q = posterior.distribution.draw_questions(stop - start, rng)
+    for part in blocks(draws, n_questions, _CACHED):
+        q = posterior.distribution.draw_questions(part.stop - part.start, rng)
         power = np.ones_like(q)
         for column, step in enumerate(steps):
             power *= q if step == 1 else q**step
-            curves[start:stop, column] = 1.0 - power.mean(axis=1)
+            curves[part, column] = 1.0 - power.mean(axis=1)
     return curves, posterior.note
 
 

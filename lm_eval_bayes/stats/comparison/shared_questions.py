@@ -20,9 +20,8 @@ from lm_eval_bayes.stats.comparison.difference import (
     paired_spread,
     question_means,
 )
-from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (
@@ -156,10 +155,8 @@ class SharedQuestions:
         for row, rng in enumerate(streams):
             own = np.sqrt(noise[row].mean() / n_questions)
             scores[row] = mean[row] + own * rng.standard_normal(draws)
-        block = max(1, BLOCK // (2 * n_questions))
-        for start in range(0, draws, block):
-            part = slice(start, min(draws, start + block))
-            size = scores[0, part].size
+        for part in blocks(draws, 2 * n_questions):
+            size = part.stop - part.start
             share = shared.standard_gamma(bootstrap_weight(n_questions), (size, n_questions))
             share /= share.sum(axis=1, keepdims=True)
             scores[:, part] += kappa * ((average - mean) @ share.T)

@@ -23,19 +23,20 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     scores_of,
     signs,
 )
-from lm_eval_bayes.stats.ranking import check_confidence
+from lm_eval_bayes.stats.tie_rules import NEIGHBOUR_RULES
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     Tau,
+    check_confidence,
     check_option,
     check_seed,
     check_size,
     read_only,
 )
 
+#: Of the tie rules those that compare neighbours only.
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
-TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +218,8 @@ def convergence_at_n(
     prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
     replicates = check_size("replicates", replicates, 1)
     scheme = check_scheme(scheme)
-    ties = check_option("ties", ties, TIES)
-    threshold = _check_ties(ties, confidence, prefixes.metric)
+    check_option("ties", ties, tuple(NEIGHBOUR_RULES))
+    threshold = _threshold(ties, confidence, prefixes.metric)
     seed = check_seed(seed)
     n_trials = prefixes.shape[2]
     counts = np.zeros(n_trials + 1, dtype=np.int64)
@@ -252,10 +253,10 @@ def convergence_at_n(
     )
 
 
-def _check_ties(ties: ConvergenceTies, confidence: object, metric: Metric) -> float | None:
+def _threshold(ties: ConvergenceTies, confidence: object, metric: Metric) -> float | None:
     """Return the threshold of z, or None where only equal scores tie."""
     level = check_confidence(confidence)
-    if ties == "none":
+    if not NEIGHBOUR_RULES[ties]:
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'

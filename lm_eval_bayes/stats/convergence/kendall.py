@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     Tau,
+    blocks,
     check_seed,
     check_size,
     numeric,
@@ -112,9 +113,7 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     rows_y = np.broadcast_to(second, shape).reshape(-1, shape[-1])
     pairs = _pairs(shape[-1])
     tau = np.empty(len(rows_x))
-    step = max(1, _BLOCK // len(pairs[0]))
-    for start in range(0, len(tau), step):
-        block = slice(start, start + step)
+    for block in blocks(len(tau), len(pairs[0]), _BLOCK):
         a, b = (_compare(rows[block], pairs) for rows in (rows_x, rows_y))
         tau[block] = _tau_b(a, b)
     return tau.reshape(shape[:-1])

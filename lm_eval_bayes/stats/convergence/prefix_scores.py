@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS
+from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, scaled_weights
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
@@ -426,8 +426,7 @@ def rubric_units(weights: FloatArray, n_outcomes: int) -> Units:
     >>> units.values.tolist(), units.per_span, units.exact
     ([0, 1, 4], 4.0, True)
     """
-    low, span = float(weights.min()), float(np.ptp(weights))
-    unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+    low, span, unit = scaled_weights(weights)
     near = [Fraction(float(u)).limit_denominator(10_000) for u in unit]
     common = math.lcm(*(f.denominator for f in near))
     # a ratio of typed decimals carries a few roundings, nothing more

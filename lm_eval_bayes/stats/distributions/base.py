@@ -18,10 +18,8 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import FloatArray, protect
-
-#: Numbers drawn at a time, which bounds the memory of a draw.
-BLOCK = 2_000_000
+from lm_eval_bayes.stats.outcomes import scaled_weights
+from lm_eval_bayes.stats.validation import FloatArray, blocks, protect
 
 
 class Moments(NamedTuple):
@@ -240,10 +238,8 @@ def mean_in_blocks(
     array, shape (n_draws,)
     """
     means = np.empty(n_draws)
-    block = max(1, BLOCK // per_draw)
-    for start in range(0, n_draws, block):
-        stop = min(n_draws, start + block)
-        means[start:stop] = distribution.draw_questions(stop - start, rng).mean(axis=1)
+    for part in blocks(n_draws, per_draw):
+        means[part] = distribution.draw_questions(part.stop - part.start, rng).mean(axis=1)
     return means
 
 
@@ -330,9 +326,7 @@ def draw_dirichlet_scores(
     nu: FloatArray, weights: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Draw Σ_k w_k θ_k with θ ~ Dirichlet(ν) for ν of shape (..., C+1)."""
-    low = weights.min()
-    span = weights.max() - low
-    scaled = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+    low, span, scaled = scaled_weights(weights)
     gammas = rng.standard_gamma(nu)
     totals = gammas.sum(axis=-1)
     # With parameters near 0 every gamma of a question can underflow: then it is one atom.

@@ -22,10 +22,7 @@ from scipy import fft, special
 from lm_eval_bayes.stats.distributions.base import CdfTable, beta_cdf, beta_quantile
 from lm_eval_bayes.stats.distributions.independent import lattice_masses, raised, tabulate
 from lm_eval_bayes.stats.distributions.success_curves import Identity
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
-
-#: Floats per block, nodes times distinct questions.
-_BLOCK = 2_000_000
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 
 class Cumulants(NamedTuple):
@@ -136,9 +133,7 @@ class BetaMixture:
         return np.asarray(self.steps * slopes / self.n_questions)
 
     def _blocks(self) -> Iterator[slice]:
-        size = max(1, _BLOCK // self.weight.size)
-        for start in range(0, self.x.size, size):
-            yield slice(start, start + size)
+        return blocks(self.x.size, self.weight.size)
 
 
 def _moments(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -276,20 +271,21 @@ def _convolved(
     steep = _steep(mixture)[likely]
     thinned = _THINNED if M < _MANY else _THINNED_IN_MANY
     for some, sparse in ((likely[steep], True), (likely[~steep], False)):
-        for block in _blocks(some, length):
+        for part in blocks(some.size, length, _COMPLEX_BLOCK):
+            block = some[part]
             # sinc(x) is sin(πx)/(πx), the transform of an even spread
-            part: ComplexArray = np.tile(mixture.weight[block, None] + 0.0j, frequency.size)
+            factors: ComplexArray = np.tile(mixture.weight[block, None] + 0.0j, frequency.size)
             for movement in sensitivity:
                 if np.any(movement[block] > 0.0):
-                    part *= np.sinc(movement[block, None] * (M * n_cells) * frequency)
+                    factors *= np.sinc(movement[block, None] * (M * n_cells) * frequency)
             for d, times in enumerate(mixture.times):
                 end = _end(mixture, d) if sparse else None
                 support = (lowest[block, d].min(), highest[block, d].max())
                 points = _lattice_points(support, end, n_cells, thinned)
                 a, b = mixture.parameters(d)
                 masses = lattice_masses(Identity(), a[block], b[block], points, n_cells, length)
-                part *= raised(fft.rfft(masses, axis=1), int(times))
-            transform += part.sum(axis=0)
+                factors *= raised(fft.rfft(masses, axis=1), int(times))
+            transform += factors.sum(axis=0)
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
     # the transform is periodic; rotate it to the beginning of the window
     total = np.roll(total, -(first % length))
@@ -348,12 +344,6 @@ def _steep(mixture: BetaMixture) -> npt.NDArray[np.bool_]:
     never = mixture.s * mixture.m <= _MASS_AT_END if np.any(mixture.x == 0.0) else True
     always = mixture.s * mixture.rest <= _MASS_AT_END if np.any(mixture.y == 0.0) else True
     return np.broadcast_to(never & always, mixture.s.shape)
-
-
-def _blocks(nodes: IntArray, length: int) -> Iterator[IntArray]:
-    size = max(1, _COMPLEX_BLOCK // length)
-    for start in range(0, nodes.size, size):
-        yield nodes[start : start + size]
 
 
 def _lattice_points(

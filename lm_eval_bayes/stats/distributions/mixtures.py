@@ -19,7 +19,7 @@ from lm_eval_bayes.stats.distributions.base import (
     draw_dirichlet_scores,
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, mixture_table
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: Floats per block, few enough for the processor's cache.
 _BLOCK = 100_000
@@ -145,9 +145,7 @@ class DirichletMixtureDistribution(Distribution):
         counts = self.counts[np.lexsort(self.counts.T)]
         alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
         means = np.empty(n_draws)
-        block = max(1, _BLOCK // counts.size)
-        for start in range(0, n_draws, block):
-            part = slice(start, start + block)
+        for part in blocks(n_draws, counts.size, _BLOCK):
             nu = counts + alpha[part, None, :]
             means[part] = draw_dirichlet_scores(nu, self.weights, rng).mean(axis=1)
         return means

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
+from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval, confidence_interval
 from lm_eval_bayes.stats.validation import check_count, check_integer, check_level, check_option
 
 #: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
@@ -18,8 +19,10 @@ _MOST_FISHER = 50_000
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> ConfidenceInterval:
     """Return Wilson's score interval for a binomial proportion.
 
-    The p whose score test does not reject [Bowyer 2025, §3.1]; it never leaves [0, 1]. The
-    outcomes must be independent: one trial per question, or many of one question.
+    The p whose score test does not reject [Bowyer 2025, §3.1]: the roots of
+    (S/n − p)² = z² p(1 − p)/n, which never leave [0, 1]. The outcomes must be independent: one
+    trial per question, or many of one question. The closed form is used because it takes
+    microseconds where `scipy.stats.binomtest` takes a third of a millisecond.
 
     Parameters
     ----------
@@ -44,7 +47,13 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3968, 0.8922)
     """
-    return _proportion_interval("wilson", "wilson", successes, trials, level)
+    s, n, level = _check_binomial("successes", successes, "trials", trials, level)
+    z2 = float(special.ndtri(0.5 + 0.5 * level)) ** 2
+    denom = 2.0 * (n + z2)
+    half = math.sqrt(z2 * (4.0 * s * (n - s) / n + z2)) / denom
+    low = 0.0 if s == 0 else (2.0 * s + z2) / denom - half
+    high = 1.0 if s == n else (2.0 * s + z2) / denom + half
+    return _proportion_interval("wilson", s, n, (low, high), level)
 
 
 def clopper_pearson_interval(
@@ -54,7 +63,8 @@ def clopper_pearson_interval(
 
     The p that neither one-sided binomial test at (1 − level)/2 rejects: quantiles of
     Beta(S, n − S + 1) and Beta(S + 1, n − S) [Bowyer 2025, §3.1]. Its coverage is at
-    least `level` for every p, and it is wide for that reason.
+    least `level` for every p, and it is wide for that reason. The quantiles are computed directly
+    because the root search of `scipy.stats.binomtest` loses the digits of shares near 1e-12.
 
     Parameters
     ----------
@@ -79,34 +89,18 @@ def clopper_pearson_interval(
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3475, 0.9333)
     """
-    return _proportion_interval("clopper-pearson", "exact", successes, trials, level)
+    s, n, level = _check_binomial("successes", successes, "trials", trials, level)
+    tail = 0.5 * (1.0 - level)
+    low = 0.0 if s == 0 else special.betaincinv(s, n - s + 1.0, tail)
+    high = 1.0 if s == n else special.betaincinv(s + 1.0, n - s, 1.0 - tail)
+    return _proportion_interval("clopper-pearson", s, n, (low, high), level)
 
 
 def _proportion_interval(
-    name: str, scipy_name: str, successes: object, trials: object, level: object
+    method: str, s: int, n: int, ends: tuple[float, float], level: float
 ) -> ConfidenceInterval:
-    """Return scipy's interval for a binomial proportion, which needs no clipping."""
-    from scipy.stats import binomtest  # takes long to import
-
-    n = check_count("trials", trials, 1)
-    count = check_integer("successes", successes, 0)
-    if count > n:
-        raise InvalidInputError.of("successes", f"be at most `trials` ({n})", count)
-    level = check_level(level)
-    interval = binomtest(count, n).proportion_ci(level, method=scipy_name)
-    low, high = float(interval.low), float(interval.high)
-    return ConfidenceInterval(
-        low=low,
-        high=high,
-        level=level,
-        method=name,
-        estimand="success probability",
-        scope="population",
-        estimate=count / n,
-        standard_error=None,
-        raw_low=low,
-        raw_high=high,
-    )
+    """Return the interval of a binomial proportion, which needs no clipping."""
+    return confidence_interval(s / n, ends, level, method=method, estimand="success probability")
 
 
 def odds_ratio_interval(
@@ -152,13 +146,16 @@ def odds_ratio_interval(
     >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
     (3.667, 0.958, 14.028)
     """
-    level = check_level(level)
     method = check_option("method", method, ("delta", "fisher"))
-    counts_a = _successes_and_failures("a", successes_a, trials_a)
-    counts_b = _successes_and_failures("b", successes_b, trials_b)
+    s_a, n_a, level = _check_binomial("successes_a", successes_a, "trials_a", trials_a, level)
+    s_b, n_b, level = _check_binomial("successes_b", successes_b, "trials_b", trials_b, level)
+    table = np.array([[s_a, n_a - s_a], [s_b, n_b - s_b]])
+    interval = partial(
+        confidence_interval, level=level, method=method, estimand="odds ratio of a to b"
+    )
     note = None
     if method == "delta":
-        cells = np.array([*counts_a, *counts_b], dtype=np.float64)
+        cells = table.ravel().astype(np.float64)
         if (cells == 0.0).any():
             cells += 0.5
             note = "a cell is 0, so one half was added to each of the four"
@@ -166,49 +163,26 @@ def odds_ratio_interval(
         error = float(np.sqrt((1.0 / cells).sum()))
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         estimate, low, high = (math.exp(log_ratio + step) for step in (0.0, -half, half))
-        return _ratio(low, high, level, "delta", estimate, error, note)
-    if sum(counts_a) + sum(counts_b) > _MOST_FISHER:
+        return interval(estimate, (low, high), error=error, note=note)
+    if n_a + n_b > _MOST_FISHER:
         rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
-        raise InvalidInputError.of("trials_a, trials_b", rule, (sum(counts_a), sum(counts_b)))
+        raise InvalidInputError.of("trials_a, trials_b", rule, (n_a, n_b))
     from scipy.stats import contingency  # takes long to import
 
-    result = contingency.odds_ratio(np.array([counts_a, counts_b]), kind="conditional")
+    result = contingency.odds_ratio(table, kind="conditional")
     ends = result.confidence_interval(confidence_level=level)
     estimate = float(result.statistic)
     if math.isnan(estimate):
         note = "no success or no failure at all: every odds ratio is possible"
-    return _ratio(float(ends.low), float(ends.high), level, "fisher", estimate, None, note)
+    return interval(estimate, (ends.low, ends.high), note=note)
 
 
-def _ratio(
-    low: float,
-    high: float,
-    level: float,
-    method: str,
-    estimate: float,
-    error: float | None,
-    note: str | None,
-) -> ConfidenceInterval:
-    """Return an odds ratio's interval, which needs no clipping."""
-    return ConfidenceInterval(
-        low=low,
-        high=high,
-        level=level,
-        method=method,
-        estimand="odds ratio of a to b",
-        scope="population",
-        estimate=estimate,
-        standard_error=error,
-        raw_low=low,
-        raw_high=high,
-        note=note,
-    )
-
-
-def _successes_and_failures(side: str, successes: object, trials: object) -> tuple[int, int]:
-    """Return the successes and failures of one model."""
-    n = check_count(f"trials_{side}", trials, 1)
-    count = check_integer(f"successes_{side}", successes, 0)
+def _check_binomial(
+    name: str, successes: object, trials_name: str, trials: object, level: object
+) -> tuple[int, int, float]:
+    """Return successes, trials and level."""
+    n = check_count(trials_name, trials, 1)
+    count = check_integer(name, successes, 0)
     if count > n:
-        raise InvalidInputError.of(f"successes_{side}", f"be at most `trials_{side}` ({n})", count)
-    return count, n - count
+        raise InvalidInputError.of(name, f"be at most `{trials_name}` ({n})", count)
+    return count, n, check_level(level)

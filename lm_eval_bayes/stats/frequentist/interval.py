@@ -23,6 +23,7 @@ from lm_eval_bayes.stats.validation import FloatArray, as_real, numeric
 #: The smallest and the largest score that are possible; None where nothing bounds them.
 Bounds: TypeAlias = tuple[float, float] | None
 
+POPULATION_MEAN = "mean score of the population of questions"
 NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"
 
 
@@ -86,19 +87,22 @@ class ConfidenceInterval(Record):
         return self.low != self.raw_low or self.high != self.raw_high
 
 
-def mean_interval(
+def confidence_interval(
     estimate: float,
-    error: float,
+    ends: tuple[float, float],
     level: float,
-    quantile: float,
     *,
     method: str,
     estimand: str,
-    scope: Scope,
-    bounds: Bounds,
+    scope: Scope = "population",
+    error: float | None = None,
+    bounds: Bounds = None,
+    seed: int | None = None,
+    replicates: int | None = None,
+    note: str | None = None,
 ) -> ConfidenceInterval:
-    """Return estimate ± quantile·error, as it is and clipped to `bounds`."""
-    low, high = estimate - quantile * error, estimate + quantile * error
+    """Return the interval with these ends, as they are and clipped to `bounds`."""
+    low, high = float(ends[0]), float(ends[1])
     bottom, top = (-np.inf, np.inf) if bounds is None else bounds
     return ConfidenceInterval(
         low=min(max(low, bottom), top),
@@ -111,19 +115,37 @@ def mean_interval(
         standard_error=error,
         raw_low=low,
         raw_high=high,
-        note=NO_SPREAD if error == 0.0 else None,
+        seed=seed,
+        replicates=replicates,
+        note=note,
     )
 
 
-def t_quantile(level: float, df: int) -> float:
-    """Return the quantile of Student's t that leaves (1 − level)/2 above it.
-
-    Examples
-    --------
-    >>> round(t_quantile(0.95, 9), 4)
-    2.2622
-    """
-    return float(special.stdtrit(df, 0.5 + 0.5 * level))
+def mean_interval(
+    estimate: float,
+    error: float,
+    level: float,
+    *,
+    df: int | None = None,
+    method: str,
+    estimand: str = POPULATION_MEAN,
+    scope: Scope = "population",
+    bounds: Bounds,
+) -> ConfidenceInterval:
+    """Return estimate ± q·error, q the quantile of Student's t at `df`, of a normal without."""
+    upper = 0.5 + 0.5 * level
+    half = float(special.ndtri(upper) if df is None else special.stdtrit(df, upper)) * error
+    return confidence_interval(
+        estimate,
+        (estimate - half, estimate + half),
+        level,
+        method=method,
+        estimand=estimand,
+        scope=scope,
+        error=error,
+        bounds=bounds,
+        note=NO_SPREAD if error == 0.0 else None,
+    )
 
 
 def bounds_of(outcomes: Outcomes) -> tuple[float, float]:

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, require_trials
-from lm_eval_bayes.stats.distributions.base import BLOCK
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
+    POPULATION_MEAN,
     Bounds,
     ConfidenceInterval,
     as_scores,
     bounds_of,
+    confidence_interval,
     mean_interval,
-    t_quantile,
 )
-from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.intervals import SCOPES, Scope, sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, align_questions, check_outcomes, distinct_pairs
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
+    blocks,
     check_flag,
     check_level,
     check_option,
@@ -85,7 +86,6 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
         means.value,
         error,
         level,
-        float(special.ndtri(0.5 + 0.5 * level)),
         method="clt",
         estimand="mean score of these questions",
         scope="benchmark",
@@ -128,9 +128,7 @@ def clt_interval(
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.4006, 0.9994)
     """
-    level = check_level(level)
-    z = float(special.ndtri(0.5 + 0.5 * level))
-    return _from_spread(scores, level, z, "clt", bounds)
+    return _from_spread(scores, level, "clt", bounds)
 
 
 def t_interval(
@@ -166,27 +164,18 @@ def t_interval(
     >>> round(interval.low, 4), round(interval.raw_high, 4)
     (0.3544, 1.0456)
     """
-    level = check_level(level)
-    size = as_scores("scores", scores, bounds, 2)[0].size
-    return _from_spread(scores, level, t_quantile(level, size - 1), "t", bounds)
+    return _from_spread(scores, level, "t", bounds)
 
 
 def _from_spread(
-    scores: Outcomes | npt.ArrayLike, level: float, quantile: float, method: str, bounds: Bounds
+    scores: Outcomes | npt.ArrayLike, level: float, method: Literal["clt", "t"], bounds: Bounds
 ) -> ConfidenceInterval:
     """Return mean ± quantile·sqrt(s²/n)."""
+    level = check_level(level)
     values, bounds = as_scores("scores", scores, bounds, 2)
     error = float(values.std(ddof=1) / np.sqrt(values.size))
-    return mean_interval(
-        float(values.mean()),
-        error,
-        level,
-        quantile,
-        method=method,
-        estimand="mean score of the population of questions",
-        scope="population",
-        bounds=bounds,
-    )
+    df = values.size - 1 if method == "t" else None
+    return mean_interval(float(values.mean()), error, level, df=df, method=method, bounds=bounds)
 
 
 def clustered_interval(
@@ -246,20 +235,11 @@ def clustered_interval(
     mean = float(values.mean())
     totals = np.bincount(where, weights=values - mean)
     error = float(np.sqrt((totals**2).sum())) / values.size
-    quantile = float(special.ndtri(0.5 + 0.5 * level))
+    df, method = None, "clustered"
     if small_sample:
         error *= float(np.sqrt(n_clusters / (n_clusters - 1)))
-        quantile = t_quantile(level, n_clusters - 1)
-    return mean_interval(
-        mean,
-        error,
-        level,
-        quantile,
-        method="clustered-t" if small_sample else "clustered",
-        estimand="mean score of the population of questions",
-        scope="population",
-        bounds=bounds,
-    )
+        df, method = n_clusters - 1, "clustered-t"
+    return mean_interval(mean, error, level, df=df, method=method, bounds=bounds)
 
 
 def difference_interval(
@@ -315,9 +295,11 @@ def difference_interval(
     """
     level, paired = check_level(level), check_flag("paired", paired)
     scope = check_option("scope", scope, SCOPES)
-    z = float(special.ndtri(0.5 + 0.5 * level))
     if scope == "benchmark":
-        pair = align_questions(_as_outcomes("a", a), _as_outcomes("b", b))
+        if not isinstance(a, Outcomes) or not isinstance(b, Outcomes):
+            side = ("b", b) if isinstance(a, Outcomes) else ("a", a)
+            raise InvalidInputError.of(side[0], 'be outcomes in scope "benchmark"', side[1])
+        pair = align_questions(a, b)
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
         estimate, method = first.estimate - second.estimate, "clt"
@@ -342,7 +324,7 @@ def difference_interval(
         estimand = "difference of the mean scores of the population of questions"
     possible = (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]) if len(ends) == 2 else None
     return mean_interval(
-        estimate, error, level, z, method=method, estimand=estimand, scope=scope, bounds=possible
+        estimate, error, level, method=method, estimand=estimand, scope=scope, bounds=possible
     )
 
 
@@ -377,13 +359,6 @@ def cluster_sums(values: FloatArray, where: IntArray) -> tuple[FloatArray, Float
     """Return the total and the size of each cluster, as floats."""
     totals = np.asarray(np.bincount(where, weights=values), dtype=np.float64)
     return totals, np.bincount(where).astype(np.float64)
-
-
-def _as_outcomes(name: str, side: object) -> Outcomes:
-    """Return outcomes, or raise for anything else."""
-    if not isinstance(side, Outcomes):
-        raise InvalidInputError.of(name, 'be outcomes in scope "benchmark"', side)
-    return side
 
 
 def bootstrap_interval(
@@ -449,7 +424,7 @@ def bootstrap_interval(
         if clusters is not None:
             where = cluster_index(clusters, values.size, "score")
         means = _over_units(*cluster_sums(values, where), replicates, rng)
-        estimand = "mean score of the population of questions"
+        estimand = POPULATION_MEAN
     else:
         if not isinstance(scores, Outcomes) or clusters is not None:
             rule = 'be outcomes, and `clusters` None, in scope "benchmark"'
@@ -458,19 +433,14 @@ def bootstrap_interval(
         estimate = avg_at_n(scores).value
         means = _over_trials(scores, replicates, rng)
         estimand = "mean score of these questions"
-    low, high = np.quantile(means, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
-    error = float(means.std())
-    return ConfidenceInterval(
-        low=float(low),
-        high=float(high),
-        level=level,
+    return confidence_interval(
+        estimate,
+        sample_tails(means, level),
+        level,
         method="bootstrap" if clusters is None else "clustered-bootstrap",
         estimand=estimand,
         scope=scope,
-        estimate=estimate,
-        standard_error=error,
-        raw_low=float(low),
-        raw_high=float(high),
+        error=float(means.std()),
         seed=seed,
         replicates=replicates,
         note=NO_SPREAD if means.min() == means.max() else None,
@@ -488,11 +458,9 @@ def _over_units(
     units = distinct_pairs(totals, sizes)
     share = units.times / units.times.sum()
     means = np.empty(replicates)
-    block = max(1, BLOCK // share.size)
-    for start in range(0, replicates, block):
-        stop = min(replicates, start + block)
-        often = rng.multinomial(totals.size, share, size=stop - start)
-        means[start:stop] = (often @ units.first) / (often @ units.second)
+    for part in blocks(replicates, share.size):
+        often = rng.multinomial(totals.size, share, size=part.stop - part.start)
+        means[part] = (often @ units.first) / (often @ units.second)
     return means
 
 
@@ -501,9 +469,7 @@ def _over_trials(outcomes: Outcomes, replicates: int, rng: np.random.Generator) 
     n_trials = outcomes.n_trials
     share = outcomes.counts / n_trials[:, None]
     means = np.empty(replicates)
-    block = max(1, BLOCK // share.size)
-    for start in range(0, replicates, block):
-        stop = min(replicates, start + block)
-        often = rng.multinomial(n_trials, share, size=(stop - start, n_trials.size))
-        means[start:stop] = ((often @ outcomes.weights) / n_trials).mean(axis=1)
+    for part in blocks(replicates, share.size):
+        often = rng.multinomial(n_trials, share, size=(part.stop - part.start, n_trials.size))
+        means[part] = ((often @ outcomes.weights) / n_trials).mean(axis=1)
     return means

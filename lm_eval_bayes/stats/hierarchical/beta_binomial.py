@@ -15,7 +15,7 @@ from scipy import special
 
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
 from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.validation import FloatArray, blocks
 
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-8
@@ -81,10 +81,8 @@ class _Factors:
         flat = log_a.ravel()
         total = np.empty_like(flat)
         width = self.values.size if self.above is None else self.above.size
-        block = max(1, _BLOCK // width)
-        for start in range(0, flat.size, block):
-            part = flat[start : start + block]
-            total[start : start + block] = self._some(part)
+        for part in blocks(flat.size, width, _BLOCK):
+            total[part] = self._some(flat[part])
         return total.reshape(log_a.shape)
 
     def _some(self, log_a: FloatArray) -> FloatArray:

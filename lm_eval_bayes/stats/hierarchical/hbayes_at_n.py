@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.hierarchical.beta_binomial import (
 )
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, learn_particles
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
@@ -100,17 +100,13 @@ def hbayes_at_n(
     check_outcomes("outcomes", outcomes)
     spec = IntervalSpec.of(level, scope, interval, seed)
     weights = outcomes.weights
-    low, high = float(weights.min()), float(weights.max())
-    at_top = weights == high
-    if not np.all(at_top | (weights == low)):
+    at_top = outcomes.top_categories()
+    if at_top is None:
         return category_posterior(outcomes, spec)
-    if low == high:
-        # every trial has the same score: any split will do
-        at_top = np.arange(weights.size) > 0
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     x, y = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
-    return _binary(outcomes, x, y, (low, high), spec)
+    return _binary(outcomes, x, y, (float(weights.min()), float(weights.max())), spec)
 
 
 def _binary(
@@ -238,9 +234,8 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     """
     counts = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     weights = outcomes.weights
-    low, high = float(weights.min()), float(weights.max())
-    span = high - low
-    unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+    low, span, unit = scaled_weights(weights)
+    high = float(weights.max())
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
     particles = learn_particles(counts[order], spec.seed)

@@ -32,14 +32,14 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking import check_confidence, check_leaderboard
+from lm_eval_bayes.stats.ranking import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.stopping_rules import (
     StopVerdict,
     check_analyses,
     check_analysis,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_count, check_option
+from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_count, check_option
 
 Spending: TypeAlias = Literal["obrien-fleming", "pocock"]
 

@@ -14,6 +14,7 @@ from lm_eval_bayes.stats.comparison.difference import paired_spread
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -62,8 +63,7 @@ class PredictiveTrials:
         # with parameters near 0 all gammas of a question can underflow
         gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
         truth = gammas / gammas.sum(axis=2, keepdims=True)
-        low, span = float(weights.min()), float(np.ptp(weights))
-        unit = (weights - low) / span if span > 0.0 else np.zeros_like(weights)
+        low, span, unit = scaled_weights(weights)
         return cls(known_counts, strength, truth, unit, low, span)
 
     @property

@@ -15,18 +15,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
 from lm_eval_bayes.stats.ranking import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
-    as_real,
     check_count,
     check_level,
     check_option,
+    check_positive,
     check_seed,
     check_sequence,
 )
@@ -118,10 +116,7 @@ class WidthReached:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        width = as_real(self.width)
-        if width is None or not 0.0 < width < np.inf:
-            raise InvalidInputError.of("width", "be a finite number above 0", self.width)
-        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "width", check_positive("width", self.width))
         object.__setattr__(self, "level", check_level(self.level))
         if self.method is not None:
             object.__setattr__(self, "method", check_option("method", self.method, METHODS))

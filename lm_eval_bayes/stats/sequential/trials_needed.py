@@ -27,9 +27,10 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
 )
 from lm_eval_bayes.stats.validation import (
     IntArray,
-    as_real,
     check_count,
+    check_fraction,
     check_integer,
+    check_positive,
     check_size,
     read_only,
 )
@@ -209,12 +210,12 @@ def trials_needed(
         posterior.method if method is None else method,
         seed,
     )
-    band = _below_one("band", band)
+    band = check_fraction("band", band)
     max_trials = check_count("max_trials", max_trials, 1)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
-    trials = _trials_so_far(posteriors) if trials is None else _positive("trials", trials)
+    trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
     rng = np.random.default_rng(spec.seed)
     goal: WidthGoal | SeparationGoal | PairedSeparationGoal
     limit: float | None = None
@@ -222,14 +223,14 @@ def trials_needed(
     if other is None:
         goal = WidthGoal(
             predictive=_predictive(posterior, trials, draws, rng),
-            target=_positive("width", width),
+            target=check_positive("width", width),
             current=posterior.interval_by(spec).width,
             bounds=posterior.bounds,
             spec=spec,
         )
         limit = goal.limit()
     else:
-        now, target = separation(posterior, other), _positive("z", z)
+        now, target = separation(posterior, other), check_positive("z", z)
         notes.append(now.note)
         if now.shared is not None:
             goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
@@ -315,22 +316,6 @@ def _out_of_reach(
         f"Within {max_trials} further trials per question only {last:.0%} of the "
         f"predictive draws reach the goal."
     )
-
-
-def _positive(name: str, value: object) -> float:
-    """Return a finite number above 0."""
-    number = as_real(value)
-    if number is None or not 0.0 < number < np.inf:
-        raise InvalidInputError.of(name, "be a finite number above 0", value)
-    return number
-
-
-def _below_one(name: str, value: object) -> float:
-    """Return a number in (0, 1)."""
-    number = as_real(value)
-    if number is None or not 0.0 < number < 1.0:
-        raise InvalidInputError.of(name, "be a number strictly between 0 and 1", value)
-    return number
 
 
 def allocate_trials(
