@@ -41,9 +41,9 @@ def stored(path):
             "SELECT prompts.hash, trial, text FROM trials JOIN prompts ON prompts.id = prompt"
         ).fetchall()
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    found = {(prompt, trial): hashlib.sha256(text).hexdigest() for prompt, trial, text in rows}
-    assert len(found) == len(rows)
-    return found
+    hashes = {(prompt, trial): hashlib.sha256(text).hexdigest() for prompt, trial, text in rows}
+    assert len(hashes) == len(rows)
+    return hashes
 
 
 def graded(path):
@@ -64,21 +64,23 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
     assert report["codes"].count(-9) >= kills * 0.5
     assert sum(size > 0 for size in report["sizes"]) >= 2
     assert report["ends"] == [0, 0]
-    whole, last, again = (read(tmp_path / f"{name}.json") for name in ("whole", "killed", "again"))
-    assert last["rows"] == whole["rows"] == again["rows"]
-    assert last["samples"] == whole["samples"] == again["samples"]
+    complete, last, again = (
+        read(tmp_path / f"{name}.json") for name in ("whole", "killed", "again")
+    )
+    assert last["rows"] == complete["rows"] == again["rows"]
+    assert last["samples"] == complete["samples"] == again["samples"]
     assert again["trials"]["generated"] == 0
     assert again["trials"]["from_store"] == QUESTIONS * N
     # Each line is a trial that a run was told is on file.
     lines = [line.split() for line in (tmp_path / "acknowledged").read_text().splitlines()]
-    told = {(prompt, int(trial)): digest for prompt, trial, digest in lines}
-    assert len(told) == len(lines), "a trial was generated twice though it was on file"
-    found = stored(tmp_path / "killed.sqlite")
-    assert found == stored(tmp_path / "whole.sqlite")
-    assert len(found) == QUESTIONS * N
-    assert {place: found.get(place) for place in told} == told
+    logged = {(prompt, int(trial)): digest for prompt, trial, digest in lines}
+    assert len(logged) == len(lines), "a trial was generated twice though it was on file"
+    hashes = stored(tmp_path / "killed.sqlite")
+    assert hashes == stored(tmp_path / "whole.sqlite")
+    assert len(hashes) == QUESTIONS * N
+    assert {trial_id: hashes.get(trial_id) for trial_id in logged} == logged
     # A kill between commit and acknowledgement leaves at most one trial untold.
-    assert len(found) - len(told) <= report["codes"].count(-9)
+    assert len(hashes) - len(logged) <= report["codes"].count(-9)
     assert graded(tmp_path / "killed.sqlite") == graded(tmp_path / "whole.sqlite")
     assert verify(tmp_path / "killed.sqlite").ok
 

@@ -74,11 +74,11 @@ Toy = type("Toy", (RecordingMixin, ToySampling, ToyLM), {"backend_name": "toy"})
 
 
 def requests_for(prompts, n, kwargs=KWARGS, task="demo"):
-    made = [
+    requests = [
         Instance("generate_until", {}, (prompt, kwargs), i, (task, i, n))
         for i, prompt in enumerate(prompts)
     ]
-    return [request for request in made for _ in range(n)]
+    return [request for request in requests for _ in range(n)]
 
 
 def ask(lm, prompts, n, **more):
@@ -116,15 +116,15 @@ def test_stored_trials_are_not_asked_again_and_stay_byte_for_byte(store):
 
 @pytest.mark.parametrize("die_after", [0, 1, 7, 30, 47])
 def test_a_run_that_dies_is_resumed_to_the_same_results(tmp_path, die_after):
-    whole = ask(Toy(store=str(tmp_path / "whole.sqlite")), ["a", "b", "c"], 16)
+    complete = ask(Toy(store=str(tmp_path / "whole.sqlite")), ["a", "b", "c"], 16)
     broken = Toy(store=str(tmp_path / "b.sqlite"), die_after=die_after)
     with pytest.raises(KeyboardInterrupt):
         ask(broken, ["a", "b", "c"], 16)
     closed(broken)
     resumed = Toy(store=str(tmp_path / "b.sqlite"))
     texts = ask(resumed, ["a", "b", "c"], 16)
-    assert texts == whole
-    assert [t.signals for t in texts] == [t.signals for t in whole]
+    assert texts == complete
+    assert [t.signals for t in texts] == [t.signals for t in complete]
     assert len(resumed.asked) == 48 - die_after
 
 
@@ -217,12 +217,12 @@ def test_trials_of_other_seeds_are_kept_and_said(store, caplog):
 
 
 def test_jobs_of_an_array_make_the_trials_of_one_run(tmp_path):
-    whole = ask(Toy(store=str(tmp_path / "w.sqlite")), ["a", "b"], 4)
+    complete = ask(Toy(store=str(tmp_path / "w.sqlite")), ["a", "b"], 4)
     jobs = [
         ask(Toy(store=str(tmp_path / f"{s[0]}.sqlite"), trials=s), ["a", "b"], 2)
         for s in ("0:2", "2:4")
     ]
-    assert [*jobs[0][:2], *jobs[1][:2], *jobs[0][2:], *jobs[1][2:]] == whole
+    assert [*jobs[0][:2], *jobs[1][:2], *jobs[0][2:], *jobs[1][2:]] == complete
 
 
 def test_a_slice_must_be_as_long_as_n(store):
@@ -307,8 +307,8 @@ def test_greedy_is_never_guessed():
 
 
 def test_everything_is_said():
-    said = explicit_kwargs({"do_sample": True, "top_k": -1, "until": "x"}, 256, "t")
-    assert said == {
+    explicit = explicit_kwargs({"do_sample": True, "top_k": -1, "until": "x"}, 256, "t")
+    assert explicit == {
         "do_sample": True,
         "temperature": 1.0,
         "top_p": 1.0,
@@ -327,37 +327,37 @@ def test_a_seed_among_the_settings_is_refused():
 
 
 def test_equal_settings_have_one_key():
-    one = explicit_kwargs({"temperature": 1, "max_tokens": 9}, 256, "t")
+    first = explicit_kwargs({"temperature": 1, "max_tokens": 9}, 256, "t")
     two = explicit_kwargs({"max_gen_toks": 9, "temperature": 1.0, "do_sample": True}, 256, "t")
-    assert sampling_key(one, ["b", "a"]) == sampling_key(two, ["a", "b", "a"])
+    assert sampling_key(first, ["b", "a"]) == sampling_key(two, ["a", "b", "a"])
 
 
 # -- completions -------------------------------------------------------------------------
 
 
 def test_parts_of_a_completion_keep_its_signals():
-    whole = Completion("  a b\nc  ", {"seed": 7})
+    response = Completion("  a b\nc  ", {"seed": 7})
     parts = [
-        whole.strip(),
-        whole[2:],
-        whole.split("b")[0],
-        whole.rsplit(None, 1)[1],
-        whole.splitlines()[0],
-        whole.partition("b")[2],
-        whole.replace("a", "x"),
-        whole.removeprefix("  "),
-        whole + "!",
-        whole.lower(),
-        copy.copy(whole),
-        copy.deepcopy(whole),
-        pickle.loads(pickle.dumps(whole)),
+        response.strip(),
+        response[2:],
+        response.split("b")[0],
+        response.rsplit(None, 1)[1],
+        response.splitlines()[0],
+        response.partition("b")[2],
+        response.replace("a", "x"),
+        response.removeprefix("  "),
+        response + "!",
+        response.lower(),
+        copy.copy(response),
+        copy.deepcopy(response),
+        pickle.loads(pickle.dumps(response)),
     ]
     assert [signals_of(p) for p in parts] == [{"seed": 7}] * len(parts)
     plain = "  a b\nc  "
     assert [str(p) for p in parts[:4]] == [plain.strip(), plain[2:], "  a ", "c"]
-    assert json.dumps(whole) == json.dumps(plain)
-    assert hash(whole) == hash(plain)
-    assert {whole: 1}[plain] == 1
+    assert json.dumps(response) == json.dumps(plain)
+    assert hash(response) == hash(plain)
+    assert {response: 1}[plain] == 1
 
 
 # -- plain backends ---------------------------------------------------------------------
@@ -374,22 +374,22 @@ def test_a_plain_backend_is_stored_too(tmp_path):
 
 
 def test_a_recording_model_is_the_backends_own_class():
-    made = recording_class("dummy")
-    assert made.__mro__[1] is RecordingMixin
-    assert made.__mro__[3] is SamplingMixin
-    assert made.__mro__[4].__name__ == "DummyLM"
+    recording = recording_class("dummy")
+    assert recording.__mro__[1] is RecordingMixin
+    assert recording.__mro__[3] is SamplingMixin
+    assert recording.__mro__[4].__name__ == "DummyLM"
 
 
 def test_a_server_that_is_down_can_still_be_scored(store, caplog):
-    first = ask(made := Toy(store=store), ["a"], 2)
-    closed(made)
+    first = ask(toy := Toy(store=store), ["a"], 2)
+    closed(toy)
 
     class Down(Toy):
         def fingerprint(self):
             raise ModelConfigError("the server does not answer")
 
-        def fingerprint_among(self, known):
-            return next((each for each in known if each["pretrained"] == self.pretrained), None)
+        def fingerprint_among(self, stored):
+            return next((other for other in stored if other["pretrained"] == self.pretrained), None)
 
     with caplog.at_level("WARNING"):
         lm = Down(store=store)

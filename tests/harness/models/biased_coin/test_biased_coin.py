@@ -148,15 +148,15 @@ def test_beta_law_draws_from_the_beta_distribution() -> None:
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: int) -> None:
     everything = [request(i, 3) for i in range(12)]
-    whole, part = BiasedCoinLM(beta="1:1"), BiasedCoinLM(beta="1:1")
-    told = whole.generate_until(clones(everything))
-    told_of = {i: told[3 * i : 3 * i + 3] for i in range(12)}
+    complete, part = BiasedCoinLM(beta="1:1"), BiasedCoinLM(beta="1:1")
+    responses = complete.generate_until(clones(everything))
+    responses_of = {i: responses[3 * i : 3 * i + 3] for i in range(12)}
 
     some = rnd.sample(everything, limit)
     retold = part.generate_until(clones(some))
-    for at, asked in enumerate(some):
-        assert retold[3 * at : 3 * at + 3] == told_of[asked.doc_id]
-    true_p = whole.get_model_info()["biased_coin"]["true_p"]["quiz"]
+    for at, question in enumerate(some):
+        assert retold[3 * at : 3 * at + 3] == responses_of[question.doc_id]
+    true_p = complete.get_model_info()["biased_coin"]["true_p"]["quiz"]
     for doc_id, p in part.get_model_info()["biased_coin"]["true_p"]["quiz"].items():
         assert p == true_p[doc_id]
 
@@ -167,17 +167,17 @@ def test_draws_are_the_same_in_another_process() -> None:
         "print(repr(uniforms('trial', 7, 'quiz', 'Wie viel ist 3\\u00b2?', 4)))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "99"}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], check=True, env=env, capture_output=True, text=True
     )
-    assert told.stdout.strip() == repr(uniforms("trial", 7, "quiz", "Wie viel ist 3²?", 4))
+    assert process.stdout.strip() == repr(uniforms("trial", 7, "quiz", "Wie viel ist 3²?", 4))
 
 
 def test_another_seed_another_run() -> None:
-    asked = clones([request(0, 40)])
-    assert BiasedCoinLM(p=0.5, seed=1).generate_until(asked) != BiasedCoinLM(
+    requests = clones([request(0, 40)])
+    assert BiasedCoinLM(p=0.5, seed=1).generate_until(requests) != BiasedCoinLM(
         p=0.5, seed=2
-    ).generate_until(asked)
+    ).generate_until(requests)
 
 
 class _Rank(BiasedCoinLM):
@@ -195,15 +195,15 @@ class _Rank(BiasedCoinLM):
 
 
 def test_two_ranks_tell_what_one_tells() -> None:
-    asked = [request(i, 4) for i in range(5)]
+    requests = [request(i, 4) for i in range(5)]
     alone = BiasedCoinLM(beta="2:2")
-    told = alone.generate_until(clones(asked))
+    responses = alone.generate_until(clones(requests))
     ranks = [_Rank(0), _Rank(1)]
     # the short rank is padded with its last request, as the harness does
-    second = ranks[1].generate_until(clones([*asked[1::2], asked[3]]))
-    first = ranks[0].generate_until(clones(asked[0::2]))
-    assert first == told[0:4] + told[8:12] + told[16:20]
-    assert second[:8] == told[4:8] + told[12:16]
+    second = ranks[1].generate_until(clones([*requests[1::2], requests[3]]))
+    first = ranks[0].generate_until(clones(requests[0::2]))
+    assert first == responses[0:4] + responses[8:12] + responses[16:20]
+    assert second[:8] == responses[4:8] + responses[12:16]
     assert ranks[0].get_model_info() == alone.get_model_info()
 
 
@@ -213,11 +213,11 @@ def test_two_ranks_tell_what_one_tells() -> None:
 def test_true_score_is_the_mean_over_the_questions_asked() -> None:
     lm = BiasedCoinLM(beta="2:5", seed=3)
     lm.generate_until(clones([request(i, 2) for i in range(8)] + [request(0, 2, task="other")]))
-    told = lm.get_model_info()["biased_coin"]
-    assert told["questions"] == {"quiz": 8, "other": 1}
-    assert told["true_score"]["quiz"] == pytest.approx(sum(told["true_p"]["quiz"].values()) / 8)
-    assert told["true_p"]["quiz"]["0"] != told["true_p"]["other"]["0"]
-    assert json.loads(json.dumps(told)) == told
+    info = lm.get_model_info()["biased_coin"]
+    assert info["questions"] == {"quiz": 8, "other": 1}
+    assert info["true_score"]["quiz"] == pytest.approx(sum(info["true_p"]["quiz"].values()) / 8)
+    assert info["true_p"]["quiz"]["0"] != info["true_p"]["other"]["0"]
+    assert json.loads(json.dumps(info)) == info
 
     lm.generate_until(clones([request(3, 2)]))
     assert lm.get_model_info()["biased_coin"]["questions"] == {"quiz": 1}
@@ -305,22 +305,22 @@ def test_mistakes_have_unequal_shares() -> None:
 
 
 def test_unboxed_answers_stand_in_prose() -> None:
-    told = BiasedCoinLM(p=1.0, boxed=0.25).generate_until(clones([request(0, 2000)]))
-    boxed = [r"\boxed" in text for text in told]
+    responses = BiasedCoinLM(p=1.0, boxed=0.25).generate_until(clones([request(0, 2000)]))
+    boxed = [r"\boxed" in text for text in responses]
     low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 2000, 0.25)
     assert low <= sum(boxed) <= high
-    for text, box in zip(told, boxed, strict=True):
+    for text, box in zip(responses, boxed, strict=True):
         # the answer is the only number, so that any grader finds it
         assert re.findall(r"\d+", text) == ["12"]
         assert box or text.endswith("the final answer is $12$. I hope it is correct.")
         assert "\n" not in text
-    assert len({len(text) for text in told}) > 5
+    assert len({len(text) for text in responses}) > 5
 
 
 @pytest.mark.parametrize("gold", [12, 12.0, "12", " $12$ ", ["12"]])
 def test_gold_answers_of_many_types(gold: Any) -> None:
-    told = BiasedCoinLM(p=1.0).generate_until([request(0, answer=gold)])
-    assert float(answers(told)[0]) == 12
+    responses = BiasedCoinLM(p=1.0).generate_until([request(0, answer=gold)])
+    assert float(answers(responses)[0]) == 12
 
 
 @pytest.mark.parametrize(

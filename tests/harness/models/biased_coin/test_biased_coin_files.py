@@ -32,9 +32,9 @@ def test_three_kinds_of_file_say_the_same(tmp_path: Path) -> None:
     for path in (by_line, rows, table):
         lm = BiasedCoinLM(file=str(path))
         lm.generate_until([request(i) for i in range(3)])
-        told = lm.get_model_info()["biased_coin"]
-        assert told["true_p"] == {"quiz": {"0": 0.0, "1": 0.125, "2": 1.0}}
-        assert told["law"] == {"kind": "file", "file": str(path), "rows": 3}
+        info = lm.get_model_info()["biased_coin"]
+        assert info["true_p"] == {"quiz": {"0": 0.0, "1": 0.125, "2": 1.0}}
+        assert info["law"] == {"kind": "file", "file": str(path), "rows": 3}
 
 
 def test_prompt_hashes_are_the_harness_s_and_come_before_positions(tmp_path: Path) -> None:

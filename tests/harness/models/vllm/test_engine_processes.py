@@ -71,25 +71,25 @@ def gone(pid, seconds=5.0):
 
 def test_a_process_is_its_id_and_its_start(started):
     child = started(SLEEPER)
-    known = process(child.pid)
-    assert known.alive
-    another = replace(known, started=known.started - 0.01)
+    child_process = process(child.pid)
+    assert child_process.alive
+    another = replace(child_process, started=child_process.started - 0.01)
     assert not another.alive
     assert another.send(signal.SIGKILL) is False
     assert end([another]) == []
     assert child.poll() is None
-    assert replace(known, name="renamed") == known  # processes rename themselves
-    assert known in descendants(os.getpid())
+    assert replace(child_process, name="renamed") == child_process  # processes rename themselves
+    assert child_process in descendants(os.getpid())
 
 
 def test_no_process(started):
     child = started(SLEEPER)
-    known = process(child.pid)
+    child_process = process(child.pid)
     child.kill()
     while process(child.pid) is not None:  # a zombie counts as gone
         time.sleep(0.01)
-    assert not known.alive
-    assert known.send(signal.SIGTERM) is False
+    assert not child_process.alive
+    assert child_process.send(signal.SIGTERM) is False
     child.wait()
     assert process(child.pid) is None
 
@@ -166,7 +166,7 @@ def test_the_engine_of_a_living_run_is_left_alone(killed_run):
 
 
 @pytest.mark.parametrize(
-    ("changes", "kept"),
+    ("changes", "stays"),
     [
         ({"namespace": "pid:[1]"}, True),  # a container beside this one
         ({"host": "elsewhere"}, True),
@@ -175,12 +175,12 @@ def test_the_engine_of_a_living_run_is_left_alone(killed_run):
         ({"owner": {"pid": 1}}, True),
     ],
 )
-def test_notes_that_mean_other_processes(killed_run, changes, kept):
+def test_notes_that_mean_other_processes(killed_run, changes, stays):
     beside, path, pid = killed_run
     edit(path, **changes)
     assert end_leftovers(beside) == []
     assert process(pid) is not None
-    assert path.exists() is kept
+    assert path.exists() is stays
 
 
 def test_files_of_others_are_left_alone(tmp_path):

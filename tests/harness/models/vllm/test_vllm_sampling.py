@@ -52,21 +52,21 @@ def make(folder, **arguments):
 
 
 def orders(prompts=("one two three", "four five"), trials=6, **kwargs):
-    said = {**KWARGS, **kwargs}
-    made = []
+    settings = {**KWARGS, **kwargs}
+    requests = []
     for trial in range(trials):
         for prompt in prompts:
             seed = 100 * trial + len(prompt)
-            made.append(trial_request(len(made), prompt, prompt, trial, seed, said))
-    return made
+            requests.append(trial_request(len(requests), prompt, prompt, trial, seed, settings))
+    return requests
 
 
 def engine_of(lm):
     return lm.model.llm_engine
 
 
-def sampled(lm, asked, measure=NOTHING):
-    return {order.index: got for order, got in lm.sample(asked, measure)}
+def sampled(lm, requests, measure=NOTHING):
+    return {order.index: got for order, got in lm.sample(requests, measure)}
 
 
 # -- the engine's places ---------------------------------------------------------------------
@@ -74,22 +74,22 @@ def sampled(lm, asked, measure=NOTHING):
 
 def test_every_order_is_answered_once_with_its_own_seed(folder):
     lm = make(folder)
-    asked = orders()
-    got = sampled(lm, asked)
-    assert {place: s.text for place, s in got.items()} == {
-        o.index: answer(o.seed)[0] for o in asked
+    requests = orders()
+    got = sampled(lm, requests)
+    assert {index: s.text for index, s in got.items()} == {
+        o.index: answer(o.seed)[0] for o in requests
     }
     seeds = [params.seed for _, params in engine_of(lm).started]
-    assert seeds == [order.seed for order in asked]  # started in the order that was asked for
+    assert seeds == [order.seed for order in requests]  # started in the order that was asked for
 
 
 def test_places_are_taken_again_at_once(folder):
     lm = make(folder, max_num_seqs=3)
-    asked = orders(trials=10)
-    sampled(lm, asked)
+    requests = orders(trials=10)
+    sampled(lm, requests)
     # Each request goes to whichever of the three places is free first, and none waits for others.
     free = [0, 0, 0]
-    for order in asked:
+    for order in requests:
         heapq.heapreplace(free, free[0] + answer(order.seed)[1])
     assert engine_of(lm).steps == max(free)
     assert max(engine_of(lm).busy) == 3
@@ -104,8 +104,8 @@ def test_an_eighth_more_than_the_places_is_handed_over(folder):
 
 def test_a_trial_comes_out_before_the_others_are_done(folder):
     lm = make(folder, max_num_seqs=2)
-    asked = orders(trials=20)
-    stream = lm.sample(asked, NOTHING)
+    requests = orders(trials=20)
+    stream = lm.sample(requests, NOTHING)
     next(stream)
     assert engine_of(lm).steps <= 5
     assert len(engine_of(lm).started) <= 3 + engine_of(lm).steps * 2
@@ -190,13 +190,13 @@ def test_releases_without_flat_logprobs_are_not_asked_for_them(folder, monkeypat
 
 def test_a_prompt_is_measured_once(folder):
     lm = make(folder)
-    asked = orders(trials=3)
-    got = sampled(lm, asked, frozenset({"one two three"}))
+    requests = orders(trials=3)
+    got = sampled(lm, requests, frozenset({"one two three"}))
     measured = [p for _, p in engine_of(lm).started if getattr(p, "prompt_logprobs", None) == 0]
-    assert [p.seed for p in measured] == [asked[0].seed]
+    assert [p.seed for p in measured] == [requests[0].seed]
     assert measured[0].skip_reading_prefix_cache is True
     assert got[0].signals["prompt_bpt"] == pytest.approx(0.5 / math.log(2))
-    assert all("prompt_bpt" not in got[place].signals for place in range(1, 6))
+    assert all("prompt_bpt" not in got[index].signals for index in range(1, 6))
 
 
 def test_a_thinking_model_gets_the_end_alone(folder):
@@ -256,10 +256,12 @@ def test_generation_config_is_not_applied_and_that_is_said_once(folder, caplog):
     lm = make(folder)
     for _ in range(2):
         sampled(lm, orders(trials=1))
-    said = [r.getMessage() for r in caplog.records if "generation_config.json" in r.getMessage()]
-    assert len(said) == 1
-    assert "repetition_penalty=1.1, which" in said[0]
-    assert "temperature" not in said[0]
+    messages = [
+        r.getMessage() for r in caplog.records if "generation_config.json" in r.getMessage()
+    ]
+    assert len(messages) == 1
+    assert "repetition_penalty=1.1, which" in messages[0]
+    assert "temperature" not in messages[0]
     assert lm.fingerprint()["end_tokens"] == [2, 7]
 
 
@@ -304,16 +306,16 @@ def test_times_come_from_the_engines_clock():
 
 
 def test_tokens_and_reasons(folder):
-    asked = orders(trials=2)
-    got = sampled(make(folder), asked)
-    for order in asked:
+    requests = orders(trials=2)
+    got = sampled(make(folder), requests)
+    for order in requests:
         _, _, logprobs = answer(order.seed)
-        one = got[order.index]
-        assert one.completion_tokens == len(logprobs)
-        assert one.prompt_tokens == len(order.prompt.split())
-        assert one.finish_reason == "stop"
+        trial = got[order.index]
+        assert trial.completion_tokens == len(logprobs)
+        assert trial.prompt_tokens == len(order.prompt.split())
+        assert trial.finish_reason == "stop"
         expected = -sum(logprobs) / len(logprobs) / math.log(2)
-        assert one.signals["completion_bpt"] == pytest.approx(expected)
+        assert trial.signals["completion_bpt"] == pytest.approx(expected)
 
 
 # -- laziness ----------------------------------------------------------------------------------
@@ -462,15 +464,15 @@ def test_a_fingerprint_is_json(folder):
 def test_data_parallel_is_one_call(folder, caplog):
     lm = make(folder, data_parallel_size=2)
     for _ in range(2):
-        asked = orders()
-        got = sampled(lm, asked, frozenset({"four five"}))
-        assert [got[o.index].text for o in asked] == [answer(o.seed)[0] for o in asked]
+        requests = orders()
+        got = sampled(lm, requests, frozenset({"four five"}))
+        assert [got[o.index].text for o in requests] == [answer(o.seed)[0] for o in requests]
         assert got[0].queued_s is None
         assert got[0].generated_s is None
         assert got[0].concurrency is None
         assert "prompt_bpt" in got[1].signals
     assert [len(requests) for requests, _ in lm.calls] == [12, 12]
-    assert [p.seed for p in lm.calls[0][1]] == [order.seed for order in asked]
+    assert [p.seed for p in lm.calls[0][1]] == [order.seed for order in requests]
     assert caplog.text.count("vllm serve") == 1
     assert "generated_s" in lm.cannot_record
     assert lm.fingerprint()["backend"] == "vllm"
@@ -488,7 +490,7 @@ def raising(lm, signum):
 def test_interrupting_shuts_the_engine_down(folder):
     lm = make(folder)
     # where the tests run in the background, the shell has set it to be ignored
-    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             raising(lm, signal.SIGINT)
@@ -496,44 +498,44 @@ def test_interrupting_shuts_the_engine_down(folder):
         assert lm.weights_loaded is False
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, kept)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
-def test_an_earlier_handler_is_called_after_the_engine_is_down(folder):
+def test_an_previous_handler_is_called_after_the_engine_is_down(folder):
     seen = []
 
     def earlier(signum, frame):
         seen.append((signum, LLM.built[0].llm_engine.down))
         raise SystemExit(7)
 
-    kept = signal.signal(signal.SIGTERM, earlier)
+    previous_handler = signal.signal(signal.SIGTERM, earlier)
     try:
         with pytest.raises(SystemExit, match="7"):
             raising(make(folder), signal.SIGTERM)
         assert seen == [(signal.SIGTERM, 1)]
         assert signal.getsignal(signal.SIGTERM) is earlier
     finally:
-        signal.signal(signal.SIGTERM, kept)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def test_a_handler_that_returns_does_not_leave_the_run_waiting(folder):
     seen = []
-    kept = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    previous_handler = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
     try:
         with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"):
             raising(make(folder), signal.SIGTERM)
         assert seen == [1]
     finally:
-        signal.signal(signal.SIGTERM, kept)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def test_an_ignored_signal_stays_ignored(folder):
-    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         raising(make(folder), signal.SIGINT)
         assert LLM.built[0].llm_engine.down == 0
     finally:
-        signal.signal(signal.SIGINT, kept)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def test_handlers_are_put_back_at_the_end(folder):
