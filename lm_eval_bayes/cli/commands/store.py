@@ -6,20 +6,23 @@ import sys
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes._util.text import format_bytes, plural
+from lm_eval_bayes._util.text import format_bytes, format_range, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lm_eval_bayes.store.export import ExportReport
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
     from lm_eval_bayes.store.prune import PruneReport
+    from lm_eval_bayes.store.samples_export import SamplesReport
     from lm_eval_bayes.store.trial import Conflict
     from lm_eval_bayes.store.verify import Verification
 
@@ -32,14 +35,25 @@ app = typer.Typer(
 #: The most conflicts that are printed; --json lists up to 1,000.
 MAX_PRINTED = 5
 
-#: Values of `export -o` for standard output.
-STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+#: What is counted, in words.
+_NOUNS = {
+    "trials": ("trial",),
+    "outcomes": ("graded outcome",),
+    "prompts": ("prompt",),
+    "prompt_signals": ("prompt with signals", "prompts with signals"),
+    "descriptions": ("description",),
+    "models": ("model",),
+    "samplings": ("sampling",),
+}
 
 Stores = Annotated[
     list[Path],
     typer.Argument(metavar="STORE", help="Files of trial stores.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _counts(record: object, *names: str) -> str:
+    return ", ".join(plural(getattr(record, name), *_NOUNS[name]) for name in names)
 
 
 class Format(str, Enum):
@@ -73,12 +87,9 @@ def info(stores: Stores, as_json: Json = False) -> None:
         )
         infos.append(replace(held, models=models, samplings=samplings))
     if as_json:
-        say_json([store_info.to_dict() for store_info in infos])
-        return
-    for index, store_info in enumerate(infos):
-        if index:
-            say()
-        _print_info(store_info)
+        say_json(infos)
+    else:
+        say_each(infos, _print_info)
 
 
 def _print_info(info: StoreInfo) -> None:
@@ -86,13 +97,7 @@ def _print_info(info: StoreInfo) -> None:
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
     say(f"{info.path}: schema {info.schema}, {format_bytes(info.file_bytes)}{log}")
-    counts = [
-        plural(info.trials, "trial"),
-        plural(info.prompts, "prompt"),
-        plural(info.prompt_signals, "prompt with signals", "prompts with signals"),
-        plural(info.outcomes, "graded outcome"),
-    ]
-    say(", ".join(counts))
+    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
     for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
         if descriptions:
             rows = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
@@ -111,19 +116,10 @@ def _cell(value: str | int) -> str:
 
 
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
-    per_prompt = str(series.fewest)
-    if series.fewest != series.most:
-        per_prompt += f" to {series.most}"
-    return (
-        series.model,
-        series.sampling,
-        _cell(series.prompts),
-        _cell(series.trials),
-        per_prompt,
-        _cell(series.completion_tokens),
-        _date(series.first),
-        _date(series.last),
-    )
+    counts = (_cell(series.prompts), _cell(series.trials))
+    per_prompt = format_range((series.fewest, series.most))
+    tokens, dates = _cell(series.completion_tokens), (_date(series.first), _date(series.last))
+    return (series.model, series.sampling, *counts, per_prompt, tokens, *dates)
 
 
 def _date(seconds: float) -> str:
@@ -174,8 +170,8 @@ def merge(
     except TrialConflictError as error:
         warn(f"error: {error}")
         if as_json:
-            conflicts = [conflict.to_dict() for conflict in error.conflicts]
-            say_json({"merged": False, "n_conflicts": error.n_conflicts, "conflicts": conflicts})
+            content = {"n_conflicts": error.n_conflicts, "conflicts": error.conflicts}
+            say_json({"merged": False, **content})
         else:
             _warn_of_conflicts(error.conflicts, error.n_conflicts)
             warn("with --keep-first, the trial of the first of these stores is kept")
@@ -238,19 +234,14 @@ def verify(stores: Stores, as_json: Json = False) -> None:
         if not as_json:
             _print_verification(result)
     if as_json:
-        say_json([result.to_dict() for result in results])
+        say_json(results)
     raise typer.Exit(code)
 
 
 def _print_verification(result: Verification) -> None:
-    counts = [
-        plural(result.trials, "trial"),
-        plural(result.descriptions, "description"),
-        plural(result.prompt_signals, "prompt with signals", "prompts with signals"),
-        plural(result.outcomes, "graded outcome"),
-    ]
+    counts = _counts(result, "trials", "descriptions", "prompt_signals", "outcomes")
     verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
-    say(f"{result.path}: {verdict} ({', '.join(counts)} checked)")
+    say(f"{result.path}: {verdict} ({counts} checked)")
     for problem in result.problems:
         say(f"  {problem}")
     if result.n_problems > len(result.problems):
@@ -279,7 +270,7 @@ def export(
             "a file for each model, sampling and task.",
         ),
     ] = Format.jsonl,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Export a store as JSON lines, or in the harness's format of logged samples.
@@ -292,18 +283,30 @@ def export(
       lm-eval-bayes store export runs/aime.sqlite -o aime.jsonl
       lm-eval-bayes store export runs/aime.sqlite --format samples -o samples/
     """
-    to_stdout = str(output) in STDOUT
-    if form is Format.samples:
-        if to_stdout:
+    from lm_eval_bayes._util.files import folder_for
+    from lm_eval_bayes.runs.model_arguments import printable
+    from lm_eval_bayes.store.export import export_jsonl, export_lines
+    from lm_eval_bayes.store.samples_export import export_samples
+
+    report: ExportReport | SamplesReport
+    if str(output) in STANDARD_OUTPUT:
+        if form is Format.samples:
             raise InvalidInputError("samples are several files: name a folder with --output")
-        damaged = _export_samples(store, output, overwrite, as_json)
-    elif to_stdout:
         if as_json:
             rule = "be left out if --output is standard output, where the lines are written"
             raise InvalidInputError.of("--json", rule, str(output))
-        damaged = _export_to_stdout(store)
+        if sys.stdout is None:
+            raise InvalidInputError("standard output is closed: name a file with --output")
+        report = export_lines(store, sys.stdout, printable)
     else:
-        damaged = _export_jsonl(store, output, overwrite, as_json)
+        export = export_samples if form is Format.samples else export_jsonl
+        with folder_for(output, "--output"):
+            report = export(store, output, overwrite, printable)
+        if as_json:
+            say_json(report)
+        else:
+            _print_export(report)
+    damaged = report.damaged
     if damaged:
         does = "does not match its hash" if damaged == 1 else "do not match their hashes"
         warn(
@@ -313,66 +316,34 @@ def export(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _export_jsonl(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
-    from lm_eval_bayes._util.files import folder_for
-    from lm_eval_bayes.runs.model_arguments import printable
-    from lm_eval_bayes.store.export import export_jsonl
+def _print_export(report: ExportReport | SamplesReport) -> None:
+    from lm_eval_bayes.store.export import ExportReport
 
-    with folder_for(output, "--output"):
-        report = export_jsonl(store, output, overwrite, printable)
-    if as_json:
-        say_json(report.to_dict())
-    else:
+    if isinstance(report, ExportReport):
         counts = f"{plural(report.trials, 'trial')}, {plural(report.lines, 'line')}"
         say(f"{report.path}: {counts}, {format_bytes(report.size)}")
-    return report.damaged
-
-
-def _export_to_stdout(store: Path) -> int:
-    from lm_eval_bayes.runs.model_arguments import printable
-    from lm_eval_bayes.store.export import export_lines
-
-    if sys.stdout is None:
-        raise InvalidInputError("standard output is closed: name a file with --output")
-    return export_lines(store, sys.stdout, printable).damaged
-
-
-def _export_samples(store: Path, output: Path, overwrite: bool, as_json: bool) -> int:
-    from lm_eval_bayes._util.files import folder_for
-    from lm_eval_bayes.runs.model_arguments import printable
-    from lm_eval_bayes.store.samples_export import export_samples
-
-    with folder_for(output, "--output"):
-        report = export_samples(store, output, overwrite, printable)
-    if as_json:
-        say_json(report.to_dict())
-        return report.damaged
+        return
     for file in report.files:
         task = "not graded" if file.task is None else f"task {file.task}, {file.version}"
         say(f"{file.path}: {plural(file.lines, 'line')}, {plural(file.trials, 'trial')}, {task}")
     if not report.files:
         say(f"{report.folder}: nothing was written, the store has no trials")
-    return report.damaged
 
 
 @app.command()
 def prune(
     stores: Stores,
     model: Annotated[
-        Optional[str],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option("--model", metavar="HASH", help="Only trials of this model."),
+        str | None, typer.Option(metavar="HASH", help="Only trials of this model.")
     ] = None,
     sampling: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--sampling", metavar="HASH", help="Only trials of this sampling."),
+        str | None, typer.Option(metavar="HASH", help="Only trials of this sampling.")
     ] = None,
     prompt: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--prompt", metavar="HASH", help="Only trials of this prompt."),
+        str | None, typer.Option(metavar="HASH", help="Only trials of this prompt.")
     ] = None,
     trials_from: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--trials-from", metavar="N", help="Only trials numbered N and up, from 0."),
+        int | None, typer.Option(metavar="N", help="Only trials numbered N and up, from 0.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
     as_json: Json = False,
@@ -390,7 +361,13 @@ def prune(
     from lm_eval_bayes._util.files import resolve_path
     from lm_eval_bayes.store.trial_store import TrialStore
 
-    if model is None and sampling is None and prompt is None and trials_from is None:
+    criteria: dict[str, Any] = {
+        "model": model,
+        "sampling": sampling,
+        "prompt": prompt,
+        "trials_from": trials_from,
+    }
+    if all(value is None for value in criteria.values()):
         raise InvalidInputError("no criterion: give --model, --sampling, --prompt or --trials-from")
     paths = [resolve_path(path) for path in stores]
 
@@ -398,16 +375,10 @@ def prune(
         # Opened for reading first: opening a missing store for writing would create it.
         TrialStore.open(path, mode="read").close()
         with TrialStore.open(path) as store:
-            return store.prune(
-                model=model,
-                sampling=sampling,
-                prompt=prompt,
-                trials_from=trials_from,
-                dry_run=dry_run,
-            )
+            return store.prune(**criteria, dry_run=dry_run)
 
     # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.
-    with named_as_options("model", "sampling", "prompt", "trials_from"):
+    with named_as_options(*criteria):
         reports = [prune_store(path, True) for path in paths]
         if yes:
             reports = [prune_store(path, False) for path in paths]
@@ -416,14 +387,7 @@ def prune(
         say_json([{"path": str(path), **report.to_dict()} for path, report in pairs])
         return
     for path, report in zip(paths, reports, strict=True):
-        counts = [
-            plural(report.trials, "trial"),
-            plural(report.outcomes, "graded outcome"),
-            plural(report.prompts, "prompt"),
-            plural(report.prompt_signals, "prompt's signals", "prompts' signals"),
-            plural(report.models, "model"),
-            plural(report.samplings, "sampling"),
-        ]
-        say(f"{path}: {'deleted' if yes else 'to be deleted'}: {', '.join(counts)}")
+        names = ("trials", "outcomes", "prompts", "prompt_signals", "models", "samplings")
+        say(f"{path}: {'deleted' if yes else 'to be deleted'}: {_counts(report, *names)}")
     if not yes:
         say("nothing was deleted; add --yes to delete")
