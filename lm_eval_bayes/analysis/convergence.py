@@ -230,7 +230,13 @@ def task_convergence(
         notes.append(f"rankings use the first {n_trials} trials, which all models have")
     rankings: tuple[RankingConvergence, ...] = ()
     if len(runs) > 1 and n_trials > 1:
-        tensor = _tensor(runs, matrices, n_trials)
+        # (L, M, n), in the first model's order of questions
+        tensor = np.stack(
+            [
+                matrix[aligned_rows(run, runs[0]), :n_trials]
+                for run, matrix in zip(runs, matrices, strict=True)
+            ]
+        )
         rankings = tuple(
             _ranking_convergence(score, tensor, runs, replicates, scheme, confidence, spec.seed)
             for score in ranking_scores
@@ -287,16 +293,6 @@ def _ranking_scores(run: TaskRun, scores: Sequence[Score] | None, n_trials: int)
 
 def _right_or_wrong(run: TaskRun) -> bool:
     return tuple(run.outcomes.weights.tolist()) == BINARY_WEIGHTS
-
-
-def _tensor(runs: Sequence[TaskRun], matrices: Sequence[IntArray], n_trials: int) -> IntArray:
-    """Return the first trials of all models, shape (L, M, n), in the first model's order."""
-    return np.stack(
-        [
-            matrix[aligned_rows(run, runs[0]), :n_trials]
-            for run, matrix in zip(runs, matrices, strict=True)
-        ]
-    )
 
 
 def _ranking_convergence(

@@ -113,29 +113,24 @@ def model_costs(board: Leaderboard, runs: Sequence[TaskRun]) -> tuple[ModelCost,
         for position, (row, run) in enumerate(zip(board.rows, runs, strict=True), 1)
         if row.tokens and run.n_trials
     ]
-    costs = []
-    for position, row, tokens in recorded:
-        mu = row.posterior.mu
-        dominated = any(
-            other_position != position
-            and other_tokens <= tokens
-            and other.posterior.mu >= mu
-            and (other_tokens < tokens or other.posterior.mu > mu)
-            for other_position, other, other_tokens in recorded
+    return tuple(
+        ModelCost(
+            position=position,
+            model=row.model,
+            tokens=tokens,
+            total=int(row.tokens or 0),
+            seconds=row.seconds,
+            mu=row.mu,
+            interval=row.interval,
+            frontier=not any(
+                other.mu >= row.mu
+                and other_tokens <= tokens
+                and (other.mu > row.mu or other_tokens < tokens)
+                for _, other, other_tokens in recorded
+            ),
         )
-        costs.append(
-            ModelCost(
-                position=position,
-                model=row.model,
-                tokens=tokens,
-                total=int(row.tokens or 0),
-                seconds=row.seconds,
-                mu=mu,
-                interval=row.interval,
-                frontier=not dominated,
-            )
-        )
-    return tuple(costs)
+        for position, row, tokens in recorded
+    )
 
 
 @dataclass(frozen=True, eq=False)

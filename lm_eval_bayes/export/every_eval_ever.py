@@ -13,7 +13,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json
@@ -120,8 +120,7 @@ class Submission:
             "checksum": checksum,
             "total_rows": rows,
         }
-        record = {**self.record, "detailed_evaluation_results": reference}
-        return Submission(record, self.folder, self.name, self.model_id, self.evaluation_id)
+        return replace(self, record={**self.record, "detailed_evaluation_results": reference})
 
     def to_json(self) -> str:
         """Return the record as JSON, in ASCII."""
@@ -197,7 +196,9 @@ def submission(
             else "trials",
             "source_type": "evaluation_run",
             "source_organization_name": replace_surrogates(sender.organization),
-            "evaluator_relationship": _one_of("--relationship", sender.relationship, RELATIONSHIPS),
+            "evaluator_relationship": check_option(
+                "--relationship", sender.relationship, RELATIONSHIPS
+            ),
         },
         "eval_library": _library(run),
         "model_info": _model_info(run, name, developer, sender),
@@ -213,12 +214,6 @@ def submission(
 
 
 # -- the parts -----------------------------------------------------------------------------------
-
-
-def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InvalidInputError.of(argument, f"be one of {', '.join(allowed)}", value)
-    return value
 
 
 def _model(run: TaskRun, model_id: str | None, developer: str) -> tuple[str, str]:
@@ -284,13 +279,10 @@ def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict
         engine_version = {} if version is None else {"version": as_text(version)}
         info["inference_engine"] = {"name": engine, **engine_version}
     info["additional_details"] = {
-        "deployment_type": _one_of("--deployment", deployment, DEPLOYMENTS),
-        "model_availability": _one_of("--availability", sender.availability, AVAILABILITIES),
-        **(
-            {"harness_backend": one_line(run.provenance.backend, 60)}
-            if run.provenance.backend
-            else {}
-        ),
+        "deployment_type": check_option("--deployment", deployment, DEPLOYMENTS),
+        "model_availability": check_option("--availability", sender.availability, AVAILABILITIES),
         **model_settings(run),
     }
+    if run.provenance.backend:
+        info["additional_details"]["harness_backend"] = one_line(run.provenance.backend, 60)
     return info

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
@@ -112,7 +111,6 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     run = summary.run
     weights = run.outcomes.weights
     low, high = (0.0, 1.0) if name in summary.rows else (float(weights.min()), float(weights.max()))
-    metric: Metric = metric_of(name, summary.n_range, run.binary)
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
     if not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in weights)
@@ -121,12 +119,9 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     return {
         "evaluation_result_id": result_id(run, name),
         "metric_config": {
-            "evaluation_description": metric.description,
-            "metric_id": metric.id,
+            **metric_of(name, summary.n_range, run.binary),
             "metric_name": name,
-            "metric_kind": metric.kind,
             "metric_unit": "proportion" if (low, high) == (0.0, 1.0) else "points",
-            "metric_parameters": dict(metric.parameters),
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": low,
@@ -202,29 +197,7 @@ def _source(run: TaskRun) -> dict[str, Any]:
 # -- names and descriptions of metrics -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A metric of the schema.
-
-    Attributes
-    ----------
-    id : str
-        Identifier by which results are joined; with the prefix "lm-eval-bayes." unless the
-        metric is also that of others.
-    kind : str
-        Its family.
-    description : str
-        One sentence.
-    parameters : mapping
-        Its parameters, such as N.
-    """
-
-    id: str
-    kind: str
-    description: str
-    parameters: Mapping[str, str | int | float | bool | None]
-
-
+#: Id, kind and description of the pass family, by the beginning of a row's name.
 _FAMILY: dict[str, tuple[str, str, str]] = {
     "pass@": (
         "pass_at_k",
@@ -255,12 +228,15 @@ _FAMILY: dict[str, tuple[str, str, str]] = {
 }
 _ROW = re.compile(r"(pass@|pass\^|g-pass@|mg-pass@|maj@)(\d+)(?:_([0-9.e-]+))?")
 #: Ids that others use with the same meaning.
-_SHARED_IDS = frozenset({"pass_at_k"})
+_SHARED_IDS = frozenset({"pass_at_k", "accuracy"})
 _PREFIX = "lm-eval-bayes"
 
 
-def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> Metric:
-    """Return the metric of a row of a summary.
+def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> dict[str, Any]:
+    """Return the id, kind, description and parameters of a row of a summary.
+
+    The id, by which results are joined, has the prefix "lm-eval-bayes." unless the metric is also
+    that of others.
 
     Parameters
     ----------
@@ -273,48 +249,42 @@ def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> Metri
 
     Examples
     --------
-    >>> metric_of("g-pass@4_0.5", (8, 8)).parameters
+    >>> metric_of("g-pass@4_0.5", (8, 8))["metric_parameters"]
     {'k': 4, 'n': 8, 'tau': 0.5}
-    >>> metric_of("avg@6 to 8", (6, 8)).parameters, metric_of("avg@8", (8, 8)).id
-    ({'n': 6, 'n_max': 8}, 'accuracy')
-    >>> metric_of("hbayes@8_population", (8, 8)).parameters["scope"]
+    >>> metric_of("avg@6 to 8", (6, 8))["metric_parameters"]
+    {'n': 6, 'n_max': 8}
+    >>> metric_of("avg@8", (8, 8))["metric_id"]
+    'accuracy'
+    >>> metric_of("hbayes@8_population", (8, 8))["metric_parameters"]["scope"]
     'population'
     """
     n_min, n_max = n_range
-    n: dict[str, str | int | float | bool | None] = {"n": n_min}
-    if n_max != n_min:
-        n["n_max"] = n_max
+    parameters: dict[str, Any] = {"n": n_min} if n_max == n_min else {"n": n_min, "n_max": n_max}
+    kind = "accuracy" if binary else "rubric_score"
     match = _ROW.fullmatch(name)
     if match is not None:
         stem, k, tau = match[1], int(match[2]), match[3]
         slug, kind, description = _FAMILY[stem]
-        parameters = {"k": k, **n, **({} if tau is None else {"tau": float(tau)})}
-        metric_id = slug if slug in _SHARED_IDS else f"{_PREFIX}.{slug}"
-        return Metric(metric_id, kind, description.format(k=k, tau=tau), parameters)
-    score = "share of right trials" if binary else "score of the trials"
-    if name.startswith("avg@"):
+        description = description.format(k=k, tau=tau)
+        parameters = {"k": k, **parameters, **({} if tau is None else {"tau": float(tau)})}
+    elif name.startswith("avg@"):
+        slug = "accuracy" if binary else "avg_at_n"
+        score = "share of right trials" if binary else "score of the trials"
         description = f"Mean {score} over all questions, with equal weights."
-        return Metric(
-            "accuracy" if binary else f"{_PREFIX}.avg_at_n",
-            "accuracy" if binary else "rubric_score",
-            description,
-            n,
+    else:
+        learned, population = name.startswith("hbayes@"), name.endswith("_population")
+        scope = "population" if population else "benchmark"
+        slug = ("hbayes" if learned else "bayes") + "_at_n" + ("_population" if population else "")
+        prior = (
+            "a prior learned across the questions"
+            if learned
+            else "a uniform prior for every question [arXiv 2510.04265]"
         )
-    learned, population = name.startswith("hbayes@"), name.endswith("_population")
-    slug = ("hbayes" if learned else "bayes") + "_at_n" + ("_population" if population else "")
-    about = scope_label("population" if population else "benchmark")
-    prior = (
-        "a prior learned across the questions"
-        if learned
-        else "a uniform prior for every question [arXiv 2510.04265]"
-    )
-    return Metric(
-        f"{_PREFIX}.{slug}",
-        "accuracy" if binary else "rubric_score",
-        f"Posterior mean of the mean score on {about}, under {prior}.",
-        {
-            **n,
-            "prior": "learned" if learned else "uniform",
-            "scope": "population" if population else "benchmark",
-        },
-    )
+        description = f"Posterior mean of the mean score on {scope_label(scope)}, under {prior}."
+        parameters |= {"prior": "learned" if learned else "uniform", "scope": scope}
+    return {
+        "evaluation_description": description,
+        "metric_id": slug if slug in _SHARED_IDS else f"{_PREFIX}.{slug}",
+        "metric_kind": kind,
+        "metric_parameters": parameters,
+    }

@@ -9,6 +9,7 @@ too. A dataset without an `eval.yaml` has the task id "default".
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -23,6 +24,9 @@ from lm_eval_bayes.runs.task_run import TaskRun
 #: Names of the maximal number of completion tokens.
 MAX_TOKENS_NAMES = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
 _MAX_VALUE = 200
+#: A part of a hub id: letters or digits with single dots and dashes inside, at most 96 characters.
+_HUB_NAME = r"(?=[^/]*[A-Za-z0-9])(?![-.])(?![^/]*(?:\.\.|--))[\w.-]{1,96}(?<![-.])"
+_HUB_ID = re.compile(f"{_HUB_NAME}/{_HUB_NAME}", re.ASCII)
 
 
 def as_text(value: Any) -> str:
@@ -105,23 +109,7 @@ def hub_id(name: object) -> str | None:
     >>> hub_id("Qwen/Qwen3-8B"), hub_id("/models/qwen"), hub_id("qwen"), hub_id("./a/b")
     ('Qwen/Qwen3-8B', None, None, None)
     """
-    if not isinstance(name, str) or name.count("/") != 1:
-        return None
-    org, _, model = name.partition("/")
-    return name if _is_name(org) and _is_name(model) else None
-
-
-def _is_name(part: str) -> bool:
-    plain = part.replace("-", "").replace("_", "").replace(".", "")
-    return (
-        0 < len(part) <= 96
-        and part.isascii()
-        and plain.isalnum()
-        and part[0] not in "-."
-        and part[-1] not in "-."
-        and ".." not in part
-        and "--" not in part
-    )
+    return name if isinstance(name, str) and _HUB_ID.fullmatch(name) else None
 
 
 def hub_model(run: TaskRun) -> str | None:

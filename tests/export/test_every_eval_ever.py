@@ -283,7 +283,7 @@ def test_who_made_the_model_must_be_known():
         InvalidInputError, match=r"`--model-id` must be the model's id.*got 'a/b/c'"
     ):
         submission(summarise(flat), model_id="a/b/c")
-    with pytest.raises(InvalidInputError, match=r"`--relationship` must be one of first_party"):
+    with pytest.raises(InvalidInputError, match=r"`--relationship` must be one of \"first_party\""):
         submission(summarise(flat), model_id="a/b", sender=Sender(relationship="friend"))
     named = submission(summarise(flat), sender=Sender(developer="The Mint"))
     assert named.record["model_info"]["developer"] == "The Mint"

@@ -113,12 +113,9 @@ def _sort_key(scores: Sequence[ScoreCell | None]) -> tuple[bool, float]:
 
 
 @dataclass(frozen=True)
-class QuestionCell:
-    """A model's score on a question: posterior mean, sd, and the trials as text."""
+class HeatMapCell:
+    """The position of a score in the range of scores, 0 to 1."""
 
-    mu: float
-    sigma: float
-    counted: str
     share: float
 
     @property
@@ -128,21 +125,24 @@ class QuestionCell:
 
 
 @dataclass(frozen=True)
-class QuestionRow:
-    """A question with the cells of all models, in the order of the leaderboard."""
+class QuestionCell(HeatMapCell):
+    """A model's score on a question: posterior mean, sd, and the trials as text."""
+
+    mu: float
+    sigma: float
+    counted: str
+
+
+@dataclass(frozen=True)
+class QuestionRow(HeatMapCell):
+    """A question's mean, with the cells of all models in the order of the leaderboard."""
 
     number: int
     name: str
     label: str
     text: TruncatedText
     mean: float
-    share: float
     cells: tuple[QuestionCell, ...]
-
-    @property
-    def shade(self) -> int:
-        """Shade of the mean, 0 to 20."""
-        return round(self.share * (SHADES - 1))
 
 
 @dataclass(frozen=True)
