@@ -246,6 +246,7 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
 
 
 def _plugin(registered: Registered) -> Finding:
+    from lm_eval_bayes._boot._lm_eval_bayes_boot import switched_off
     from lm_eval_bayes.harness.plugin import installed
 
     finding = partial(Finding, "plugin")
@@ -270,7 +271,7 @@ def _plugin(registered: Registered) -> Finding:
             "plugin", State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}")
         )
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
-    if installed.switched_off():
+    if switched_off():
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
         detail = f"switched off for lm_eval by LM_EVAL_BAYES_AUTOLOAD={value}; {alternative}"
         return finding(State.note, detail, "unset LM_EVAL_BAYES_AUTOLOAD")

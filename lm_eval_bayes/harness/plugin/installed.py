@@ -15,13 +15,14 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lm_eval_bayes._boot._lm_eval_bayes_boot import HOOKS
 from lm_eval_bayes.harness.plugin import patches
-from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS, Component
 
 #: Releases of the harness that every change of this package is tested with.
 TESTED_HARNESSES = ("0.4.12", "0.4.13")
@@ -29,10 +30,8 @@ TESTED_HARNESSES = ("0.4.12", "0.4.13")
 #: Releases before this one are refused when this package is installed.
 OLDEST_HARNESS = TESTED_HARNESSES[0]
 
-#: The module and the file that make a start of Python wait for the harness.
-BOOT_MODULE, START_UP_FILES = "_lm_eval_bayes_boot", ("lm_eval_bayes_boot.pth",)
-if sys.version_info >= (3, 15):
-    START_UP_FILES = ("lm_eval_bayes_boot.start",)
+#: The file that makes a start of Python wait for the harness.
+START_UP_FILE = "lm_eval_bayes_boot." + ("start" if sys.version_info >= (3, 15) else "pth")
 
 #: What a probe prints before its JSON, since the harness and others print as well.
 _MARK = "lm_eval_bayes probe: "
@@ -96,36 +95,17 @@ def _is_declared(component: Component) -> bool:
 
 def start_up_file() -> Path | None:
     """Return the start-up file that this Python reads, None if it is missing."""
-    for folder in _site_folders():
-        for name in START_UP_FILES:
-            if (folder / name).is_file():
-                return folder / name
-    return None
-
-
-def _site_folders() -> Iterator[Path]:
     import site
 
-    seen = set()
-    for folder in (*site.getsitepackages(), site.getusersitepackages(), *_library_folders()):
-        if folder not in seen:
-            seen.add(folder)
-            yield Path(folder)
-
-
-def _library_folders() -> tuple[str, ...]:
-    return (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    folders += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    files = (Path(folder) / START_UP_FILE for folder in folders)
+    return next((file for file in files if file.is_file()), None)
 
 
 def watches() -> bool:
     """Return whether the start-up file was read when this process began."""
     return any(getattr(finder, "lm_eval_bayes", False) for finder in sys.meta_path)
-
-
-def switched_off() -> bool:
-    """Return whether ``LM_EVAL_BAYES_AUTOLOAD`` disables the start-up file."""
-    value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
-    return value.strip().lower() in ("0", "false", "no", "off")
 
 
 def other_command() -> Path | None:
@@ -153,7 +133,7 @@ def _runs_this_python(script: Path) -> bool:
 
 
 def hash_folder() -> Path:
-    """Return the folder of cached weight hashes, without importing the model backends.
+    """Return the folder of cached weight hashes, without importing the harness.
 
     The same as :func:`lm_eval_bayes.harness.models.weights.cache_folder`.
     """
@@ -248,7 +228,9 @@ class Probe(NamedTuple):
             return Registered(f"importing it took more than {timeout_s:g} s")
         for line in stdout.splitlines():
             if line.startswith(_MARK):
-                return _read(json.loads(line[len(_MARK) :]))
+                fields = json.loads(line[len(_MARK) :])
+                lists = {name: tuple(fields[name]) for name in ("by_itself", "by_hand")}
+                return Registered(**{**fields, **lists})
         last = [line.strip() for line in stderr.splitlines() if line.strip()][-1:]
         return Registered(last[0] if last else f"exit code {self.process.returncode}")
 
@@ -262,16 +244,6 @@ def print_registered() -> None:
         register_all()
     registered |= {"by_hand": _components(), "tasks_by_hand": _tasks()}
     print(f"\n{_MARK}{json.dumps(registered)}", flush=True)
-
-
-def _read(registered: Mapping[str, Any]) -> Registered:
-    return Registered(
-        None,
-        tuple(registered["by_itself"]),
-        tuple(registered["by_hand"]),
-        registered["tasks_by_itself"],
-        registered["tasks_by_hand"],
-    )
 
 
 def _components() -> list[str]:

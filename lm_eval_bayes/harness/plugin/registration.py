@@ -35,11 +35,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from lm_eval_bayes._boot._lm_eval_bayes_boot import HOOKS
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
+
+
+#: Kind of component -> the module of the harness that must have run before it is registered.
+AFTER = {
+    "aggregation": "lm_eval.api.metrics",
+    "metric": "lm_eval.api.metrics",
+    "filter": "lm_eval.filters",
+    "model": "lm_eval.models",
+}
 
 
 class Component(NamedTuple):
@@ -49,29 +59,17 @@ class Component(NamedTuple):
     name: str
     module: str
     attribute: str
-    after: str
 
 
 OURS = "lm_eval_bayes.harness"
 COMPONENTS = (
-    Component(
-        "aggregation", "bayes", f"{OURS}.plugin.metrics", "aggregate_bayes", "lm_eval.api.metrics"
-    ),
-    Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes", "lm_eval.api.metrics"),
-    Component("filter", "keep_all", f"{OURS}.task.pipelines", "KeepAllFilter", "lm_eval.filters"),
-    Component(
-        "model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM", "lm_eval.models"
-    ),
-    Component("model", "trials", f"{OURS}.models.trials", "TrialsLM", "lm_eval.models"),
-    Component("model", "vllm-signals", f"{OURS}.models.trials", "VLLMSignalsLM", "lm_eval.models"),
-    Component("model", "hf-signals", f"{OURS}.models.trials", "HFSignalsLM", "lm_eval.models"),
-)
-HOOKS = (
-    "lm_eval.api.metrics",
-    "lm_eval.filters",
-    "lm_eval.models",
-    "lm_eval.tasks",
-    "lm_eval.evaluator",
+    Component("aggregation", "bayes", f"{OURS}.plugin.metrics", "aggregate_bayes"),
+    Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes"),
+    Component("filter", "keep_all", f"{OURS}.task.pipelines", "KeepAllFilter"),
+    Component("model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM"),
+    Component("model", "trials", f"{OURS}.models.trials", "TrialsLM"),
+    Component("model", "vllm-signals", f"{OURS}.models.trials", "VLLMSignalsLM"),
+    Component("model", "hf-signals", f"{OURS}.models.trials", "HFSignalsLM"),
 )
 
 _warned: set[str] = set()
@@ -134,7 +132,7 @@ def _initialising(module: ModuleType | None) -> bool:
 
 def _register_components(registry: Any, just_run: str) -> None:
     for component in COMPONENTS:
-        if not _has_run(component.after, just_run):
+        if not _has_run(AFTER[component.kind], just_run):
             continue
         registered: Any = getattr(registry, f"{component.kind}_registry", None)
         if not hasattr(registered, "_objs"):

@@ -35,6 +35,7 @@ from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
 from lm_eval_bayes.rubric.signals import SIGNALS
 from lm_eval_bayes.rubric.trial_signals import RECORDED
+from lm_eval_bayes.stats.validation import as_real
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _KEYS = ("name", "categories", "weights", "rules", "category", "why")
@@ -176,17 +177,15 @@ def _weights(value: object, categories: Sequence[str], name: str) -> list[float]
     if value is None:
         return [k / top for k in range(top + 1)]
     listed = value if isinstance(value, (list, tuple)) else []
-    good = all(
-        isinstance(w, (int, float)) and not isinstance(w, bool) and math.isfinite(w) for w in listed
-    )
-    if len(listed) != len(categories) or not good:
+    weights = [w for w in map(as_real, listed) if w is not None and math.isfinite(w)]
+    if not len(weights) == len(listed) == len(categories):
         rule = f"have {len(categories)} finite numbers in rubric {name}, one a category"
         raise InvalidInputError.of("weights", rule, value)
-    if min(listed) == max(listed):
+    if min(weights) == max(weights):
         raise InvalidInputError.of(
             "weights", f"differ between the categories of rubric {name}", value
         )
-    return [float(w) for w in listed]
+    return weights
 
 
 def _column(name: str) -> str:

@@ -33,8 +33,6 @@ __all__ = ["RubricTask"]
 
 log = get_logger(__name__)
 
-_MOST_LOGGED_ERRORS = 10
-
 #: The signals that a user's function gets, None where a trial lacks one.
 _SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
 
@@ -84,7 +82,6 @@ class RubricTask(RepeatedSamplingTask):
         super().__init__(data_dir, cache_dir, download_mode, config)
         self.config.metadata["bayes"]["rubrics"] = self.rubrics.to_dict()
         self._shown: tuple[Schema, ...] | None = None
-        self._logged_rubric_errors = 0
         if self.settings.check:
             self._check_own_rubrics()
 
@@ -92,9 +89,7 @@ class RubricTask(RepeatedSamplingTask):
 
     def _check_own_rubrics(self) -> None:
         """Test the user's functions on the first question's own answer."""
-        doc = self.task_docs[0]
-        target = self.doc_to_target(doc)
-        gold = str(target[0] if isinstance(target, list) and target else target)
+        doc, gold = self._first_question()
         for custom in self.rubrics.own:
             if custom.choose is None:
                 continue
@@ -234,9 +229,7 @@ class RubricTask(RepeatedSamplingTask):
                 category = None
                 message = one_line(f"{custom.schema.name}: {type(error).__name__}: {error}")
                 logged.setdefault("rubric_error_notes", {})[trial] = message
-                self._logged_rubric_errors += 1
-                if self._logged_rubric_errors <= _MOST_LOGGED_ERRORS:
-                    log.warning("%s: a trial is in no category of %s", self.config.task, message)
+                self._log_failure("%s: a trial is in no category of %s", self.config.task, message)
             categories.append(None if category is None else float(category))
         return categories
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric, custom_rubrics
+from lm_eval_bayes.harness.task.settings import check_names
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
 from lm_eval_bayes.rubric.scoring import Prior
 from lm_eval_bayes.rubric.thresholds import Thresholds
@@ -74,13 +75,7 @@ class RubricSettings:
         InvalidInputError
             If a value breaks its rule.
         """
-        unknown = sorted(
-            str(k) for k in metadata if str(k).lower().startswith("rubric") and k not in KEYS
-        )
-        if unknown:
-            raise TaskConfigError(
-                f"metadata has no setting `{unknown[0]}`; those of rubrics are {', '.join(KEYS)}"
-            )
+        check_names(metadata, "rubric", KEYS)
         names = metadata.get("rubric_schemata")
         prior = metadata.get("rubric_prior", "hbayes")
         if prior not in PRIORS:

@@ -11,6 +11,7 @@ Use it in a YAML that includes the task's own::
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,7 +113,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             super().__init__(data_dir, cache_dir, download_mode, config)
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         self._outcome = self._outcome_metric()
-        self._logged_errors = 0
+        self._n_failures: Counter[str] = Counter()
         self._chosen: list[int] | None = None
         if self.settings.check:
             self._check_first_question()
@@ -151,11 +152,15 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
         return chosen
 
+    def _first_question(self) -> tuple[Any, str]:
+        """Return the first question and its own answer, with which graders are tested."""
+        doc = self.task_docs[0]
+        target = self.doc_to_target(doc)
+        return doc, str(target[0] if isinstance(target, list) and target else target)
+
     def _check_first_question(self) -> None:
         """Grade the gold answer of the first question, to find a failing grader before sampling."""
-        name, doc = str(self.config.task), self.task_docs[0]
-        target = self.doc_to_target(doc)
-        gold = str(target[0] if isinstance(target, list) and target else target)
+        name, (doc, gold) = str(self.config.task), self._first_question()
         texts = [gold, f"The final answer is \\boxed{{{gold}}}."]
         for pipeline in self._filters:
             out = pipelines.probe_output(pipeline, self.settings.n, doc, texts, name)
@@ -262,23 +267,18 @@ class RepeatedSamplingTask(ConfigurableTask):
             category, answer = 0, None
             error = one_line(f"{type(problem).__name__}: {problem}")
         if error is not None:
-            self._log_error(doc_id, trial, error)
+            message = "%s: grading failed on question %s, trial %d; counted as wrong: %s"
+            self._log_failure(message, self.config.task, doc_id, trial, error)
         return category, None if answer is None else str(answer), error
 
-    def _log_error(self, doc_id: object, trial: int, error: str) -> None:
-        self._logged_errors += 1
-        if self._logged_errors <= _MOST_LOGGED_ERRORS:
+    def _log_failure(self, message: str, *arguments: object) -> None:
+        """Log one of the first failures of a kind, and once that there are more."""
+        self._n_failures[message] += 1
+        if self._n_failures[message] <= _MOST_LOGGED_ERRORS:
+            log.warning(message, *arguments)
+        if self._n_failures[message] == _MOST_LOGGED_ERRORS:
             log.warning(
-                "%s: grading failed on question %s, trial %d; counted as wrong: %s",
-                self.config.task,
-                doc_id,
-                trial,
-                error,
-            )
-        if self._logged_errors == _MOST_LOGGED_ERRORS:
-            log.warning(
-                "%s: further failures are not printed; the row grading_errors counts them and "
-                "the logged samples hold them",
+                "%s: further failures are not printed; the logged samples hold them",
                 self.config.task,
             )
 

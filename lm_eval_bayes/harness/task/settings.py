@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.stats.intervals import IntervalMethod
+from lm_eval_bayes.stats.validation import as_real
 
 #: The largest N; a larger number is taken for a typing error.
 MAX_TRIALS = 100_000
@@ -115,11 +116,7 @@ class Settings(Record):
         InvalidInputError
             If a value breaks its rule.
         """
-        unknown = sorted(str(k) for k in metadata if _meant_for_us(k) and k not in KEYS)
-        if unknown:
-            raise TaskConfigError(
-                f"metadata has no setting `{unknown[0]}`; the settings are {', '.join(KEYS)}"
-            )
+        check_names(metadata, "bayes_", KEYS)
         name = "bayes_n" if "bayes_n" in metadata else "repeats"
         n = _integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
         weights = _weights(
@@ -168,9 +165,24 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
-def _meant_for_us(key: object) -> bool:
+def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str]) -> None:
+    """Raise an error for a key of the metadata that starts like a setting and is none.
+
+    Raises
+    ------
+    TaskConfigError
+        If there is one.
+    """
     # `bayes-n` and `Bayes_N` are slips; `bayes` itself holds the settings once they are checked.
-    return str(key).lower().replace("-", "_").startswith("bayes_")
+    unknown = [
+        str(key)
+        for key in metadata
+        if str(key).lower().replace("-", "_").startswith(prefix) and key not in settings
+    ]
+    if unknown:
+        raise TaskConfigError(
+            f"metadata has no setting `{min(unknown)}`; the settings are {', '.join(settings)}"
+        )
 
 
 def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
@@ -181,12 +193,11 @@ def _integer(name: str, value: object, low: int, high: int, high_name: str = "")
 
 
 def _number(name: str, value: object, low: float, high: float, *, closed: bool) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    inside = number and (low <= value <= high if closed else low < value < high)  # type: ignore[operator]
-    if not inside:
+    number = as_real(value)
+    if number is None or not (low <= number <= high if closed else low < number < high):
         span = f"[{low:g}, {high:g}]" if closed else f"({low:g}, {high:g})"
         raise InvalidInputError.of(name, f"be a number in {span}", value)
-    return float(value)  # type: ignore[arg-type]
+    return number
 
 
 def _ks(value: object, n: int) -> tuple[int, ...]:
@@ -214,24 +225,21 @@ def _weights(
         count = n_categories or 2
         return tuple(i / (count - 1) for i in range(count))
     numbers = value if isinstance(value, (list, tuple)) else []
-    good = all(
-        isinstance(w, (int, float)) and not isinstance(w, bool) and abs(w) <= _LARGEST_WEIGHT
-        for w in numbers
-    )
-    if len(numbers) < 2 or not good:
+    weights = tuple(w for w in map(as_real, numbers) if w is not None and abs(w) <= _LARGEST_WEIGHT)
+    if len(weights) < 2 or len(weights) < len(numbers):
         raise InvalidInputError.of(
             "bayes_weights", "be a list of at least two finite numbers, one a category", value
         )
-    if n_categories is not None and len(numbers) != n_categories:
+    if n_categories is not None and len(weights) != n_categories:
         raise InvalidInputError.of(
             "bayes_weights",
             f"have {n_categories} entries, one for each category of the outcome",
             value,
         )
-    if len(numbers) == 2 and not numbers[0] < numbers[1]:
+    if len(weights) == 2 and not weights[0] < weights[1]:
         raise InvalidInputError.of(
             "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
         )
-    if min(numbers) == max(numbers):
+    if min(weights) == max(weights):
         raise InvalidInputError.of("bayes_weights", "differ between categories", value)
-    return tuple(float(w) for w in numbers)
+    return weights
