@@ -270,10 +270,10 @@ def one_line(text: object, longest: int | None = None) -> str:
     >>> one_line("a long story", 7)
     'a long…'
     """
-    whole = str(text)
+    characters = str(text) if longest is None else str(text)[: longest + 1]
+    escaped = "".join(map(_escaped, characters))
     if longest is None:
-        return "".join(map(_escaped, whole))
-    escaped = "".join(map(_escaped, whole[: longest + 1]))
+        return escaped
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
 
 

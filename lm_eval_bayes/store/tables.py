@@ -241,7 +241,7 @@ def trial_rows(connection: sqlite3.Connection) -> Iterator[TrialRow]:
         if row[:3] != latest:
             latest = row[:3]
             model, sampling, prompt = (
-                known.get(row_id, "?") for known, row_id in zip(hashes, latest, strict=True)
+                by_id.get(row_id, "?") for by_id, row_id in zip(hashes, latest, strict=True)
             )
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
         yield TrialRow(key, row[3], versions.get(row[4], "?"), row[5:])

@@ -38,7 +38,7 @@ def test_the_digits_are_those_of_b2sum():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"temperature": 1}, {"temperature": 1.0}),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
@@ -50,12 +50,12 @@ def test_the_digits_are_those_of_b2sum():
         ({"x": enum.IntEnum("E", {"A": 3}).A}, {"x": 3}),
     ],
 )
-def test_equal_settings_hash_equal(one, other):
-    assert sampling_hash(one) == sampling_hash(other)
+def test_equal_settings_hash_equal(first, second):
+    assert sampling_hash(first) == sampling_hash(second)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"temperature": 1}, {"temperature": True}),
         ({"temperature": 0}, {"temperature": None}),
@@ -67,8 +67,8 @@ def test_equal_settings_hash_equal(one, other):
         ({"a": "\ud800"}, {"a": "\ud801"}),
     ],
 )
-def test_other_settings_hash_otherwise(one, other):
-    assert sampling_hash(one) != sampling_hash(other)
+def test_other_settings_hash_otherwise(first, second):
+    assert sampling_hash(first) != sampling_hash(second)
 
 
 def test_canonical_json_is_json_that_gives_the_value_back():

@@ -49,9 +49,9 @@ def read_plainly(path):
             "JOIN samplings ON samplings.id = sampling"
         ).fetchall()
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    found = {tuple(row[:4]): (row[4], row[5].decode("utf-8", "surrogatepass")) for row in rows}
-    assert len(found) == len(rows)
-    return found
+    trials = {tuple(row[:4]): (row[4], row[5].decode("utf-8", "surrogatepass")) for row in rows}
+    assert len(trials) == len(rows)
+    return trials
 
 
 @pytest.fixture

@@ -68,8 +68,10 @@ def fill(store: TrialStore) -> None:
                 store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
             if store.schema >= migrations.OUTCOMES_SCHEMA:
                 graded = (GradedTrial(key, 0, 1, "42"), GradedTrial(key, 1, 0, None, ODD))
-                asked = GradedQuestion(int(question == ODD), f"{len(question):064x}", graded)
-                store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (asked,))])
+                graded_question = GradedQuestion(
+                    int(question == ODD), f"{len(question):064x}", graded
+                )
+                store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (graded_question,))])
 
 
 if __name__ == "__main__":

@@ -128,19 +128,19 @@ def test_a_dangling_link_is_where_the_store_is_made(tmp_path):
 @pytest.mark.parametrize("keep", ["half a page", "three pages", "all but a page", "all but a byte"])
 def test_a_truncated_store(keep, path, filled):
     filled(text="{q} {i} " + "x" * 3000)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     size = {
         "half a page": 2048,
         "three pages": 3 * 4096,
-        "all but a page": len(whole) - 4096,
-        "all but a byte": len(whole) - 1,
+        "all but a page": len(content) - 4096,
+        "all but a byte": len(content) - 1,
     }[keep]
-    path.write_bytes(whole[:size])
+    path.write_bytes(content[:size])
     for mode in ("write", "read"):
         kind = StoreDamagedError if REASONS or keep == "all but a byte" else StoreError
         with pytest.raises(kind, match=r"damaged|not a trial store"):
             TrialStore.open(path, mode=mode)
-    assert path.read_bytes() == whole[:size]
+    assert path.read_bytes() == content[:size]
     assert os.listdir(path.parent) == [path.name]
     if REASONS:
         assert not verify(path).ok
@@ -338,9 +338,9 @@ def add_until_full(store, key, make_trial, size=3000):
 
 
 def check_all_there(path, key, stored, plainly):
-    found = plainly(path)
-    assert {place[3] for place in found} == set(range(stored))
-    assert all(text.startswith(f"{place[3]} ") for place, (_, text) in found.items())
+    trials = plainly(path)
+    assert {row_id[3] for row_id in trials} == set(range(stored))
+    assert all(text.startswith(f"{row_id[3]} ") for row_id, (_, text) in trials.items())
     assert verify(path).ok
 
 
@@ -393,10 +393,10 @@ def test_a_full_disk(tmp_path, describe, make_trial, plainly):
 @pytest.mark.parametrize("free", [0, 16_384])
 def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
     """SQLite calls it an I/O error where even the index of its log finds no room."""
-    whole = filled().read_bytes()
+    content = filled().read_bytes()
     with small_disk(tmp_path / "disk", "600k") as disk:
         path = disk / "a.sqlite"
-        path.write_bytes(whole)
+        path.write_bytes(content)
         room = shutil.disk_usage(disk).free - free
         (disk / "filler").write_bytes(bytes(room))
         assert shutil.disk_usage(disk).free == free
@@ -508,10 +508,10 @@ def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monke
         store.describe_model({"pretrained": "some/model"})
     look, looks = locations._read_header, []
 
-    def probe(place):
-        looks.append(place)
+    def probe(file):
+        looks.append(file)
         if len(looks) > 3:
-            return look(place)
+            return look(file)
         if torn == "cut short":
             return locations.TRIAL_STORE_ID, False
         error = sqlite3.DatabaseError("database disk image is malformed")

@@ -116,9 +116,9 @@ def test_looking_up_a_hundred_thousand_trials(benchmark, tmp_path, length):
     benchmark.group = "look up 100,000 trials"
     path, keys, trials = make_store(tmp_path, length)
     with TrialStore.open(path, mode="read") as store:
-        found = benchmark.pedantic(store.trials_of, args=(keys, TRIALS), rounds=5)
-    assert sum(map(len, found.values())) == len(trials)
-    assert found[keys[3]][5] == trials[5 * QUESTIONS + 3]
+        trials_by_key = benchmark.pedantic(store.trials_of, args=(keys, TRIALS), rounds=5)
+    assert sum(map(len, trials_by_key.values())) == len(trials)
+    assert trials_by_key[keys[3]][5] == trials[5 * QUESTIONS + 3]
     assert benchmark.stats.stats.min < max(1.0, 4 * least_time(path))
 
 
@@ -126,8 +126,8 @@ def test_asking_which_of_them_are_there(benchmark, large):
     benchmark.group = "look up 100,000 trials"
     path, keys, _ = large
     with TrialStore.open(path, mode="read") as store:
-        found = benchmark.pedantic(store.numbers_of, args=(keys, TRIALS), rounds=3)
-    assert all(numbers == set(range(TRIALS)) for numbers in found.values())
+        numbers_by_key = benchmark.pedantic(store.numbers_of, args=(keys, TRIALS), rounds=3)
+    assert all(numbers == set(range(TRIALS)) for numbers in numbers_by_key.values())
 
 
 def test_looking_them_up_as_fast_as_sqlite_can(benchmark, large):

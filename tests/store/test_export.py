@@ -75,9 +75,11 @@ def test_the_order_comes_from_the_content(filled, tmp_path):
     for name, sources in (("one", parts), ("other", parts[::-1])):
         merge(sources, tmp_path / f"{name}.sqlite")
         export_jsonl(tmp_path / f"{name}.sqlite", tmp_path / f"{name}.jsonl")
-    one, other = read_lines(tmp_path / "one.jsonl"), read_lines(tmp_path / "other.jsonl")
-    assert [x for x in one if x["kind"] == "trial"] == [x for x in other if x["kind"] == "trial"]
-    assert [x["trial"] for x in one if x["kind"] == "trial"] in ([0, 1, 0, 1, 2], [0, 1, 2, 0, 1])
+    lines, other_lines = read_lines(tmp_path / "one.jsonl"), read_lines(tmp_path / "other.jsonl")
+    assert [x for x in lines if x["kind"] == "trial"] == [
+        x for x in other_lines if x["kind"] == "trial"
+    ]
+    assert [x["trial"] for x in lines if x["kind"] == "trial"] in ([0, 1, 0, 1, 2], [0, 1, 2, 0, 1])
 
 
 def test_what_is_there_is_not_overwritten_unasked(filled, tmp_path):

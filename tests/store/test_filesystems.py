@@ -53,9 +53,9 @@ def table(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_innermost_mount_decides(table, place):
-    assert network_file_system(place, table) == PLACES[place]
+@pytest.mark.parametrize("path", PLACES)
+def test_the_innermost_mount_decides(table, path):
+    assert network_file_system(path, table) == PLACES[path]
 
 
 def test_the_sentence_names_path_and_kind(table):

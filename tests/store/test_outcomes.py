@@ -97,10 +97,10 @@ def test_questions_come_in_order_and_models_apart(store, describe):
     for question in task.questions:
         assert len(question.trials) == 6
         for model in {key.model for key in keys}:
-            mine = [t for t in question.trials if t.key.model == model]
-            assert [(t.trial, t.outcome) for t in mine] == [(0, 1), (1, 0), (2, 1)]
-    one = task.of(keys[0].model)
-    assert {trial.key for question in one.questions for trial in question.trials} == {keys[0]}
+            trials = [t for t in question.trials if t.key.model == model]
+            assert [(t.trial, t.outcome) for t in trials] == [(0, 1), (1, 0), (2, 1)]
+    of_model = task.of(keys[0].model)
+    assert {trial.key for question in of_model.questions for trial in question.trials} == {keys[0]}
 
 
 def test_the_same_grading_changes_nothing(store, key, path):
@@ -226,8 +226,8 @@ def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
     report = merge(parts, path, conflicts="keep-first")
     assert (report.n_conflicts, report.outcomes) == (1, 1)
     assert report.notes == (f"1 outcome of {parts[1]} not merged, because the trials differ",)
-    (kept,) = outcomes_in(path)[0].questions
-    assert [(trial.trial, trial.outcome) for trial in kept.trials] == [(1, 0)]
+    (question,) = outcomes_in(path)[0].questions
+    assert [(trial.trial, trial.outcome) for trial in question.trials] == [(1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -289,9 +289,9 @@ def test_export(shard, tmp_path):
     path = shard("a.sqlite", [1, 0], answers=[ODD, None])
     export_jsonl(path, tmp_path / "a.jsonl")
     lines = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
-    found = [line for line in lines if line["kind"] == "outcome"]
-    assert [line["answer"] for line in found] == [ODD, None]
-    trial = found[1]
+    outcomes = [line for line in lines if line["kind"] == "outcome"]
+    assert [line["answer"] for line in outcomes] == [ODD, None]
+    trial = outcomes[1]
     assert trial.pop("graded") > 1e9
     assert {trial.pop(name).partition(":")[0] for name in ("model", "prompt", "sampling")} == {
         "blake2b-128"
@@ -313,9 +313,9 @@ def test_export(shard, tmp_path):
 
 def test_outcomes_go_with_their_trials(store, key, describe, make_trial, path):
     other = describe(store, "two")
-    for doc_id, one in enumerate((key, other)):
-        store.add([make_trial(one, i) for i in range(4)])
-        store.add_outcomes([graded(one, [1, 0, 1, 0], doc_id)])
+    for doc_id, graded_key in enumerate((key, other)):
+        store.add([make_trial(graded_key, i) for i in range(4)])
+        store.add_outcomes([graded(graded_key, [1, 0, 1, 0], doc_id)])
     dry = store.prune(trials_from=3)
     assert (dry.trials, dry.outcomes) == (2, 2)
     assert store.info().outcomes == 8

@@ -40,9 +40,9 @@ def finish(process):
 
 def check_numbers(plainly, path):
     """Return the trials on file, each of which has the text it must have, and no other."""
-    found = plainly(path)
-    numbers = [place[3] for place in found]
-    assert all(found[place] == (place[3], text_of(place[3])) for place in found)
+    trials = plainly(path)
+    numbers = [row_id[3] for row_id in trials]
+    assert all(trials[row_id] == (row_id[3], text_of(row_id[3])) for row_id in trials)
     assert len(set(numbers)) == len(numbers)
     return set(numbers)
 
@@ -93,7 +93,7 @@ def test_reading_while_others_write(path, plainly):
                 counts = store.info().counts
                 for key in counts:
                     trials = store.trials(key)
-                    assert all(found.text == text_of(i) for i, found in trials.items())
+                    assert all(trial.text == text_of(i) for i, trial in trials.items())
                     seen.append(len(trials))
             assert len(seen) % 8 or verify(path).ok
     assert finish(process) == [0, 0]

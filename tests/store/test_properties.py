@@ -116,7 +116,7 @@ def test_the_order_of_keys_and_the_kind_of_numbers_do_not_matter(value, rng):
 
 
 @given(values, values)
-def test_equal_hashes_mean_equal_values(one, other):
+def test_equal_hashes_mean_equal_values(value, other_value):
     def typed(item):
         # In Python True == 1; in JSON it is not.
         if isinstance(item, dict):
@@ -125,4 +125,4 @@ def test_equal_hashes_mean_equal_values(one, other):
             return [typed(part) for part in item]
         return (isinstance(item, bool), item)
 
-    assert (hash_json(one) == hash_json(other)) == (typed(one) == typed(other))
+    assert (hash_json(value) == hash_json(other_value)) == (typed(value) == typed(other_value))

@@ -34,9 +34,9 @@ def test_a_bare_trial_comes_back(store, key):
 
 def test_texts_of_any_kind_come_back(store, key, make_trial, path, plainly):
     store.add([make_trial(key, 0, ODD, stop_reason="\x00\ud800", signals={"\ud800": "\x00"})])
-    found = store.trials(key)[0]
-    assert (found.text, found.stop_reason) == (ODD, "\x00\ud800")
-    assert found.signals == {"\ud800": "\x00"}
+    trial = store.trials(key)[0]
+    assert (trial.text, trial.stop_reason) == (ODD, "\x00\ud800")
+    assert trial.signals == {"\ud800": "\x00"}
     assert plainly(path) == {(key.model, key.prompt, key.sampling, 0): (7, ODD)}
 
 
@@ -50,18 +50,18 @@ def test_a_subclass_of_str_is_stored_as_its_text(store, key, make_trial):
 
 def test_numbers_that_json_lacks_are_kept_in_signals(store, key, make_trial):
     store.add([make_trial(key, signals={"bits": float("-inf"), "nan": [float("nan")]})])
-    found = store.trials(key)[0]
-    assert found.signals["bits"] == float("-inf")
-    assert found.signals["nan"][0] != found.signals["nan"][0]
-    assert found.to_dict()["signals"] == {"bits": None, "nan": [None]}
+    trial = store.trials(key)[0]
+    assert trial.signals["bits"] == float("-inf")
+    assert trial.signals["nan"][0] != trial.signals["nan"][0]
+    assert trial.to_dict()["signals"] == {"bits": None, "nan": [None]}
 
 
 @pytest.mark.parametrize("stop", [None, 0, 128_009, "128009", "</s>"])
 def test_a_stop_is_a_string_or_a_token(store, key, make_trial, stop):
     store.add([make_trial(key, stop_reason=stop)])
-    found = store.trials(key)[0].stop_reason
-    assert found == stop
-    assert type(found) is type(stop)
+    stored = store.trials(key)[0].stop_reason
+    assert stored == stop
+    assert type(stored) is type(stop)
 
 
 @pytest.mark.parametrize("seed", [None, 0, -(2**63), 2**63 - 1])
@@ -89,11 +89,11 @@ def test_many_keys_at_once(store, describe, make_trial):
     ]
     store.add([make_trial(key, i, f"{key.prompt} {i}") for key in keys[::2] for i in range(2)])
     unknown = TrialKey(model="blake2b-128:00", prompt=keys[0].prompt, sampling=keys[0].sampling)
-    found = store.trials_of([*keys, unknown], n=1)
-    assert list(found) == [*keys, unknown]
-    assert all(found[key][0].text == f"{key.prompt} 0" for key in keys[::2])
-    assert all(list(found[key]) == [0] for key in keys[::2])
-    assert all(found[key] == {} for key in [*keys[1::2], unknown])
+    trials = store.trials_of([*keys, unknown], n=1)
+    assert list(trials) == [*keys, unknown]
+    assert all(trials[key][0].text == f"{key.prompt} 0" for key in keys[::2])
+    assert all(list(trials[key]) == [0] for key in keys[::2])
+    assert all(trials[key] == {} for key in [*keys[1::2], unknown])
     numbers = store.numbers_of([*keys, unknown])
     assert all(numbers[key] == {0, 1} for key in keys[::2])
     assert all(numbers[key] == set() for key in [*keys[1::2], unknown])

@@ -121,8 +121,8 @@ def test_nothing_to_verify(path):
 def test_a_flipped_byte_in_a_text_names_the_trial(path, filled):
     filled(text="{q} {i} unmistakable " + "x" * 9000, prompts=("one",))
     data = bytearray(path.read_bytes())
-    place = data.index(b"one 2 unmistakable") + 8
-    data[place] ^= 0x20
+    position = data.index(b"one 2 unmistakable") + 8
+    data[position] ^= 0x20
     path.write_bytes(data)
     report = verify(path)
     assert report.n_problems == 1
@@ -134,23 +134,23 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
     filled(trials=range(16), text="{q} {i} " + "x" * 6000)
     target = tmp_path / "a.jsonl"
     export_jsonl(path, target)
-    wanted, whole = target.read_bytes(), path.read_bytes()
+    exported, content = target.read_bytes(), path.read_bytes()
     rng = random.Random(4)
-    found = 0
+    n_detected = 0
     for _ in range(100):
-        data = bytearray(whole)
+        data = bytearray(content)
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         try:
             if not verify(path).ok:
-                found += 1
+                n_detected += 1
                 continue
         except LmEvalBayesError:
-            found += 1
+            n_detected += 1
             continue
         export_jsonl(path, target, overwrite=True)
-        assert target.read_bytes() == wanted
-    assert found > 50
+        assert target.read_bytes() == exported
+    assert n_detected > 50
 
 
 def test_damage_does_not_stop_the_rest_from_being_read(path, filled):

@@ -128,8 +128,8 @@ def by_hand(folder, prompt, chat=CHAT):
         logits = model(torch.tensor([ids])).logits[0, -1].double()
     labels = [tokenizer(label, add_special_tokens=False)["input_ids"] for label in "ABC"]
     assert [len(label) for label in labels] == [1, 1, 1]
-    found = logits - torch.logsumexp(logits, 0)
-    return [float(found[label[0]]) for label in labels]
+    logprobs = logits - torch.logsumexp(logits, 0)
+    return [float(logprobs[label[0]]) for label in labels]
 
 
 @needs_torch
@@ -141,8 +141,8 @@ def test_scores_equal_a_plain_forward_pass_whatever_the_batch(save, chat):
     assert len({round(score, 3) for row in expected for score in row}) > 20
     together = judge.scores(PROMPTS)
     alone = [judge.scores([prompt])[0] for prompt in PROMPTS]
-    for one, other, truth in zip(together, alone, expected, strict=True):
-        assert one == pytest.approx(truth, abs=2e-5)
+    for scores, other, truth in zip(together, alone, expected, strict=True):
+        assert scores == pytest.approx(truth, abs=2e-5)
         assert other == pytest.approx(truth, abs=2e-5)
 
 
@@ -166,18 +166,18 @@ def test_learned_positions_start_at_the_first_token_of_every_row(tmp_path, tiny)
         transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     judge = TransformersJudge(str(tmp_path), device="cpu")
-    for one, prompt in zip(judge.scores(PROMPTS[:4]), PROMPTS[:4], strict=True):
-        assert one == pytest.approx(by_hand(str(tmp_path), prompt), abs=2e-4)
+    for scores, prompt in zip(judge.scores(PROMPTS[:4]), PROMPTS[:4], strict=True):
+        assert scores == pytest.approx(by_hand(str(tmp_path), prompt), abs=2e-4)
 
 
 @needs_torch
 def test_the_fingerprint_is_there_before_the_weights(tiny, tmp_path):
     judge = TransformersJudge(tiny, weights="blake2b-128:0a", device="cpu", max_length=2000)
     assert judge._model is None
-    told = dict(judge.fingerprint)
-    template = told.pop("chat_template")
+    fingerprint = dict(judge.fingerprint)
+    template = fingerprint.pop("chat_template")
     assert template.startswith("blake2b-128:")
-    assert told == {
+    assert fingerprint == {
         "kind": "transformers",
         "name": Path(tiny).name,
         "weights": "blake2b-128:0a",
@@ -222,8 +222,8 @@ def test_a_batch_without_room_is_halved(tiny, monkeypatch):
 
     monkeypatch.setattr(judge, "_forward", small)
     room = 2
-    for one, other in zip(judge.scores(PROMPTS), expected, strict=True):
-        assert one == pytest.approx(other, abs=2e-5)
+    for scores, other in zip(judge.scores(PROMPTS), expected, strict=True):
+        assert scores == pytest.approx(other, abs=2e-5)
     assert sizes == [9, 4, 2, 2, 5, 2, 3, 1, 2]
     room = 0
     with pytest.raises(VerifierError, match=r"no room for a prompt of [\d,]+ tokens"):

@@ -67,18 +67,18 @@ def test_scores_are_the_log_probabilities_of_the_labels(path):
         assert baseline_scores(judge) == pytest.approx(
             [math.log(0.9 * p) for p in (0.5, 0.25, 0.25)]
         )
-        for prompt, found in zip(PROMPTS, judge.scores(PROMPTS), strict=True):
-            assert found == pytest.approx([math.log(0.9 * p) for p in opinion(prompt)])
-        asked, body = server.requests[-1]
+        for prompt, scores in zip(PROMPTS, judge.scores(PROMPTS), strict=True):
+            assert scores == pytest.approx([math.log(0.9 * p) for p in opinion(prompt)])
+        requested, body = server.requests[-1]
     wanted = {"model": "judge", "max_tokens": 1, "temperature": 0}
     if path == "/completions":
-        assert asked == "/v1/completions"
+        assert requested == "/v1/completions"
         prompt = body.pop("prompt")
         assert prompt.endswith("\n\nLabel:")
         assert prompt.removesuffix("\n\nLabel:") in PROMPTS
         assert body == {**wanted, "logprobs": 20}
     else:
-        assert asked == "/v1/chat/completions"
+        assert requested == "/v1/chat/completions"
         ((message,), _) = body.pop("messages"), None
         assert message["role"] == "user"
         assert message["content"] in PROMPTS
@@ -90,9 +90,9 @@ def test_verdicts_over_a_server_equal_their_definition():
         judge = judge_of(server)
         calibration = Calibration(baseline_scores(judge), 2.0)
         batches = list(judge_batches(judge, enumerate(CASES), calibration, 5))
-    for one in (one for batch in batches for one in batch):
-        found = (one.verdict.a, one.verdict.b, one.verdict.c)
-        assert found == pytest.approx(expected(opinion(PROMPTS[one.key]), 2.0), abs=1e-9)
+    for result in (result for batch in batches for result in batch):
+        probabilities = (result.verdict.a, result.verdict.b, result.verdict.c)
+        assert probabilities == pytest.approx(expected(opinion(PROMPTS[result.key]), 2.0), abs=1e-9)
 
 
 def test_several_requests_are_under_way_and_answers_find_their_prompts():
@@ -104,9 +104,9 @@ def test_several_requests_are_under_way_and_answers_find_their_prompts():
 
     with serving(script) as server:
         judge = judge_of(server, batch_size=4)
-        found = judge.scores(PROMPTS)
+        scores = judge.scores(PROMPTS)
         assert 2 <= server.most <= 4
-    assert found == [
+    assert scores == [
         pytest.approx([math.log(0.9 * p) for p in opinion(prompt)]) for prompt in PROMPTS
     ]
 
@@ -138,9 +138,9 @@ def test_without_any_label_a_prompt_is_unjudged():
         return Act(200, {"choices": [{"logprobs": {"content": content}}]}) if n == 1 else None
 
     with serving(only_labels(edit)) as server:
-        found = judge_of(server, batch_size=1).scores(PROMPTS[:3])
-    assert found[1] == Unjudged("none of the labels is among the 20 likeliest tokens")
-    assert not any(isinstance(one, Unjudged) for one in (found[0], found[2]))
+        results = judge_of(server, batch_size=1).scores(PROMPTS[:3])
+    assert results[1] == Unjudged("none of the labels is among the 20 likeliest tokens")
+    assert not any(isinstance(result, Unjudged) for result in (results[0], results[2]))
 
 
 def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer():
@@ -185,11 +185,11 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
         return complaint(400, "maximum context length is 10") if n == 0 else None
 
     with serving(only_labels(refuse)) as server:
-        found = judge_of(server, batch_size=1).scores(PROMPTS[:2])
-        place = server.url().removeprefix("http://")
-    sentence = f"the server at {place} refuses (HTTP 400: maximum context length is 10)"
-    assert found[0] == Unjudged(sentence)
-    assert not isinstance(found[1], Unjudged)
+        results = judge_of(server, batch_size=1).scores(PROMPTS[:2])
+        address = server.url().removeprefix("http://")
+    sentence = f"the server at {address} refuses (HTTP 400: maximum context length is 10)"
+    assert results[0] == Unjudged(sentence)
+    assert not isinstance(results[1], Unjudged)
 
 
 # -- trouble -----------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
 def test_trouble_that_passes_is_waited_for(trouble):
     pauses = []
     with serving(only_labels(lambda n, body: trouble if n < 2 else None)) as server:
-        (found,) = judge_of(server, pauses=pauses).scores(PROMPTS[:1])
-    assert found == pytest.approx([math.log(0.9 * p) for p in opinion(PROMPTS[0])])
+        (scores,) = judge_of(server, pauses=pauses).scores(PROMPTS[:1])
+    assert scores == pytest.approx([math.log(0.9 * p) for p in opinion(PROMPTS[0])])
     assert [0.75 <= pauses[0] <= 1.25, 1.5 <= pauses[1] <= 2.5, len(pauses)] == [True, True, 2]
 
 
@@ -326,7 +326,7 @@ def test_a_server_without_a_list_of_models_will_do():
 
 
 def test_a_refusal_has_a_status():
-    with serving(lambda *asked: complaint(422, "no")) as server:
+    with serving(lambda *request: complaint(422, "no")) as server:
         transport = Transport(server.url())
         with pytest.raises(RequestRefused, match="refuses") as caught:
             transport.post(server.url("/x"), {})

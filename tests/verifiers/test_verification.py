@@ -60,9 +60,9 @@ def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
         batch_size=batch_size,
         **more,
     )
-    told = []
-    tallies = work.run(told.append)
-    assert sum(told) == work.distinct
+    sizes = []
+    tallies = work.run(sizes.append)
+    assert sum(sizes) == work.distinct
     return tallies
 
 
@@ -74,13 +74,13 @@ def test_cases_come_back_under_their_keys_in_batches_of_like_lengths():
     cases = [(i, VerifierInput("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
     batches = list(judge_batches(judge, iter(cases), Calibration(BASELINE), 4))
     assert [len(batch) for batch in batches] == [4] * 12 + [2]
-    assert sorted(one.key for batch in batches for one in batch) == list(range(50))
+    assert sorted(result.key for batch in batches for result in batch) == list(range(50))
     for batch, prompts in zip(batches, judge.batches, strict=True):
-        for one, prompt in zip(batch, prompts, strict=True):
-            said = opinion(verifier_prompt(cases[one.key][1]))
-            assert prompt == verifier_prompt(cases[one.key][1])
-            found = (one.verdict.a, one.verdict.b, one.verdict.c)
-            assert found == pytest.approx(expected(said), abs=1e-12)
+        for result, prompt in zip(batch, prompts, strict=True):
+            label_probabilities = opinion(verifier_prompt(cases[result.key][1]))
+            assert prompt == verifier_prompt(cases[result.key][1])
+            probabilities = (result.verdict.a, result.verdict.b, result.verdict.c)
+            assert probabilities == pytest.approx(expected(label_probabilities), abs=1e-12)
     lengths = [len(prompt) for prompt in judge.prompts]
     assert lengths == sorted(lengths, reverse=True)
 
@@ -105,10 +105,14 @@ def test_what_cannot_be_judged_says_why():
         ("fails", VerifierInput("q", "4", "fail")),
         ("long", too_long),
     ]
-    found = {o.key: o for b in judge_batches(judge, cases, Calibration(BASELINE), 8) for o in b}
-    assert found["ok"].verdict.label == "A"
-    assert (found["fails"].verdict, found["fails"].error) == (None, "no scores")
-    assert "make a prompt of" in found["long"].error
+    results = {
+        result.key: result
+        for batch in judge_batches(judge, cases, Calibration(BASELINE), 8)
+        for result in batch
+    }
+    assert results["ok"].verdict.label == "A"
+    assert (results["fails"].verdict, results["fails"].error) == (None, "no scores")
+    assert "make a prompt of" in results["long"].error
     assert len(judge.batches) == 1
 
 
@@ -144,28 +148,32 @@ def test_batches_have_a_size():
 def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
     judge, task = FakeJudge(), plan(tmp_path)
     (tally,) = verify(judge, task, temperature=1.5)
-    found = read_verdicts(task.target)
-    assert found.header.verifier == {
+    verdicts = read_verdicts(task.target)
+    assert verdicts.header.verifier == {
         **judge.fingerprint,
         "temperature": 1.5,
         "think_end": "</think>",
     }
-    assert found.header.baseline == BASELINE
-    assert found.header.samples == "samples.jsonl"
-    assert set(found.trials) == {(one.doc_id, one.trial) for one in task.trials}
+    assert verdicts.header.baseline == BASELINE
+    assert verdicts.header.samples == "samples.jsonl"
+    assert set(verdicts.trials) == {(trial.doc_id, trial.trial) for trial in task.trials}
     labels = dict.fromkeys("ABC", 0)
     sums = [0.0, 0.0, 0.0]
-    for one in task.trials:
-        said = opinion(verifier_prompt(one.case))
-        got = found.trials[one.doc_id, one.trial]
-        assert got.text == one.text
-        if said is None:
-            assert (got.error, got.a) == ("no scores", None)
+    for trial in task.trials:
+        label_probabilities = opinion(verifier_prompt(trial.case))
+        verdict = verdicts.trials[trial.doc_id, trial.trial]
+        assert verdict.text == trial.text
+        if label_probabilities is None:
+            assert (verdict.error, verdict.a) == ("no scores", None)
             continue
-        assert got.scores == pytest.approx([math.log(p) for p in said], abs=1e-12)
-        assert [got.a, got.b, got.c] == pytest.approx(expected(said, 1.5), abs=1e-12)
-        labels["ABC"[max(range(3), key=lambda k: (got.a, got.b, got.c)[k])]] += 1
-        sums = [s + p for s, p in zip(sums, (got.a, got.b, got.c), strict=True)]
+        assert verdict.scores == pytest.approx(
+            [math.log(p) for p in label_probabilities], abs=1e-12
+        )
+        assert [verdict.a, verdict.b, verdict.c] == pytest.approx(
+            expected(label_probabilities, 1.5), abs=1e-12
+        )
+        labels["ABC"[max(range(3), key=lambda k: (verdict.a, verdict.b, verdict.c)[k])]] += 1
+        sums = [s + p for s, p in zip(sums, (verdict.a, verdict.b, verdict.c), strict=True)]
     assert tally.labels == labels
     assert tally.means == pytest.approx([s / sum(labels.values()) for s in sums], abs=1e-12)
     assert tally.failures == {"no scores": 1}
@@ -177,21 +185,21 @@ def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
 
 @pytest.mark.parametrize("die_after", [1, 2, 3, 6])
 def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(tmp_path, die_after):
-    whole = plan(tmp_path, name="whole.jsonl")
-    verify(FakeJudge(), whole)
+    reference = plan(tmp_path, name="whole.jsonl")
+    verify(FakeJudge(), reference)
 
     task = plan(tmp_path)
     stopped = FakeJudge(die_after=die_after)
     with pytest.raises(KeyboardInterrupt):
         verify(stopped, task)
-    kept = read_verdicts(task.target).trials
-    assert len(kept) >= 4 * (die_after - 1)
+    earlier = read_verdicts(task.target).trials
+    assert len(earlier) >= 4 * (die_after - 1)
     resumed = FakeJudge()
     (tally,) = verify(resumed, task)
-    assert tally.kept == len(kept)
+    assert tally.kept == len(earlier)
     assert not set(stopped.prompts) & set(resumed.prompts)
-    assert read_verdicts(task.target).trials == read_verdicts(whole.target).trials
-    assert read_verdicts(task.target).header == read_verdicts(whole.target).header
+    assert read_verdicts(task.target).trials == read_verdicts(reference.target).trials
+    assert read_verdicts(task.target).header == read_verdicts(reference.target).header
 
     again = FakeJudge()
     (tally,) = verify(again, task)
@@ -213,7 +221,7 @@ def test_one_model_judges_many_files_and_what_they_share_once(tmp_path):
     tasks = [plan(tmp_path, name=f"{i}.jsonl", samples=f"samples_{i}.jsonl") for i in range(3)]
     judge = FakeJudge()
     verify(judge, *tasks)
-    n = len({one.text for one in tasks[0].trials})
+    n = len({trial.text for trial in tasks[0].trials})
     assert len(judge.prompts) == 1 + n
     first = read_verdicts(tasks[0].target)
     for task in tasks[1:]:
@@ -286,7 +294,7 @@ def test_restart_judges_anew_with_another_verifier(tmp_path):
     (tally,) = verify(judge, task, restart=True)
     assert tally.kept == 0
     assert read_verdicts(task.target).header.verifier["name"] == "other"
-    assert len(judge.prompts) == 1 + len({one.text for one in task.trials})
+    assert len(judge.prompts) == 1 + len({trial.text for trial in task.trials})
 
 
 def test_a_restart_that_dies_before_the_first_score_leaves_what_was_there(tmp_path):
