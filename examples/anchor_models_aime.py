@@ -52,14 +52,16 @@ def made_up(
     return models
 
 
-def place(R: dict[str, np.ndarray], anchor_names: Sequence[str], names: Sequence[str]) -> None:
+def show_placement(
+    R: dict[str, np.ndarray], anchor_names: Sequence[str], names: Sequence[str]
+) -> None:
     """Print where each model stands among the anchors, itself left out."""
     width = max(len(name) for name in names)
     print("  score  the places that its own mean allows")
     print("  query  the paper's likelihood, another position between two anchors on each question")
     print("  shared one position for all questions, with its 95%")
     print(f"\n{'model':{width}}  solved  score   query        shared")
-    found = {"query": 0, "shared": 0}
+    n_inside = {"query": 0, "shared": 0}
     for name in reversed(names):
         others = {other: Outcomes.from_matrix(R[other]) for other in anchor_names if other != name}
         anchors = AnchorMatrix.from_outcomes(others)
@@ -71,11 +73,11 @@ def place(R: dict[str, np.ndarray], anchor_names: Sequence[str], names: Sequence
         for between in ("query", "shared"):
             outcomes = Outcomes.from_matrix(R[name])
             posterior = capability_intervals(anchors, outcomes, between=between)
-            found[between] += low <= posterior.peak <= high
+            n_inside[between] += low <= posterior.peak <= high
             cells.append(f"{posterior.peak:2d} at {posterior.probability.max():4.0%}")
         inside = "{}–{}".format(*posterior.interval(0.95))
         print(f"{name:{width}}  {score:6.3f}  {by_score:6}  {'   '.join(cells)}   {inside}")
-    both = f"{found['query']} (query) and {found['shared']} (shared)"
+    both = f"{n_inside['query']} (query) and {n_inside['shared']} (shared)"
     print(f"The peak is where the score is for {both} of {len(names)}.")
 
 
@@ -96,19 +98,21 @@ def main() -> None:
     print(f"A weaker model does better in {order.share:.1%} of {order.n_comparisons} comparisons.")
     for tie in order.tied:
         print(f"Equal in all, so in no order: {' and '.join(tie)}.")
-    kept = filter_queries(everyone).kept
-    print(f"{kept.size} questions are solved by 1–50% of the models: {(kept + 1).tolist()}.")
+    selected = filter_queries(everyone).kept
+    print(
+        f"{selected.size} questions are solved by 1–50% of the models: {(selected + 1).tolist()}."
+    )
     check = query_independence(np.stack(list(R.values())))
     print(
         f"Totals of attempts vary {check.variance_ratio:.2f} times as much as independent "
         f"questions would (p = {check.p_value:.3f}).\n"
     )
 
-    print("Each model placed among all the others; place 0 is below them all.")
-    place(R, everyone.names, everyone.names)
+    print("Each model placed among all the others; position 0 is below them all.")
+    show_placement(R, everyone.names, everyone.names)
     few = everyone.names[2::4]
     print(f"\nEach other model among {len(few)} well-separated anchors, {', '.join(few)}.")
-    place(R, few, [name for name in everyone.names if name not in few])
+    show_placement(R, few, [name for name in everyone.names if name not in few])
 
     name = everyone.names[len(models) // 2]
     anchors = AnchorMatrix.from_outcomes(
@@ -117,7 +121,9 @@ def main() -> None:
     sweep = sample_size_sweep(anchors, models[name], sizes=(3, 6, 9, 12, 15)[: first.shape[0] // 3])
     print(f"\nHow sure fewer questions would be of {name} (random choices of them):")
     for size, mean, agrees in zip(sweep.sizes, sweep.mean, sweep.agreement, strict=True):
-        print(f"{size:3d} questions: peak {mean:.2f} on average, in the final place {agrees:4.0%}")
+        print(
+            f"{size:3d} questions: peak {mean:.2f} on average, in the final position {agrees:4.0%}"
+        )
 
 
 if __name__ == "__main__":

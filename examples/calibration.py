@@ -77,7 +77,7 @@ def width_under_true_prior(shape, right, n):
 
 def intervals(outcomes):
     """Return {method: (centre, low, high)}."""
-    found = {}
+    intervals = {}
     posteriors = {
         "hbayes": (leb.hbayes_at_n(outcomes), "exact"),
         "paper": (leb.bayes_at_n(outcomes), "normal"),
@@ -85,13 +85,13 @@ def intervals(outcomes):
     }
     for name, (posterior, method) in posteriors.items():
         interval = posterior.interval(LEVEL, method)
-        found[name] = (posterior.mu, interval.low, interval.high)
+        intervals[name] = (posterior.mu, interval.low, interval.high)
     average = leb.avg_at_n(outcomes)
     reach = stats.norm.ppf(0.5 + LEVEL / 2) * average.sigma
-    found["avg ± σ_avg"] = (average.value, average.value - reach, average.value + reach)
+    intervals["avg ± σ_avg"] = (average.value, average.value - reach, average.value + reach)
     clt = leb.within_question_clt(outcomes, LEVEL)
-    found["CLT"] = (clt.estimate, clt.low, clt.high)
-    return found
+    intervals["CLT"] = (clt.estimate, clt.low, clt.high)
+    return intervals
 
 
 @functools.lru_cache(maxsize=500_000)
@@ -119,14 +119,20 @@ def binary_cell(task):
     """Simulate one shape, M and N."""
     shape, m, n, runs, seed = task
     rng = np.random.default_rng([seed, list(SHAPES).index(shape), m, n])
-    rows, known = [], []
+    rows, true_widths = [], []
     for _ in range(runs):
         p = draw_probabilities(shape, m, rng)
         right = rng.binomial(n, p)
         ours = intervals_of_counts(tuple(np.sort(right).tolist()), n)
         rows.append({name: (*value, p.mean()) for name, value in ours.items()})
-        known.append(width_under_true_prior(shape, right, n))
-    return {"shape": shape, "M": m, "N": n, **summary(rows), "true prior": float(np.mean(known))}
+        true_widths.append(width_under_true_prior(shape, right, n))
+    return {
+        "shape": shape,
+        "M": m,
+        "N": n,
+        **summary(rows),
+        "true prior": float(np.mean(true_widths)),
+    }
 
 
 def rubric_cell(task):
@@ -190,19 +196,19 @@ def print_binary(cells, methods=METHODS):
         rows.append([cell["shape"], str(cell["M"]), str(cell["N"]), *texts])
     table(["p ~", "M", "N", *methods], rows)
     coverage = np.array([cell["hbayes"]["coverage"] for cell in cells])
-    asked = np.array([cell["N"] >= 4 and cell["M"] >= 30 for cell in cells])
+    selected = np.array([cell["N"] >= 4 and cell["M"] >= 30 for cell in cells])
     ratio = np.array([cell["hbayes"]["width"] / cell["true prior"] for cell in cells])
-    known = np.isfinite(ratio)
+    finite = np.isfinite(ratio)
     print(f"hbayes, mean coverage over all {coverage.size} cells: {percent(coverage.mean())}%")
-    if asked.any():
-        worst = cells[int(np.flatnonzero(asked)[coverage[asked].argmin()])]
+    if selected.any():
+        worst = cells[int(np.flatnonzero(selected)[coverage[selected].argmin()])]
         where = f"{worst['shape']}, M = {worst['M']}, N = {worst['N']}"
-        print(f"least where N >= 4 and M >= 30: {percent(coverage[asked].min())}% ({where})")
-        print(f"cells below 93% among these {asked.sum()}: {(coverage[asked] < 0.93).sum()}")
-        print(f"mean over these: {percent(coverage[asked].mean())}%")
-    print(f"mean width over that under the true prior: {ratio[known].mean():.3f}")
-    if (known & asked).any():
-        print(f"the same where N >= 4 and M >= 30: {ratio[known & asked].mean():.3f}\n")
+        print(f"least where N >= 4 and M >= 30: {percent(coverage[selected].min())}% ({where})")
+        print(f"cells below 93% among these {selected.sum()}: {(coverage[selected] < 0.93).sum()}")
+        print(f"mean over these: {percent(coverage[selected].mean())}%")
+    print(f"mean width over that under the true prior: {ratio[finite].mean():.3f}")
+    if (finite & selected).any():
+        print(f"the same where N >= 4 and M >= 30: {ratio[finite & selected].mean():.3f}\n")
 
 
 def draw_picture(cells, path):
@@ -269,18 +275,20 @@ def main():
     args = parser.parse_args()
     # the processes are the parallelism; they inherit this and start their own numpy
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    whole = args.runs >= 500
-    sizes = args.sizes or (SIZES if whole else (30,))
-    trials = args.trials or (TRIALS if whole else (4, 16))
+    published = args.runs >= 500
+    sizes = args.sizes or (SIZES if published else (30,))
+    trials = args.trials or (TRIALS if published else (4, 16))
     run, seed = args.runs, args.seed
     few = max(run // 4, 10)
     binary = [(shape, m, n, run, seed) for m in sizes for n in trials for shape in SHAPES]
-    rubrics = [(shape, 30, n, few, seed) for shape in RUBRICS for n in ((4, 16) if whole else (4,))]
+    rubrics = [
+        (shape, 30, n, few, seed) for shape in RUBRICS for n in ((4, 16) if published else (4,))
+    ]
     real = [
         (model, source, n, run, seed, replace)
         for model in ("c_base", "c_rl")
         for source in ("aime24", "amc23")
-        for n in ((2, 4, 8, 16) if whole else (4,))
+        for n in ((2, 4, 8, 16) if published else (4,))
         for replace in (False, True)
     ]
     with worker_processes(args.jobs) as pool:

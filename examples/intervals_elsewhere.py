@@ -116,12 +116,12 @@ def coverage(runs: int, a: float, b: float, seed: int = 0) -> str:
     drawn = [rng.binomial(1, p[:, None], (30, 4)) for p in truths]
     rows = [["method", "covers the score of these questions", "of their population", "width"]]
     for name, method in methods().items():
-        found = np.array([method(R) for R in drawn])
+        intervals = np.array([method(R) for R in drawn])
         row = [name]
         for truth in (truths.mean(axis=1), np.full(runs, a / (a + b))):
-            held = (found[:, 0] <= truth) & (truth <= found[:, 1])
+            held = (intervals[:, 0] <= truth) & (truth <= intervals[:, 1])
             row.append(f"{100 * held.mean():.0f}%")
-        rows.append([*row, f"{(found[:, 1] - found[:, 0]).mean():.3f}"])
+        rows.append([*row, f"{(intervals[:, 1] - intervals[:, 0]).mean():.3f}"])
     return table(rows)
 
 
@@ -150,8 +150,8 @@ def _pass(right: int, n: int, k: int) -> float:
     return pass_at_k(Outcomes.from_counts([[n - right, right]]), k).value
 
 
-def _interval(found: Interval) -> str:
-    return f"[{found[0]:.3f}, {found[1]:.3f}]".replace("-0.000", "0.000")
+def _interval(interval: Interval) -> str:
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]".replace("-0.000", "0.000")
 
 
 def table(rows: list[list[str]]) -> str:

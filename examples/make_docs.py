@@ -53,7 +53,7 @@ def index(root: Any) -> str:
     lines += ["| command | what it does |", "|---|---|"]
     for name, command in root.commands.items():
         inner = getattr(command, "commands", {})
-        names = f" ({', '.join(f'`{one}`' for one in inner)})" if inner else ""
+        names = f" ({', '.join(f'`{inner_name}`' for inner_name in inner)})" if inner else ""
         lines.append(f"| [`{PROGRAM} {name}`]({name}.md){names} | {text(summary(command))} |")
     lines += ["", "## Options", "", *options_table(root), ""]
     lines += [COMPLETION, *exit_codes(root)]
@@ -67,9 +67,9 @@ def page(name: str, command: Any) -> str:
         lines += section(f"{PROGRAM} {name}", command, "##")
     else:
         lines += [text(command.help), ""]
-        for one, sub in inner.items():
-            lines += [f"## {PROGRAM} {name} {one}", ""]
-            lines += section(f"{PROGRAM} {name} {one}", sub, "###")
+        for inner_name, sub in inner.items():
+            lines += [f"## {PROGRAM} {name} {inner_name}", ""]
+            lines += section(f"{PROGRAM} {name} {inner_name}", sub, "###")
     lines.append("[All commands, and their exit codes](README.md)")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -80,11 +80,11 @@ def section(path: str, command: Any, heading: str) -> list[str]:
     lines = [text(prose[0]), "", "```text", usage(path, command), "```", ""]
     for paragraph in prose[1:]:
         lines += [text(paragraph), ""]
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
     if arguments:
         lines += [f"{heading} Arguments", "", "| argument | meaning |", "|---|---|"]
-        for one in arguments:
-            lines.append(f"| {code(argument_name(one))} | {text(one.help or '')} |")
+        for argument in arguments:
+            lines.append(f"| {code(argument_name(argument))} | {text(argument.help or '')} |")
         lines.append("")
     lines += [f"{heading} Options", "", *options_table(command), ""]
     if examples:
@@ -96,8 +96,8 @@ def help_parts(command: Any) -> tuple[list[str], list[str]]:
     """Return the paragraphs of a help text, and the lines of its examples."""
     prose: list[str] = []
     examples: list[str] = []
-    whole = (command.help or "").partition("\f")[0]
-    for paragraph in re.split(r"\n\s*\n", whole.strip()):
+    help_text = (command.help or "").partition("\f")[0]
+    for paragraph in re.split(r"\n\s*\n", help_text.strip()):
         lines = [line.rstrip() for line in paragraph.strip("\n").splitlines()]
         if lines and lines[0].strip() == "\b":
             lines = lines[1:]
@@ -116,10 +116,14 @@ def summary(command: Any) -> str:
 
 def usage(path: str, command: Any) -> str:
     words = [path]
-    options = [one for one in command.params if one.param_type_name == "option"]
-    words += [f"{flag(one)} {value(one, command)}".rstrip() for one in options if one.required]
+    options = [param for param in command.params if param.param_type_name == "option"]
+    words += [
+        f"{flag(option)} {value(option, command)}".rstrip() for option in options if option.required
+    ]
     words.append("[OPTIONS]")
-    words += [argument_name(one) for one in command.params if one.param_type_name == "argument"]
+    words += [
+        argument_name(param) for param in command.params if param.param_type_name == "argument"
+    ]
     if command.context_settings.get("ignore_unknown_options"):
         words.append("[ARGUMENTS OF lm_eval run]...")
     return " ".join(words)
@@ -127,47 +131,52 @@ def usage(path: str, command: Any) -> str:
 
 def options_table(command: Any) -> list[str]:
     lines = ["| option | default | meaning |", "|---|---|---|"]
-    for one in command.params:
-        if one.param_type_name != "option" or one.hidden:
+    for param in command.params:
+        if param.param_type_name != "option" or param.hidden:
             continue
-        names = ", ".join([*one.opts, *one.secondary_opts])
-        told, shown = default(one)
-        named = code(f"{names} {value(one, command)}".strip())
-        lines.append(f"| {named} | {shown} | {text(told)} |")
+        names = ", ".join([*param.opts, *param.secondary_opts])
+        description, shown = default(param)
+        named = code(f"{names} {value(param, command)}".strip())
+        lines.append(f"| {named} | {shown} | {text(description)} |")
     return [*lines, "| `-h, --help` |  | Show the help text and exit. |"]
 
 
-def argument_name(one: Any) -> str:
-    name = one.metavar or one.name.upper()
-    return f"{name}..." if one.nargs == -1 and not name.endswith("...") else name
+def argument_name(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    return f"{name}..." if param.nargs == -1 and not name.endswith("...") else name
 
 
-def flag(one: Any) -> str:
-    return max(one.opts, key=len)
+def flag(param: Any) -> str:
+    return max(param.opts, key=len)
 
 
-def value(one: Any, command: Any) -> str:
+def value(param: Any, command: Any) -> str:
     """Return what stands for an option's value in a help text."""
-    if one.is_flag:
+    if param.is_flag:
         return ""
-    if one.metavar:
-        return str(one.metavar)
+    if param.metavar:
+        return str(param.metavar)
     # How an option keeps its type differs between releases of typer; this is what --help shows.
     context = command.make_context(command.name, [], resilient_parsing=True)
-    return str(one.get_help_record(context)[0]).rpartition(" ")[2].strip("[]<>")
+    return str(param.get_help_record(context)[0]).rpartition(" ")[2].strip("[]<>")
 
 
-def default(one: Any) -> tuple[str, str]:
+def default(param: Any) -> tuple[str, str]:
     """Return an option's help text without its default, and the default."""
-    told = one.help or ""
-    named = re.search(r"\s*\[default: (.*)\]$", told)
+    description = param.help or ""
+    named = re.search(r"\s*\[default: (.*)\]$", description)
     if named:
-        return told[: named.start()], code(named[1])
-    if one.required:
-        return told, "required"
-    if one.is_flag or one.default is None or callable(one.default) or one.default in ((), []):
-        return told, ""
-    return told, code(str(getattr(one.default, "value", one.default)))
+        return description[: named.start()], code(named[1])
+    if param.required:
+        return description, "required"
+    if (
+        param.is_flag
+        or param.default is None
+        or callable(param.default)
+        or param.default in ((), [])
+    ):
+        return description, ""
+    return description, code(str(getattr(param.default, "value", param.default)))
 
 
 def exit_codes(root: Any) -> list[str]:
@@ -180,18 +189,18 @@ def exit_codes(root: Any) -> list[str]:
 # -- Markdown ------------------------------------------------------------------------------------
 
 
-def text(told: str) -> str:
+def text(words: str) -> str:
     """Return prose with nothing in it that Markdown would take for its own, options as code."""
-    parts = re.split(r"(`[^`]*`|(?<![\w-])--[a-z][\w-]*)", " ".join(told.split()))
+    parts = re.split(r"(`[^`]*`|(?<![\w-])--[a-z][\w-]*)", " ".join(words.split()))
     return "".join(
         code(part.strip("`")) if number % 2 else re.sub(r"([*_<>\[\]|~])", r"\\\1", part)
         for number, part in enumerate(parts)
     )
 
 
-def code(told: str) -> str:
+def code(words: str) -> str:
     """Return text as code, also within a table."""
-    return f"`{told}`".replace("|", "\\|") if told else ""
+    return f"`{words}`".replace("|", "\\|") if words else ""
 
 
 # -- numbers ---------------------------------------------------------------------------------
@@ -218,16 +227,16 @@ def with_numbers(page: str) -> str:
 
 def pages(numbers: bool) -> dict[Path, str]:
     """Return every page that comes from the code."""
-    made = {DOCS / "commands" / name: told for name, told in command_pages().items()}
+    pages_by_path = {DOCS / "commands" / name: page for name, page in command_pages().items()}
     if numbers:
         path = DOCS / "differs.md"
-        made[path] = with_numbers(path.read_text(encoding="utf-8"))
-    return made
+        pages_by_path[path] = with_numbers(path.read_text(encoding="utf-8"))
+    return pages_by_path
 
 
-def gone(made: dict[Path, str]) -> list[Path]:
+def gone(pages_by_path: dict[Path, str]) -> list[Path]:
     """Return pages of commands that are no more."""
-    return sorted(set((DOCS / "commands").glob("*.md")) - set(made))
+    return sorted(set((DOCS / "commands").glob("*.md")) - set(pages_by_path))
 
 
 def main() -> None:
@@ -235,23 +244,23 @@ def main() -> None:
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--check", action="store_true", help="end with 1 if a page is not current")
     action.add_argument("--write", action="store_true", help="write the pages")
-    asked = parser.parse_args()
-    made = pages(numbers=asked.check or asked.write)
+    options = parser.parse_args()
+    pages_by_path = pages(numbers=options.check or options.write)
     stale = 0
-    for path, told in made.items():
-        same = path.is_file() and path.read_text(encoding="utf-8") == told
+    for path, page in pages_by_path.items():
+        same = path.is_file() and path.read_text(encoding="utf-8") == page
         stale += not same
-        if asked.write and not same:
+        if options.write and not same:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(told, encoding="utf-8")
-        state = "up to date" if same else "written" if asked.write else "not up to date"
+            path.write_text(page, encoding="utf-8")
+        state = "up to date" if same else "written" if options.write else "not up to date"
         print(f"{path.relative_to(DOCS)}: {state}")
-    for path in gone(made):
+    for path in gone(pages_by_path):
         stale += 1
-        if asked.write:
+        if options.write:
             path.unlink()
-        print(f"{path.relative_to(DOCS)}: {'removed' if asked.write else 'of no command'}")
-    if asked.check and stale:
+        print(f"{path.relative_to(DOCS)}: {'removed' if options.write else 'of no command'}")
+    if options.check and stale:
         sys.exit("the pages differ from the code: run python examples/make_docs.py --write")
 
 

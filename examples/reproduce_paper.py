@@ -69,18 +69,18 @@ def figure_1(R: np.ndarray, replicates: int, seed: int) -> dict[str, KendallCurv
 
 def convergence(R: np.ndarray, replicates: int, seed: int) -> dict[str, Convergence]:
     print("Convergence@n of the same mimics [Section 3.3]")
-    found = {
+    results = {
         name: convergence_at_n(R, **METRICS[name], replicates=replicates, seed=seed)
         for name in ("bayes", "pass@2", "pass@4", "pass@8")
     }
     tied = convergence_at_n(R, ties="adjacent", replicates=replicates, seed=seed)
-    for name, result in {**found, "bayes, 95% ties": tied}.items():
+    for name, result in {**results, "bayes, 95% ties": tied}.items():
         mean = "never" if result.mean is None else f"{result.mean:.1f}"
         print(f"{name:15} mean {mean:>5}, not converged {result.not_converged:6.1%}", end="")
         print("" if result.worst is None else f", latest at {result.worst.converged_at}")
     print("paper, real models: Bayes@N 44.2 on HMMT'25 and 27.1 on BrUMO'25; Pass@k 69.5 and 48.5")
     print()
-    return found
+    return results
 
 
 def figure_2(replicates: int, seed: int) -> PriorStudy:
@@ -107,7 +107,8 @@ def figure_3(p: np.ndarray) -> None:
 
 def table_1(R: np.ndarray, p: np.ndarray, replicates: int, seed: int) -> None:
     posteriors = {
-        f"LLM{i}": bayes_at_n(Outcomes.from_matrix(one)) for i, one in enumerate(R, start=1)
+        f"LLM{i}": bayes_at_n(Outcomes.from_matrix(model_outcomes))
+        for i, model_outcomes in enumerate(R, start=1)
     }
     plain = rank(posteriors, ties="none")
     tied = rank(posteriors, ties="adjacent")
@@ -132,7 +133,7 @@ def table_1(R: np.ndarray, p: np.ndarray, replicates: int, seed: int) -> None:
 def draw(
     out: Path,
     curves: dict[str, KendallCurve],
-    found: dict[str, Convergence],
+    results: dict[str, Convergence],
     study: PriorStudy,
     p: np.ndarray,
 ) -> None:
@@ -149,7 +150,7 @@ def draw(
     for name, curve in curves.items():
         axes[0, 0].plot(trials, curve.mean, label=name)
     axes[0, 0].set(xlabel="N", ylabel="Kendall's τ_b with the truth", title="Figure 1")
-    for name, result in found.items():
+    for name, result in results.items():
         label = f"{name}, {result.not_converged:.0%} not converged"
         axes[0, 1].plot(trials[:-1], result.pmf, label=label)
     axes[0, 1].set(xlabel="s", ylabel="share of replicates", title="Convergence@n")
@@ -181,14 +182,14 @@ def main() -> None:
     p = mimics_with_means(MEANS, QUESTIONS)
     R = simulate_outcomes(p, TRIALS, seed=options.seed)
     curves = figure_1(R, options.replicates, options.seed)
-    found = convergence(R, options.replicates, options.seed)
+    result = convergence(R, options.replicates, options.seed)
     study = figure_2(options.replicates, options.seed)
     figure_3(p)
     table_1(R, p, options.replicates, options.seed)
     if options.out is None:
         print("No figures: give --out DIR to have them drawn.")
     else:
-        draw(options.out, curves, found, study, p)
+        draw(options.out, curves, result, study, p)
 
 
 if __name__ == "__main__":

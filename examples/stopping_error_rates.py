@@ -128,7 +128,7 @@ def learned(rng: np.random.Generator, runs: int) -> None:
             false += any(naive.evaluate(n, both).stop for n, both in pairs)
             caught += any(careful.evaluate(n, both).stop for n, both in pairs)
             alone = [(n, {"a": both["a"]}) for n, both in pairs]
-            enough = [one for n, one in alone if WidthReached(width).evaluate(n, one).stop]
+            enough = [state for n, state in alone if WidthReached(width).evaluate(n, state).stop]
             interval = (enough or [alone[-1][1]])[0]["a"].interval()
             held += interval.low <= p.mean() <= interval.high
         print(f"| {name} | {false / runs:.1%} | {caught / runs:.1%} | {held / runs:.1%} |")

@@ -70,7 +70,7 @@ def decisions(runs, rng):
         for _ in range(runs):
             q = np.clip(rng.beta(2.0, 3.0, size=M), 0.01, 0.9)
             p = shifted(q, gap)
-            a, b = (rng.random((M, MOST)) < each[:, None] for each in (p, q))
+            a, b = (rng.random((M, MOST)) < probabilities[:, None] for probabilities in (p, q))
             for name, rule in designs.items():
                 n, sign = decide(rule, a, b)
                 used[name].append(n)

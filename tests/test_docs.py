@@ -43,10 +43,12 @@ def make_docs(monkeypatch):
 
 
 def test_every_command_has_the_page_that_the_code_makes(make_docs):
-    made = make_docs.pages(numbers=False)
-    stale = [path.name for path, told in made.items() if not path.is_file()]
-    stale += [p.name for p, told in made.items() if p.is_file() and p.read_text("utf-8") != told]
-    assert (stale, make_docs.gone(made)) == ([], []), AGAIN
+    created = make_docs.pages(numbers=False)
+    stale = [path.name for path, message in created.items() if not path.is_file()]
+    stale += [
+        p.name for p, message in created.items() if p.is_file() and p.read_text("utf-8") != message
+    ]
+    assert (stale, make_docs.gone(created)) == ([], []), AGAIN
 
 
 def test_a_page_tells_of_every_argument_and_option():
@@ -79,8 +81,8 @@ def test_an_option_says_what_it_takes_and_what_it_does(words):
     context = command.make_context(words[-1], [], resilient_parsing=True)
     assert command.help.split("\n")[0].endswith(".")
     for parameter in command.params:
-        told = re.sub(r"\s*\[default: .*\]$", "", parameter.help)
-        assert told.endswith("."), parameter.name
+        message = re.sub(r"\s*\[default: .*\]$", "", parameter.help)
+        assert message.endswith("."), parameter.name
         if parameter.param_type_name == "option" and not parameter.is_flag:
             # a word of ours, or the choices; not the name of a type
             shown = parameter.get_help_record(context)[0].split()[-1]
@@ -104,8 +106,8 @@ def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 def test_links_lead_somewhere_and_pictures_have_words(page):
-    told = page.read_text(encoding="utf-8")
-    for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", told):
+    message = page.read_text(encoding="utf-8")
+    for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", message):
         if not target.startswith("https://"):
             assert (page.parent / target.partition("#")[0]).exists(), target
         assert len(words) > (40 if bang else 0), target

@@ -38,9 +38,9 @@ def blocks(language):
 def test_a_python_block_runs(code, capsys):
     exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    told = re.findall(r"^# prints: (.*)$", code, flags=re.MULTILINE)
-    assert told
-    assert all(line in printed for line in told), printed
+    message = re.findall(r"^# prints: (.*)$", code, flags=re.MULTILINE)
+    assert message
+    assert all(line in printed for line in message), printed
 
 
 @pytest.mark.parametrize("text", blocks("yaml"))
@@ -64,8 +64,8 @@ def test_the_tables_of_rubrics_are_complete():
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", section, flags=re.MULTILINE)
     assert {name: why for name, _, why in rows} == {n: s.why for n, s in SCHEMATA.items()}
     for name, needs, _ in rows:
-        asked = {WORDS.get(signal) for signal in SCHEMATA[name].needs} - {None}
-        assert set(needs.split(", ")) - {"-"} == asked, name
+        requests = {WORDS.get(signal) for signal in SCHEMATA[name].needs} - {None}
+        assert set(needs.split(", ")) - {"-"} == requests, name
 
 
 def test_the_rubric_of_one_s_own_is_the_example():

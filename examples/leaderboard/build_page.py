@@ -66,7 +66,7 @@ def main() -> int:
         print("there is no submission that counts; the page stays as it is", file=sys.stderr)
         return 1
     board = leaderboard(
-        [one.run for one in taken],
+        [submission.run for submission in taken],
         IntervalSpec(config.get("level", 0.95), config.get("scope", "benchmark")),
         ties=config.get("ties", "adjacent"),
     )
@@ -93,19 +93,19 @@ def collect(folder: Path, config: dict, root: Path) -> tuple[list[Submission], d
         if path.name.startswith("."):
             continue
         try:
-            found = read_submission(path, config)
-            if found.run.model in {one.run.model for one in taken}:
-                raise LeftOut(f"there is a submission of {found.run.model} already")
-            taken.append(found)
+            submission = read_submission(path, config)
+            if submission.run.model in {other.run.model for other in taken}:
+                raise LeftOut(f"there is a submission of {submission.run.model} already")
+            taken.append(submission)
         except (LeftOut, LmEvalBayesError) as error:
             left_out[path.name] = str(error)
-    asked = questions_of(taken, config, root)
-    for one in list(taken):
-        wrong = set(one.run.question_ids) ^ asked
+    questions = questions_of(taken, config, root)
+    for submission in list(taken):
+        wrong = set(submission.run.question_ids) ^ questions
         if wrong:
-            taken.remove(one)
+            taken.remove(submission)
             many = "1 question is" if len(wrong) == 1 else f"{len(wrong)} questions are"
-            left_out[one.folder] = (
+            left_out[submission.folder] = (
                 f"{many} missing or not of this leaderboard, such as {min(wrong)}"
             )
     return taken, left_out
@@ -115,7 +115,7 @@ def questions_of(taken: list[Submission], config: dict, root: Path) -> set[str]:
     """Return the ids of the questions: those of the file, or those that most answered."""
     if config.get("questions"):
         return set((root / config["questions"]).read_text(encoding="utf-8").split())
-    counted = Counter(frozenset(one.run.question_ids) for one in taken)
+    counted = Counter(frozenset(submission.run.question_ids) for submission in taken)
     return set(counted.most_common(1)[0][0]) if counted else set()
 
 
@@ -132,10 +132,10 @@ def read_submission(path: Path, config: dict) -> Submission:
     else:
         outcomes = [f for f in files if f.name != "submission.yaml"]
         logged = [f for f in outcomes if f.name.startswith("samples_")]
-        found = read_runs(logged or outcomes, argument=path.name)
-        if len(found.runs) != 1:
-            raise LeftOut(f"it must be one model on one task; there are {len(found.runs)} runs")
-        run = found.runs[0]
+        saved = read_runs(logged or outcomes, argument=path.name)
+        if len(saved.runs) != 1:
+            raise LeftOut(f"it must be one model on one task; there are {len(saved.runs)} runs")
+        run = saved.runs[0]
     least = run.outcomes.trials_range[0]
     if least < config.get("min_trials", 1):
         raise LeftOut(f"every question needs {config['min_trials']} trials; one has {least}")
@@ -160,15 +160,15 @@ def checked_files(path: Path) -> list[Path]:
     """Return a submission's files; refuse links, which could lead anywhere, and floods."""
     if path.is_symlink() or not path.is_dir():
         raise LeftOut("a submission is a folder")
-    found: list[Path] = []
+    files: list[Path] = []
     for folder, folders, names in os.walk(path):
         for name in [*folders, *names]:
             if (Path(folder) / name).is_symlink():
                 raise LeftOut(f"{name} is a link")
-        found += [Path(folder) / name for name in names]
-    if len(found) > MOST_FILES or sum(one.stat().st_size for one in found) > MOST_BYTES:
+        files += [Path(folder) / name for name in names]
+    if len(files) > MOST_FILES or sum(file.stat().st_size for file in files) > MOST_BYTES:
         raise LeftOut(f"it has more than {MOST_FILES} files, or more than {MOST_BYTES:,} bytes")
-    return sorted(found)
+    return sorted(files)
 
 
 def described(path: Path) -> dict:
@@ -208,9 +208,9 @@ def every_eval_ever_run(records: list[Path]) -> TaskRun:
 def page(config: dict, board, taken: list[Submission], left_out: dict[str, str]) -> str:
     """Write the page. Everything that came with a submission is escaped."""
     senders = [
-        f"| {markdown_cell(one.run.model)} | {markdown_cell(one.submitted_by)} | "
-        f"{f'<{one.link}>' if one.link else ''} | `{markdown_code(one.folder)}` |"
-        for one in taken
+        f"| {markdown_cell(row.run.model)} | {markdown_cell(row.submitted_by)} | "
+        f"{f'<{row.link}>' if row.link else ''} | `{markdown_code(row.folder)}` |"
+        for row in taken
     ]
     parts = [
         f"# {markdown_cell(config['title'])}",
@@ -224,8 +224,8 @@ def page(config: dict, board, taken: list[Submission], left_out: dict[str, str])
         ),
     ]
     if left_out:
-        told = [f"- `{markdown_code(f)}`: {markdown_cell(why)}" for f, why in left_out.items()]
-        parts += ["## Left out", "\n".join(told)]
+        reasons = [f"- `{markdown_code(f)}`: {markdown_cell(why)}" for f, why in left_out.items()]
+        parts += ["## Left out", "\n".join(reasons)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

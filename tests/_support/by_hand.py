@@ -37,8 +37,8 @@ class LearnedPrior:
 
     def questions(self):
         """Return the posterior mean of every question's p."""
-        known = self.right + self.wrong
-        shrunk = (self.right[:, None] + self.s * self.m) / (known[:, None] + self.s)
+        n_trials = self.right + self.wrong
+        shrunk = (self.right[:, None] + self.s * self.m) / (n_trials[:, None] + self.s)
         return shrunk @ self.weight
 
     def draw(self, n, seed):
@@ -52,17 +52,17 @@ class LearnedPrior:
 def pass_at_k(row, k):
     """Return the share of k-subsets with a right trial, by looking at each."""
     subsets = list(itertools.combinations(row, k))
-    return sum(any(one) for one in subsets) / len(subsets)
+    return sum(any(subset) for subset in subsets) / len(subsets)
 
 
 def pass_hat_k(row, k):
     subsets = list(itertools.combinations(row, k))
-    return sum(all(one) for one in subsets) / len(subsets)
+    return sum(all(subset) for subset in subsets) / len(subsets)
 
 
 def g_pass_at_k(row, k, needed):
     subsets = list(itertools.combinations(row, k))
-    return sum(sum(one) >= needed for one in subsets) / len(subsets)
+    return sum(sum(subset) >= needed for subset in subsets) / len(subsets)
 
 
 def maj_at_k(row, answers, k):

@@ -13,8 +13,8 @@ def called(*arguments, width="400"):
         runner = CliRunner(mix_stderr=False)
     except TypeError:  # click 8.2 and later never mixes them
         runner = CliRunner()
-    told = [str(one) for one in arguments]
-    result = runner.invoke(app, told, prog_name="lm-eval-bayes", env={"COLUMNS": width})
+    words = [str(argument) for argument in arguments]
+    result = runner.invoke(app, words, prog_name="lm-eval-bayes", env={"COLUMNS": width})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout, result.stderr

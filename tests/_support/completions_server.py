@@ -49,11 +49,11 @@ def write_answer(prompt: str, seed: int, temperature: float, accuracy: float) ->
     seed = seed if temperature > 0 else 0
     key = json.dumps([prompt, seed, temperature]).encode("utf-8")
     rng = random.Random(hashlib.sha256(key).digest())
-    found = SUM.findall(prompt)
+    result = SUM.findall(prompt)
     # what this model would answer where it understands nothing depends on the prompt only
     usual = int.from_bytes(hashlib.sha256(prompt.encode("utf-8")).digest()[:2], "big") % 1000
-    if found:
-        left, sign, right = found[-1]
+    if result:
+        left, sign, right = result[-1]
         usual = OPERATIONS[sign](int(left), int(right))
     answer = usual if rng.random() < accuracy else usual + rng.choice((-10, -1, 1, 2, 10))
     steps = " ".join(f"{rng.choice(FILLERS)} I get {rng.randrange(100)}." for _ in range(2))

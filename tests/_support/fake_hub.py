@@ -34,7 +34,7 @@ class Hub:
         if parts.path == "/api/whoami-v2":
             return 200, json.dumps({"name": "someone", "type": "user", "orgs": []}), {}
         if parts.path == f"/api/models/{MODEL}/discussions":
-            found = [
+            result = [
                 {
                     "num": number,
                     "title": title,
@@ -46,7 +46,7 @@ class Hub:
                 }
                 for number, title in enumerate(self.open_pull_requests, 7)
             ]
-            body = {"discussions": found, "count": len(found), "start": 0}
+            body = {"discussions": result, "count": len(result), "start": 0}
             return 200, json.dumps(body), {}
         if parts.path.startswith(f"/{MODEL}/resolve/main/"):
             name = parts.path.removeprefix(f"/{MODEL}/resolve/main/").replace("%2F", "/")
@@ -56,18 +56,18 @@ class Hub:
             return 404, "", {"X-Error-Code": "EntryNotFound"}
         if parts.path == f"/api/models/{MODEL}/preupload/main":
             files = [
-                {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
-                for one in json.loads(body)["files"]
+                {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for file in json.loads(body)["files"]
             ]
             return 200, json.dumps({"files": files}), {}
         if parts.path == f"/api/models/{MODEL}/commit/main":
             lines = [json.loads(line) for line in body.decode().splitlines()]
             self.commits.append((parse_qs(parts.query), lines))
-            here = f"http://{headers['host']}/{MODEL}"
+            local = f"http://{headers['host']}/{MODEL}"
             about = {
-                "commitUrl": f"{here}/commit/{'1' * 40}",
+                "commitUrl": f"{local}/commit/{'1' * 40}",
                 "commitOid": "1" * 40,
-                "pullRequestUrl": f"{here}/discussions/7",
+                "pullRequestUrl": f"{local}/discussions/7",
             }
             return 200, json.dumps(about), {}
         return 404, '{"error": "Repository not found"}', {"X-Error-Code": "RepoNotFound"}

@@ -52,12 +52,14 @@ class FakeJudge:
         if self.die_after is not None and len(self.batches) >= self.die_after:
             raise KeyboardInterrupt
         self.batches.append(list(prompts))
-        found = []
+        result = []
         for prompt in prompts:
             assert self.limit is None or self.length(prompt) <= self.limit
-            said = opinion(prompt)
-            found.append(Unjudged("no scores") if said is None else tuple(map(math.log, said)))
-        return found
+            response = opinion(prompt)
+            result.append(
+                Unjudged("no scores") if response is None else tuple(map(math.log, response))
+            )
+        return result
 
     def close(self):
         self.closed += 1

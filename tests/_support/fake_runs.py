@@ -88,16 +88,16 @@ def percentile(values, percent):
     if not values:
         return None
     ordered = sorted(values)
-    place = percent * (len(ordered) - 1) / 100
-    below = math.floor(place)
+    position = percent * (len(ordered) - 1) / 100
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def cuts_of(trials):
     """Return the thresholds of Table 4 over some trials."""
 
-    def known(signal, correct=None):
+    def values_of(signal, correct=None):
         return [
             trial[signal]
             for trial in trials
@@ -105,13 +105,13 @@ def cuts_of(trials):
         ]
 
     return {
-        "tau_high": percentile(known("completion_bpt"), 40),
-        "tau_low_wrong": percentile(known("completion_bpt", 0), 60),
-        "tau_prompt": percentile(known("prompt_bpt"), 90),
-        "ratio_p33": percentile(known("token_ratio"), 33),
-        "ratio_p66": percentile(known("token_ratio"), 66),
-        "corr_p33": percentile(known("completion_bpt", 1), 33),
-        "corr_p66": percentile(known("completion_bpt", 1), 66),
+        "tau_high": percentile(values_of("completion_bpt"), 40),
+        "tau_low_wrong": percentile(values_of("completion_bpt", 0), 60),
+        "tau_prompt": percentile(values_of("prompt_bpt"), 90),
+        "ratio_p33": percentile(values_of("token_ratio"), 33),
+        "ratio_p66": percentile(values_of("token_ratio"), 66),
+        "corr_p33": percentile(values_of("completion_bpt", 1), 33),
+        "corr_p66": percentile(values_of("completion_bpt", 1), 66),
     }
 
 
@@ -144,11 +144,11 @@ def category_of(schema, trial, cuts):
         for name in ("repeated_pattern", "verifier_c", *LOOKS_AT[schema])
         if trial.get(name) is None
     ]
-    found = {
+    result = {
         _known_category(schema, {**trial, **dict(zip(gaps, values, strict=True))}, cuts)
         for values in itertools.product(*(_possible(name, cuts) for name in gaps))
     }
-    return found.pop() if len(found) == 1 else -1
+    return result.pop() if len(result) == 1 else -1
 
 
 def _possible(signal, cuts):

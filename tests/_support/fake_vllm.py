@@ -22,7 +22,7 @@ class SamplingParams:
 
     flat_logprobs = False
     skip_reading_prefix_cache = None
-    known = frozenset(
+    supported = frozenset(
         {
             *("n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "max_tokens"),
             *("logprobs", "prompt_logprobs", "flat_logprobs", "skip_reading_prefix_cache"),
@@ -32,7 +32,7 @@ class SamplingParams:
     )
 
     def __init__(self, **settings):
-        unknown = sorted(set(settings) - self.known)
+        unknown = sorted(set(settings) - self.supported)
         if unknown:
             raise TypeError(f"Unexpected keyword argument '{unknown[0]}'")
         if settings.get("temperature", 1.0) < 0:
@@ -148,14 +148,14 @@ class EngineArgs:
         if EngineArgs.broken:
             EngineArgs.broken = False
             raise TypeError("Unexpected keyword argument 'chat_template'")
-        said = {
+        response = {
             "max_model_len": self.arguments.get("max_model_len") or 64,
             "dtype": f"torch.{self.arguments.get('dtype', 'bfloat16')}",
             "quantization": self.arguments.get("quantization"),
             "logprobs_mode": self.arguments.get("logprobs_mode", "raw_logprobs"),
             "try_get_generation_config": lambda: EngineArgs.config,
         }
-        return SimpleNamespace(**said)
+        return SimpleNamespace(**response)
 
 
 class Tokenizer:

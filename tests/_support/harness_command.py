@@ -26,12 +26,16 @@ CONFIGS = task_configs_dir()
 
 @contextmanager
 def few_tasks(*folders: Path) -> Iterator[None]:
-    """Let every task manager know this package's tasks and those in `folders`, and no others."""
-    manager = lm_eval.tasks.TaskManager
-    known = [str(CONFIGS), *map(str, folders)]
+    """Let every task manager know only this package's tasks, and those in some folders.
 
-    def make(include_path: Any = None, **named: Any) -> Any:
-        return manager(include_path=known, include_defaults=False, **named)
+    The folders are `folders` and those of `--include_path`.
+    """
+    manager = lm_eval.tasks.TaskManager
+
+    def make(include_path: Any = None, **options: Any) -> Any:
+        included = include_path if isinstance(include_path, list) else [include_path]
+        paths = [str(path) for path in (CONFIGS, *folders, *included) if path]
+        return manager(include_path=paths, include_defaults=False, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_eval.tasks, "TaskManager", make)
@@ -48,17 +52,17 @@ def lm_eval_command(*arguments: object, folders: Sequence[Path] = ()) -> None:
 
 
 class GatewayLM(LM):
-    """A backend that this package does not know: `say` answers, arguments have any names.
+    """A backend that this package does not know; `say` answers, and its arguments have any names.
 
     Attributes
     ----------
-    asked : list of str
+    prompts : list of str
         The prompts, one entry a response, of all instances.
     say : callable
         Takes a prompt and how often this instance answered it before.
     """
 
-    asked: list[str] = []  # noqa: RUF012
+    prompts: list[str] = []  # noqa: RUF012
     say: Callable[[str, int], str]
 
     def __init__(self, **arguments: Any) -> None:
@@ -69,16 +73,16 @@ class GatewayLM(LM):
         texts = []
         for request in requests:
             prompt = request.args[0]
-            self.asked.append(prompt)
+            self.prompts.append(prompt)
             texts.append(type(self).say(prompt, self.times[prompt]))
             self.times[prompt] += 1
         return texts
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        raise AssertionError("only generation is asked for")
+        raise AssertionError("only generation is supported")
 
     def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        raise AssertionError("only generation is asked for")
+        raise AssertionError("only generation is supported")
 
 
 @contextmanager
@@ -86,6 +90,6 @@ def gateway(say: Callable[[str, int], str]) -> Iterator[type[GatewayLM]]:
     """Let `--model gateway` answer by `say`; yield its class."""
     if "gateway" not in MODEL_REGISTRY:
         register_model("gateway")(GatewayLM)
-    GatewayLM.asked.clear()
+    GatewayLM.prompts.clear()
     GatewayLM.say = staticmethod(say)
     yield GatewayLM

@@ -25,7 +25,7 @@ def row(doc_id, texts, question=None, gold="42", outcomes=None, **more):
 def write(folder, rows, task="demo", stamp=STAMP):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"samples_{task}_{stamp}.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps(item) + "\n" for item in rows), encoding="utf-8")
     return path
 
 

@@ -33,11 +33,11 @@ def complaint(status, message, **headers):
 
 def likeliest(prompt, top, lead):
     """The likeliest tokens and their log-probabilities, the labels among others."""
-    said = opinion(prompt) or (0.3, 0.3, 0.3)
-    tokens = {lead + label: 0.9 * p for label, p in zip("ABC", said, strict=True)}
+    response = opinion(prompt) or (0.3, 0.3, 0.3)
+    tokens = {lead + label: 0.9 * p for label, p in zip("ABC", response, strict=True)}
     tokens |= {f"w{i}": 0.1 * 0.5**i for i in range(1, 30)}
-    found = sorted(tokens.items(), key=lambda entry: -entry[1])[:top]
-    return {token: math.log(p) for token, p in found}
+    result = sorted(tokens.items(), key=lambda entry: -entry[1])[:top]
+    return {token: math.log(p) for token, p in result}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -77,8 +77,8 @@ class Handler(BaseHTTPRequestHandler):
                 return Act(404, {})
             return Act(200, {"count": len(prompt.split()), "max_model_len": server.window})
         if self.path == "/v1/chat/completions":
-            found = likeliest(prompt, body["top_logprobs"], "")
-            entries = [{"token": t, "logprob": v, "bytes": []} for t, v in found.items()]
+            result = likeliest(prompt, body["top_logprobs"], "")
+            entries = [{"token": t, "logprob": v, "bytes": []} for t, v in result.items()]
             logprobs = {"content": [{**entries[0], "top_logprobs": entries}]}
         elif self.path == "/v1/completions":
             logprobs = {"top_logprobs": [likeliest(prompt, body["logprobs"], " ")]}
@@ -122,8 +122,8 @@ class Server(ThreadingHTTPServer):
     def prompts(self, path="/v1/chat/completions"):
         return [
             body["messages"][0]["content"] if "messages" in body else body["prompt"]
-            for asked, body in self.requests
-            if asked == path
+            for requested, body in self.requests
+            if requested == path
         ]
 
     def handle_error(self, request, client_address):
@@ -133,7 +133,7 @@ class Server(ThreadingHTTPServer):
 @contextmanager
 def serving(script=None, window=None, models=("judge",)):
     pages = {"/v1/models": {"data": [{"id": m, "root": f"org/{m}"} for m in models]}}
-    server = Server(script or (lambda *asked: None), pages if models else {}, window)
+    server = Server(script or (lambda *_: None), pages if models else {}, window)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

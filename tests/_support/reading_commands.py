@@ -20,11 +20,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from _support.command_line import called
-from _support.few_tasks import only_ours
+from _support.harness_command import few_tasks
 from _support.label_server import serving
 from _support.saved_cases import MODELS, TASK, N, SavedCase
 
@@ -190,9 +189,8 @@ def anchors(case: SavedCase, folder: Path) -> Reading:
 
 def decide(case: SavedCase, folder: Path) -> Reading:
     """Compare a new run of the weaker model, four trials per question, with the runs."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with few_tasks(), warnings.catch_warnings():
         warnings.simplefilter("default")
-        only_ours(patch)
         _, error = _run(
             *("run", "--decide", _single(case), "--max-trials", 4, *case.options),
             *("--store", folder / "new.sqlite", "--model", "biased_coin", "--tasks", TASK),

@@ -62,7 +62,7 @@ def write_run(folder, rows, stamp=STAMP, task=TASK, model="org/model", **changes
     }
     (folder / f"results_{stamp}.json").write_text(json.dumps(results), encoding="utf-8")
     samples = folder / f"samples_{task.replace('/', '__')}_{stamp}.jsonl"
-    samples.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    samples.write_text("".join(json.dumps(item) + "\n" for item in rows), encoding="utf-8")
     return samples
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from _support.few_tasks import only_ours
+from _support.harness_command import few_tasks
 
 TASK = "demo_arithmetic_bayes"
 #: Questions that are asked, and trials of each.
@@ -67,9 +67,8 @@ class SavedCase:
 
 def run_harness(*arguments: object) -> None:
     """Run `python -m lm_eval_bayes run` in this process."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with few_tasks(), pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")
-        only_ours(patch)
         patch.setattr(sys, "argv", ["lm_eval_bayes", "run", *map(str, arguments)])
         runpy.run_module("lm_eval_bayes", run_name="__main__", alter_sys=True)
 

@@ -22,5 +22,5 @@ def saved(folder, model, matrix, task="contest_bayes", first=0, **more):
     trials = [
         [{"text": f"It is {r}.", "outcome": int(r), **more} for r in row] for row in matrix.tolist()
     ]
-    questions = [question(one, first + number) for number, one in enumerate(trials)]
+    questions = [question(item, first + number) for number, item in enumerate(trials)]
     return write_run(folder, model, questions, task)

@@ -37,13 +37,13 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
     }
     results = {"model_name": model, "configs": {task: configured}, "results": {}}
     (folder / f"results_{stamp}.json").write_text(json.dumps(results), encoding="utf-8")
-    rows = [_row(number, one, limits) for number, one in enumerate(questions)]
+    rows = [_row(number, item, limits) for number, item in enumerate(questions)]
     name = f"{task.replace('/', '__')}_{stamp}.jsonl"
     _write_lines(folder / f"samples_{name}", rows)
     judged = [
-        {"doc_id": d, "trial": i, "text": _judged(one, t), **_labelled(*t["verdict"])}
-        for d, one in enumerate(questions)
-        for i, t in enumerate(one["trials"])
+        {"doc_id": d, "trial": i, "text": _judged(item, t), **_labelled(*t["verdict"])}
+        for d, item in enumerate(questions)
+        for i, t in enumerate(item["trials"])
         if t.get("verdict") is not None
     ]
     if judged:
@@ -53,32 +53,32 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
     return folder
 
 
-def _judged(one, trial):
+def _judged(item, trial):
     answer = after_reasoning(trial["text"], "</think>")
-    return case_hash(VerifierInput(one["problem"], one["answer"], answer))
+    return case_hash(VerifierInput(item["problem"], item["answer"], answer))
 
 
 def _labelled(a, b, c):
     return {"a": a, "b": b, "c": c}
 
 
-def _row(number, one, limits):
-    doc = {"problem": one["problem"], "answer": one["answer"]}
-    texts = [trial["text"] for trial in one["trials"]]
+def _row(number, item, limits):
+    doc = {"problem": item["problem"], "answer": item["answer"]}
+    texts = [trial["text"] for trial in item["trials"]]
     row = {
         "doc_id": number,
         "doc": doc,
-        "target": one["answer"],
-        "arguments": {"gen_args_0": {"arg_0": one["problem"], "arg_1": limits}},
+        "target": item["answer"],
+        "arguments": {"gen_args_0": {"arg_0": item["problem"], "arg_1": limits}},
         "resps": [texts],
         "filtered_resps": [texts],
         "filter": "none",
         "doc_hash": hashlib.sha256(json.dumps(doc, indent=2).encode()).hexdigest(),
-        "outcomes": [trial["outcome"] for trial in one["trials"]],
+        "outcomes": [trial["outcome"] for trial in item["trials"]],
     }
-    names = [name for name in RECORDED if any(name in trial for trial in one["trials"])]
+    names = [name for name in RECORDED if any(name in trial for trial in item["trials"])]
     if names:
-        row["signals"] = {n: [trial.get(n) for trial in one["trials"]] for n in names}
+        row["signals"] = {n: [trial.get(n) for trial in item["trials"]] for n in names}
     return row
 
 
@@ -95,18 +95,18 @@ def from_columns(columns, recorded=True, judged=True):
     for number, signals in enumerate(columns):
         trials = []
         for i in range(len(signals["is_correct"])):
-            one = {name: values[i] for name, values in signals.items()}
+            recorded = {name: values[i] for name, values in signals.items()}
             trial = {
-                "text": "It is \\boxed{7}." if one["has_box"] else "It is 7.",
-                "outcome": one["is_correct"],
+                "text": "It is \\boxed{7}." if recorded["has_box"] else "It is 7.",
+                "outcome": recorded["is_correct"],
             }
-            ratio, cut = one["token_ratio"], one["repeated_pattern"]
+            ratio, cut = recorded["token_ratio"], recorded["repeated_pattern"]
             if recorded:
                 trial["completion_tokens"] = None if ratio is None else round(64 * ratio)
                 trial["finish_reason"] = {0: "stop", 1: "length", None: None}[cut]
-                trial |= {name: one[name] for name in ("prompt_bpt", "completion_bpt")}
-            if judged and one["verifier_a"] is not None:
-                trial["verdict"] = tuple(one[f"verifier_{label}"] for label in "abc")
+                trial |= {name: recorded[name] for name in ("prompt_bpt", "completion_bpt")}
+            if judged and recorded["verifier_a"] is not None:
+                trial["verdict"] = tuple(recorded[f"verifier_{label}"] for label in "abc")
             trials.append(trial)
         questions.append(question(trials, number))
     return questions

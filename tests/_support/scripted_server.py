@@ -114,11 +114,11 @@ def ordinary(body: dict[str, Any], chat: bool) -> dict[str, Any]:
         choice["logprobs"] = {"tokens": tokens, "token_logprobs": values}
     choice["stop_reason"] = None
     prompts = body.get("prompt", "")
-    asked = prompts if isinstance(prompts, str) else str(prompts[0])
+    prompt = prompts if isinstance(prompts, str) else str(prompts[0])
     if isinstance(prompts, list) and prompts and isinstance(prompts[0], list):
         count = len(prompts[0])
     else:
-        count = len(asked.split())
+        count = len(prompt.split())
     answer["usage"] = {"prompt_tokens": count, "completion_tokens": len(words) + ended}
     return answer
 

@@ -1,8 +1,8 @@
 """Runs of `--model trials` that are killed: the scenes of test_trials_kills.py.
 
-Run as a script, `python trials_runs.py SCENE ARGUMENTS`. It imports the harness once and forks
-its runs, so that a kill costs milliseconds. Every trial that a run saw committed it appends to a
-file, one line a trial, which outlives it. A run that ends writes what it found as JSON.
+Run as `python -m _support.trials_runs SCENE ARGUMENTS`. The harness is imported once and the runs
+are forked, so that a kill costs milliseconds. Every trial that a run has committed is appended to a
+file, one line per trial. A run that ends writes its results as JSON.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import lm_eval
 from lm_eval.tasks import TaskManager, get_task_dict
 
+from _support.forked_processes import fork, run_together, wait_for
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.models.trials import TrialsLM
@@ -38,13 +39,13 @@ def acknowledging(descriptor):
     """Have every commit of this process written down once it is done."""
     keep = StoreSink.add
 
-    def kept(self, trial):
+    def add_and_report(self, trial):
         stored = keep(self, trial)
         line = f"{stored.key.prompt} {stored.trial} {digest(stored.text)}\n"
         os.write(descriptor, line.encode("ascii"))
         return stored
 
-    StoreSink.add = kept
+    StoreSink.add = add_and_report
 
 
 def load_task():
@@ -60,33 +61,16 @@ def run(task, store, target=None, acknowledged=None):
         acknowledging(acknowledged)
     lm = TrialsLM(backend="biased_coin", store=str(store), beta="2:2")
     # Not simple_evaluate, which asks torch about the computer for longer than all the rest takes.
-    found = lm_eval.evaluate(lm=lm, task_dict={TASK: task}, bootstrap_iters=0, log_samples=True)
-    samples = sorted(found["samples"][TASK], key=lambda sample: sample["doc_id"])
-    kept = ("doc_id", "doc_hash", "resps", "filtered_resps", "outcomes", "answers", "signals")
+    result = lm_eval.evaluate(lm=lm, task_dict={TASK: task}, bootstrap_iters=0, log_samples=True)
+    samples = sorted(result["samples"][TASK], key=lambda sample: sample["doc_id"])
+    fields = ("doc_id", "doc_hash", "resps", "filtered_resps", "outcomes", "answers", "signals")
     if target is not None:
         came = {
-            "rows": found["results"][TASK],
-            "samples": [{name: sample[name] for name in kept} for sample in samples],
+            "rows": result["results"][TASK],
+            "samples": [{name: sample[name] for name in fields} for sample in samples],
             "trials": lm.get_model_info()["trials"],
         }
         Path(target).write_text(json.dumps(came), encoding="utf-8")
-
-
-def fork(work):
-    child = os.fork()
-    if child:
-        return child
-    try:
-        work()
-        os._exit(0)
-    except BaseException as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def wait_for(children):
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def killed(folder, kills, seed):
@@ -96,13 +80,13 @@ def killed(folder, kills, seed):
     start = time.monotonic()
     codes = wait_for([fork(lambda: run(task, folder / "whole.sqlite", folder / "whole.json"))])
     assert codes == [0]
-    whole = time.monotonic() - start
+    duration = time.monotonic() - start
     record = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     store, codes, sizes, kills = folder / "killed.sqlite", [], [], int(kills)
     for i in range(kills):
         size = os.fstat(record).st_size
         child = fork(lambda: run(task, store, acknowledged=record))
-        moment = time.monotonic() + whole * rng.random()
+        moment = time.monotonic() + duration * rng.random()
         # Of every four one is killed while it opens the store and looks up what is there, and
         # three after a random number of commits, so that all of them together get nearly as far
         # as the run; the last ones are killed anywhere in what is left, the grading included.
@@ -119,7 +103,9 @@ def killed(folder, kills, seed):
         sizes.append(os.fstat(record).st_size - size)
     resumed = wait_for([fork(lambda: run(task, store, folder / "killed.json", record))])
     again = wait_for([fork(lambda: run(task, store, folder / "again.json"))])
-    print(json.dumps({"codes": codes, "sizes": sizes, "ends": [*resumed, *again], "whole": whole}))
+    print(
+        json.dumps({"codes": codes, "sizes": sizes, "ends": [*resumed, *again], "whole": duration})
+    )
 
 
 def _ended(child):
@@ -128,15 +114,10 @@ def _ended(child):
 
 
 def together(folder, runs):
-    """Runs that begin at one moment on one store, which is not there yet."""
+    """Runs that begin at one moment on one store, which does not exist yet."""
     folder, task = Path(folder), load_task()
-    begin = time.time() + 0.3
-
-    def one(who):
-        time.sleep(max(0.0, begin - time.time()))
-        run(task, folder / "shared.sqlite", folder / f"{who}.json")
-
-    print(json.dumps(wait_for([fork(lambda who=who: one(who)) for who in range(int(runs))])))
+    store = folder / "shared.sqlite"
+    run_together(int(runs), lambda number: run(task, store, folder / f"{number}.json"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Processes that write stores and are killed: the scenes of test_store_processes.py.
 
-Run as a script, `python writers.py SCENE ARGUMENTS`. It imports the package once and forks its
-writers, so that a kill costs milliseconds. What a writer saw committed it appends to a file,
-one line a commit, which outlives it.
+Run as `python -m _support.writers SCENE ARGUMENTS`. The package is imported once and the writers
+are forked, so that a kill costs milliseconds. Every trial that a writer has committed is appended
+to a file, one line per trial.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from _support.forked_processes import fork, run_together, wait_for
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -37,23 +38,6 @@ def key_in(store):
 
 def trial(key, number, **changes):
     return Trial(key, number, text_of(number), seed=number, signals={"n": number}, **changes)
-
-
-def fork(work):
-    child = os.fork()
-    if child:
-        return child
-    try:
-        work()
-        os._exit(0)
-    except BaseException as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def wait_for(children):
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def write_forever(path, record, seed):
@@ -95,33 +79,32 @@ def created(folder, kills, seed):
         time.sleep(0.012 * rng.random())
         os.kill(child, signal.SIGKILL)
         wait_for([child])
-        there = path.exists()
-        sound = verify(path).ok if there else None
+        existing = path.exists()
+        sound = verify(path).ok if existing else None
         with TrialStore.open(path) as store:
             store.add([trial(key_in(store), 0)])
-        outcome.append([there, sound, verify(path).trials])
+        outcome.append([existing, sound, verify(path).trials])
     print(json.dumps(outcome))
 
 
 def together(path, writers, trials, shared):
-    """Writers that begin at one moment, with no store yet; each has trials of its own and some
-    that all of them write.
+    """Writers that begin at one moment, with no store yet.
+
+    Each writes trials of its own, and some that all of them write.
     """
     n, k, own = int(writers), int(shared), int(trials)
-    begin = time.time() + 0.3
 
-    def write(who):
-        time.sleep(max(0.0, begin - time.time()))
+    def write(writer):
         with TrialStore.open(path) as store:
             key = key_in(store)
             new = 0
             for i in range(k):
                 new += store.add([trial(key, i)])
-            for i in range(k + who, k + n * own, n):
-                new += store.add([trial(key, i, concurrency=who)])
+            for i in range(k + writer, k + n * own, n):
+                new += store.add([trial(key, i, concurrency=writer)])
         assert own <= new <= own + k
 
-    print(json.dumps(wait_for([fork(lambda who=who: write(who)) for who in range(n)])))
+    run_together(n, write)
 
 
 if __name__ == "__main__":

@@ -55,16 +55,16 @@ def expected(target, among, keep=None, between="shared", posterior=None, **more)
     anchors = leb.AnchorMatrix.from_outcomes({name: outcomes[name] for name in among}, **more)
     placed = outcomes[target]
     if keep is not None:
-        kept = leb.filter_queries(anchors, *keep).kept
-        anchors, placed = anchors.take(kept), leb.take_queries(placed, kept)
+        saved = leb.filter_queries(anchors, *keep).kept
+        anchors, placed = anchors.take(saved), leb.take_queries(placed, saved)
     return leb.capability_intervals(anchors, placed, between=between, **(posterior or {}))
 
 
 def test_a_run_is_placed_among_the_models_of_a_file(files):
     code, printed, error = lmeb(files / "four.npz", "--target", files / "new.npz", "--json")
     assert (code, error) == (0, "")
-    (found,) = json.loads(printed)["tasks"]
-    (placed,) = found["placed"]
+    (result,) = json.loads(printed)["tasks"]
+    (placed,) = result["placed"]
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
     assert placed["model"] == "new"
     assert placed["posterior"]["probability"] == pytest.approx(kernel.probability, abs=1e-12)
@@ -73,7 +73,7 @@ def test_a_run_is_placed_among_the_models_of_a_file(files):
         {name: kernel.p_above(name) for name in kernel.anchors}
     )
     R = tossed()[[0, 1, 3, 4, 2]]
-    assert found["independence"]["variance_ratio"] == pytest.approx(
+    assert result["independence"]["variance_ratio"] == pytest.approx(
         leb.query_independence(R, permutations=100).variance_ratio
     )
 
@@ -84,17 +84,17 @@ def test_named_models_filters_and_the_papers_likelihood(files):
         files / "five.npz", *options, "--keep", "0.3:0.6", "--pseudo-count", 1, "--json"
     )
     assert code == 0
-    (found,) = json.loads(printed)["tasks"]
+    (result,) = json.loads(printed)["tasks"]
     kernel = expected("medium", ["tiny", "huge"], (0.3, 0.6), "query", pseudo_count=1.0)
-    assert found["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
-    assert found["placed"][0]["posterior"]["between"] == "query"
-    assert 0 < len(found["kept"]["kept"]) < 20
+    assert result["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
+    assert result["placed"][0]["posterior"]["between"] == "query"
+    assert 0 < len(result["kept"]["kept"]) < 20
 
 
 def test_questions_like_these_with_a_seed_and_equal_tails(files):
     options = ["--target", "medium", "--scope", "population", "--interval", "exact"]
     others = [name for name in NAMES if name != "medium"]
-    found = []
+    result = []
     for seed in (1, 2):
         more = ["--level", 0.9, "--seed", seed, "--json"]
         code, printed, error = lmeb(files / "five.npz", *options, *more)
@@ -105,34 +105,36 @@ def test_questions_like_these_with_a_seed_and_equal_tails(files):
         assert placed["posterior"]["probability"] == kernel.probability.tolist()
         assert placed["inside"] == list(kernel.interval(0.9, "exact"))
         assert (task["scope"], task["interval"], task["level"]) == ("population", "exact", 0.9)
-        found.append(placed["posterior"]["probability"])
-    assert found[0] != found[1]
+        result.append(placed["posterior"]["probability"])
+    assert result[0] != result[1]
     _, printed, _ = lmeb(files / "five.npz", *options)
     assert "likelihood: shared, epsilon 0.01; for the population of questions" in printed
 
 
 def test_checks_that_fail_are_spelt_out(files, tmp_path):
-    told = "the method's assumptions are violated"
-    assert told not in lmeb(files / "five.npz")[1]
+    message = "the method's assumptions are violated"
+    assert message not in lmeb(files / "five.npz")[1]
     # all trials of a model end alike, whatever the question
     R = np.repeat(np.array([[0, 1] * 4, [1, 0] * 4, [1, 1, 0, 1] * 2])[:, None, :], 12, axis=1)
     np.savez(tmp_path / "one.npz", R=R, models=["a", "b", "c"], task="sums")
     code, printed, _ = lmeb(tmp_path / "one.npz")
     assert code == 0
-    assert told in printed
+    assert message in printed
     assert json.loads(lmeb(tmp_path / "one.npz", "--json")[1])["tasks"][0]["doubtful"] is True
 
 
 def test_each_in_turn_among_all_the_others(files):
     code, printed, error = lmeb(files / "five.npz", "--json")
     assert (code, error) == (0, "")
-    (found,) = json.loads(printed)["tasks"]
-    assert [one["model"] for one in found["placed"]] == NAMES
-    for one in found["placed"]:
-        kernel = expected(one["model"], [name for name in NAMES if name != one["model"]])
-        assert one["posterior"]["probability"] == pytest.approx(kernel.probability)
+    (result,) = json.loads(printed)["tasks"]
+    assert [item["model"] for item in result["placed"]] == NAMES
+    for placement in result["placed"]:
+        kernel = expected(
+            placement["model"], [name for name in NAMES if name != placement["model"]]
+        )
+        assert placement["posterior"]["probability"] == pytest.approx(kernel.probability)
     share = leb.ordering_violations(leb.AnchorMatrix.from_probabilities(tossed().mean(axis=2)))
-    assert found["ordering"]["share"] == share.share
+    assert result["ordering"]["share"] == share.share
     code, printed, _ = lmeb(files / "five.npz")
     assert "sums: 5 anchors, 20 questions" in printed
     lines = re.findall(rf"^  ({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
@@ -161,10 +163,10 @@ def test_counts_without_an_order_of_trials_are_enough(files, tmp_path):
     paths = [tmp_path / f"{name}.csv" for name in NAMES]
     code, printed, _ = lmeb(*paths, "--target", "medium", "--json")
     assert code == 0
-    (found,) = json.loads(printed)["tasks"]
+    (result,) = json.loads(printed)["tasks"]
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
-    assert found["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
-    assert found["independence"] is None
+    assert result["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
+    assert result["independence"] is None
     assert "not tested" in lmeb(*paths, "--target", "medium")[1]
 
 
@@ -177,27 +179,27 @@ def test_the_nineteen_models_of_matharena():
     R = np.array([row[1:] for row in rows], dtype=int).reshape(15, 4, 19).transpose(2, 0, 1)
     code, printed, _ = lmeb(AIME, "--keep", "0.01:0.5", "--json")
     assert code == 0
-    (found,) = json.loads(printed)["tasks"]
+    (result,) = json.loads(printed)["tasks"]
     models = {
         name: leb.Outcomes.from_matrix(matrix) for name, matrix in zip(header[1:], R, strict=True)
     }
     everyone = leb.AnchorMatrix.from_outcomes(models)
-    kept = leb.filter_queries(everyone).kept
-    assert found["kept"]["kept"] == kept.tolist()
-    assert len(found["placed"]) == 19
+    saved = leb.filter_queries(everyone).kept
+    assert result["kept"]["kept"] == saved.tolist()
+    assert len(result["placed"]) == 19
     name = "QwQ-32B-Preview"
-    others = {one: leb.take_queries(o, kept) for one, o in models.items() if one != name}
+    others = {item: leb.take_queries(o, saved) for item, o in models.items() if item != name}
     kernel = leb.capability_intervals(
         leb.AnchorMatrix.from_outcomes(others),
-        leb.take_queries(models[name], kept),
+        leb.take_queries(models[name], saved),
         between="shared",
     )
-    placed = next(one for one in found["placed"] if one["model"] == name)
+    placed = next(placement for placement in result["placed"] if placement["model"] == name)
     assert placed["posterior"]["probability"] == pytest.approx(kernel.probability)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["five.npz", "--target", "nobody"], "`--target` must be one of the models"),
         (["five.npz", "--anchor", "nobody"], "`--anchor` must be one of the models"),
@@ -214,13 +216,13 @@ def test_the_nineteen_models_of_matharena():
         (["nowhere"], "nowhere"),
     ],
 )
-def test_errors_are_one_sentence(files, arguments, told, monkeypatch):
+def test_errors_are_one_sentence(files, arguments, message, monkeypatch):
     monkeypatch.chdir(files)
     code, printed, error = lmeb(*arguments)
     assert code == 2
     assert printed == ""
     assert error.startswith("error: ")
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 

@@ -21,16 +21,16 @@ def two(tmp_path_factory):
 
 
 def compared(*arguments, code=0):
-    found, printed, error = lmeb("compare", *arguments, "--json")
-    assert found == code, error
+    result, printed, error = lmeb("compare", *arguments, "--json")
+    assert result == code, error
     return json.loads(printed)
 
 
 def p_greater(a, b):
     """Return P(A > B) from draws of the plain grid."""
     drawn = [
-        by_hand.LearnedPrior(one.sum(axis=1), one.shape[1] - one.sum(axis=1)).draw(40_000, seed)
-        for seed, one in enumerate((a, b))
+        by_hand.LearnedPrior(item.sum(axis=1), item.shape[1] - item.sum(axis=1)).draw(40_000, seed)
+        for seed, item in enumerate((a, b))
     ]
     return float((drawn[0].mean(axis=1) > drawn[1].mean(axis=1)).mean())
 
@@ -57,16 +57,16 @@ def test_what_is_printed(two):
     assert lines[0].startswith(f"A is good, from {two[0]}")
     assert lines[1].startswith(f"B is poor, from {two[1]}")
     assert "verdict: A is better than B, with probability >0.999." in lines
-    told = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
-    assert told in lines
+    message = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
+    assert message in lines
     assert "contest_bayes: 12 questions, N = 8, " in printed
-    (first,) = [one for one in lines if one.split()[:1] == ["1"]]
+    (first,) = [line for line in lines if line.split()[:1] == ["1"]]
     # Pass@1 of the latent curves is the score itself
-    (score,) = [one for one in lines if one.startswith("  A   ") and "±" in one]
+    (score,) = [line for line in lines if line.startswith("  A   ") and "±" in line]
     assert float(first.split()[1]) == pytest.approx(float(score.split()[1]), abs=0.005)
-    assert sum("What is" in one for one in lines) == 5
+    assert sum("What is" in line for line in lines) == 5
     largest = max(abs(GOOD.mean(axis=1) - POOR.mean(axis=1)))
-    driver = next(one for one in lines if "What is" in one).split()
+    driver = next(line for line in lines if "What is" in line).split()
     right = [int(cell.split("/")[0]) / 8 for cell in driver[1:3]]
     assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
 
@@ -141,8 +141,8 @@ def test_several_tasks(two, tmp_path):
     assert "left out: alone, which only A has" in printed
     plain = compared(tmp_path / "g", tmp_path / "p")
     parts = plain["tasks"]
-    assert plain["overall"]["mu"] == pytest.approx(np.mean([one["difference"] for one in parts]))
-    assert plain["overall"]["sigma"] == pytest.approx(np.hypot(*[one["sd"] for one in parts]) / 2)
+    assert plain["overall"]["mu"] == pytest.approx(np.mean([part["difference"] for part in parts]))
+    assert plain["overall"]["sigma"] == pytest.approx(np.hypot(*[part["sd"] for part in parts]) / 2)
     assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
 
 
@@ -158,7 +158,7 @@ def test_matrices_and_which_model_is_which(tmp_path):
     turned = compared(tmp_path / "pair.npz", "--model-b", "pair 1")["tasks"][0]
     assert by_file["difference"] == in_one["difference"] == named["difference"]
     assert turned["difference"] == -in_one["difference"]
-    for arguments, told in (
+    for arguments, message in (
         ([three], "`A` must hold two models"),
         ([three, "--model-a", "three 1"], "`A` must hold two models"),
         ([three, "--model-a", "x"], "`--model-a` must be one of three 1, three 2, three 3; got"),
@@ -168,7 +168,7 @@ def test_matrices_and_which_model_is_which(tmp_path):
     ):
         code, printed, error = lmeb("compare", *arguments)
         assert (code, printed) == (2, "")
-        assert error.startswith(f"error: {told}")
+        assert error.startswith(f"error: {message}")
 
 
 def test_names_reach_no_terminal(two, tmp_path):
@@ -180,7 +180,7 @@ def test_names_reach_no_terminal(two, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--rope", "-1"], "`--rope` must be a number of at least 0"),
         (["--rope", "nan"], "`--rope` must be a number of at least 0"),
@@ -196,11 +196,11 @@ def test_names_reach_no_terminal(two, tmp_path):
         (["--task", "gsm8k"], "gsm8k"),
     ],
 )
-def test_wrong_options_end_in_one_sentence(two, options, told):
+def test_wrong_options_end_in_one_sentence(two, options, message):
     code, printed, error = lmeb("compare", *two, *options)
     assert (code, printed) == (2, "")
     assert error.startswith("error: ")
-    assert told in error
+    assert message in error
     assert len(error.splitlines()) == 1
 
 

@@ -47,28 +47,28 @@ def test_json_is_what_the_kernels_say(files):
     scores = ["--score", "bayes", "--score", "pass@4", "--score", "g-pass@4_0.5"]
     code, printed, error = lmeb(files / "three.npz", *options, *scores, "--json")
     assert (code, error) == (0, "")
-    (found,) = json.loads(printed)["tasks"]
-    assert (found["task"], found["questions"], found["trials"]) == ("sums", 12, 16)
+    (result,) = json.loads(printed)["tasks"]
+    assert (result["task"], result["questions"], result["trials"]) == ("sums", 12, 16)
     drawn = {"replicates": 300, "scheme": "row", "seed": 5}
-    for one, (metric, more) in zip(
-        found["rankings"],
+    for item, (metric, more) in zip(
+        result["rankings"],
         [("bayes", {}), ("pass@k", {"k": 4}), ("g-pass", {"k": 4, "tau": 0.5})],
         strict=True,
     ):
-        assert one["convergence"] == leb.convergence_at_n(R, metric, **more, **drawn).to_dict()
+        assert item["convergence"] == leb.convergence_at_n(R, metric, **more, **drawn).to_dict()
         gold = leb.prefix_scores(R)[:, -1]
-        assert one["kendall"] == leb.kendall_curve(R, gold, metric, **more, **drawn).to_dict()
+        assert item["kendall"] == leb.kendall_curve(R, gold, metric, **more, **drawn).to_dict()
     tied = leb.convergence_at_n(R, ties="adjacent", confidence=0.9, **drawn)
-    assert found["rankings"][0]["with_ties"] == tied.to_dict()
-    assert found["rankings"][1]["with_ties"] is None
-    for model, matrix in zip(found["models"], R, strict=True):
-        along = found["along"][model]
-        assert [one["n"] for one in along] == [1, 2, 4, 8, 16]
-        for one in along:
-            posterior = leb.hbayes_at_n(leb.Outcomes.from_matrix(matrix[:, : one["n"]]))
+    assert result["rankings"][0]["with_ties"] == tied.to_dict()
+    assert result["rankings"][1]["with_ties"] is None
+    for model, matrix in zip(result["models"], R, strict=True):
+        along = result["along"][model]
+        assert [element["n"] for element in along] == [1, 2, 4, 8, 16]
+        for item in along:
+            posterior = leb.hbayes_at_n(leb.Outcomes.from_matrix(matrix[:, : item["n"]]))
             interval = posterior.interval(0.95, "exact")
-            assert (one["mu"], one["sigma"]) == (posterior.mu, posterior.sigma)
-            assert one["interval"] == interval.to_dict()
+            assert (item["mu"], item["sigma"]) == (posterior.mu, posterior.sigma)
+            assert item["interval"] == interval.to_dict()
 
 
 def test_the_table_of_several_models(files):
@@ -90,8 +90,8 @@ def test_models_in_files_of_their_own_and_questions_in_another_order(files, tmp_
     paths = [files / f"{name}.npz" for name in ("small", "medium", "large")]
     code, printed, _ = lmeb(*paths, "--replicates", 100, "--score", "bayes", "--json")
     assert code == 0
-    (found,) = json.loads(printed)["tasks"]
-    assert found["models"] == ["small", "medium", "large"]
+    (result,) = json.loads(printed)["tasks"]
+    assert result["models"] == ["small", "medium", "large"]
     R = tossed()
     ids = [f"q{i}" for i in range(12)]
     turned = TaskRun.from_trials("medium", "sums", R[1][::-1], ids[::-1])
@@ -117,10 +117,10 @@ def test_fewer_trials_of_one_model(tmp_path):
         TaskRun.from_trials("small", "sums", R[0], ids),
         TaskRun.from_trials("large", "sums", R[2][:, :10], ids),
     ]
-    found = task_convergence(runs, replicates=50)
-    assert found.n_trials == 10
-    assert found.notes == ("rankings use the first 10 trials, which all models have",)
-    assert [one.n for one in found.prefixes["small"]] == [1, 2, 4, 8, 16]
+    result = task_convergence(runs, replicates=50)
+    assert result.n_trials == 10
+    assert result.notes == ("rankings use the first 10 trials, which all models have",)
+    assert [item.n for item in result.prefixes["small"]] == [1, 2, 4, 8, 16]
     single = task_convergence(
         [TaskRun.from_trials(r.model, "sums", [t[:1] for t in r.trials], ids) for r in runs]
     )
@@ -135,10 +135,10 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     weights = (0.0, 0.2, 1.0)
     ids = [f"q{i}" for i in range(10)]
     runs = [TaskRun.from_trials(f"m{i}", "t", R[i], ids, weights=weights) for i in range(2)]
-    found = task_convergence(runs, IntervalSpec(method="beta"), replicates=50)
-    assert [one.score.name for one in found.rankings] == ["bayes@N"]
+    result = task_convergence(runs, IntervalSpec(method="beta"), replicates=50)
+    assert [ranking.score.name for ranking in result.rankings] == ["bayes@N"]
     expected = leb.convergence_at_n(R, weights=weights, replicates=50)
-    assert found.rankings[0].convergence.to_dict() == expected.to_dict()
+    assert result.rankings[0].convergence.to_dict() == expected.to_dict()
     with pytest.raises(leb.InvalidInputError, match="`score` must be bayes or avg if trials"):
         task_convergence(runs, scores=[score_named("pass@2")])
     same = [TaskRun.from_trials(f"m{i}", "t", R[0] > 0, ids) for i in range(2)]
@@ -153,15 +153,15 @@ def test_the_picture(files, tmp_path):
     for name in ("a.svg", "b.svg", "c.png"):
         code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--plot", tmp_path / name)
         assert (code, error) == (0, f"figure written to {tmp_path / name}\n")
-    one, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert one == other
-    assert one.startswith(b"<?xml")
+    first, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert first == other
+    assert first.startswith(b"<?xml")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert lmeb(files / "small.npz", "--plot", tmp_path / "d.svg")[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["three.npz", "--score", "pass"], "`--score` must be bayes, avg, pass@8"),
         (["three.npz", "--score", "pass@17"], "`--score` must have 1 <= k <= N (N=16 for sums)"),
@@ -179,13 +179,13 @@ def test_the_picture(files, tmp_path):
         (["nowhere"], "nowhere"),
     ],
 )
-def test_errors_are_one_sentence(files, arguments, told, monkeypatch, tmp_path):
+def test_errors_are_one_sentence(files, arguments, message, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     code, printed, error = lmeb(files / arguments[0], *arguments[1:])
     assert code == 2
     assert printed == ""
     assert error.startswith("error: ")
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -55,9 +55,9 @@ def lmeb(home, monkeypatch):
 
     def run(*arguments):
         result = invoked("doctor", "--json", *map(str, arguments))
-        told = json.loads(result.stdout)
-        assert told["ok"] == (result.exit_code == 0)
-        return result.exit_code, {(o["section"], o["name"]): o for o in told["findings"]}
+        message = json.loads(result.stdout)
+        assert message["ok"] == (result.exit_code == 0)
+        return result.exit_code, {(o["section"], o["name"]): o for o in message["findings"]}
 
     return run
 
@@ -73,14 +73,14 @@ def invoked(*arguments, **extra):
     return result
 
 
-def states(found, section):
-    return {name: one["state"] for (of, name), one in found.items() if of == section}
+def states(result, section):
+    return {name: item["state"] for (of, name), item in result.items() if of == section}
 
 
 def cache(home, *, empty=False):
     """Lay the contests into a cache, as the datasets library does."""
-    for one in questions.needed():
-        folder = home / "datasets" / one.name.replace("/", "___") / "default/0.0.0" / one.revision
+    for item in questions.needed():
+        folder = home / "datasets" / item.name.replace("/", "___") / "default/0.0.0" / item.revision
         folder.mkdir(parents=True)
         (folder / "dataset_info.json").write_text("{}")
         (folder / "questions-train.arrow").write_bytes(b"" if empty else b"ARROW1")
@@ -128,36 +128,36 @@ def started(tmp_path, *arguments, start_up=True, **environment):
 
 
 def test_it_tells_what_is_so(tmp_path):
-    told, last = started(tmp_path, "--json")
+    output, last = started(tmp_path, "--json")
     assert last == "[] 0"
-    found = {(o["section"], o["name"]): o for o in json.loads(told)["findings"]}
+    result = {(o["section"], o["name"]): o for o in json.loads(output)["findings"]}
     for package in doctor.PACKAGES:
-        one = found["packages", package.name]
+        first = result["packages", package.name]
         try:
             version = importlib.metadata.version(package.name)
         except importlib.metadata.PackageNotFoundError:
-            assert (one["state"], one["found"]) == (
+            assert (first["state"], first["found"]) == (
                 "note",
                 f"not installed; needed for {package.purpose}",
             )
-            assert one["mend"] == f"pip install 'lm-eval-bayes[{package.extra}]'"
+            assert first["mend"] == f"pip install 'lm-eval-bayes[{package.extra}]'"
         else:
-            assert (one["state"], one["found"], one["mend"]) == ("ok", version, None)
+            assert (first["state"], first["found"], first["mend"]) == ("ok", version, None)
     # releases of Python differ in whether they take ".." out of it
-    assert found["packages", "python"]["found"].endswith(f", {os.path.abspath(sys.executable)}")
+    assert result["packages", "python"]["found"].endswith(f", {os.path.abspath(sys.executable)}")
     harness = importlib.metadata.version("lm-eval")
-    assert found["harness", "lm-eval"]["found"].startswith(harness)
-    plugin = found["harness", "plugin"]
+    assert result["harness", "lm-eval"]["found"].startswith(harness)
+    plugin = result["harness", "plugin"]
     assert plugin["state"] == "ok", plugin
     assert f"{len(COMPONENTS)} components and the tasks" in plugin["found"]
-    assert found["backends", "biased_coin"]["state"] == "ok"
-    assert set(states(found, "questions").values()) == {"note"}
+    assert result["backends", "biased_coin"]["state"] == "ok"
+    assert set(states(result, "questions").values()) == {"note"}
 
 
 def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
-    told, last = started(tmp_path, LM_EVAL_BAYES_AUTOLOAD="0")
+    output, last = started(tmp_path, LM_EVAL_BAYES_AUTOLOAD="0")
     assert last == "[] 0"
-    lines = told.splitlines()
+    lines = output.splitlines()
     (plugin,) = (line for line in lines if line.split()[:2] == ["note", "plugin"])
     assert "LM_EVAL_BAYES_AUTOLOAD=0" in plugin
     assert "`python -m lm_eval_bayes run`" in plugin
@@ -182,12 +182,12 @@ def probe(tmp_path, code, timeout_s=30.0):
 
 
 def test_a_broken_harness_is_told_in_one_line(tmp_path):
-    found = probe(tmp_path, "print('hello')\nraise RuntimeError('no\\nluck')")
-    assert found.error == "luck"
-    assert not found.complete
-    assert not found.complete_by_hand
-    one = doctor._plugin(found)
-    assert (one.state, one.detail) == (
+    result = probe(tmp_path, "print('hello')\nraise RuntimeError('no\\nluck')")
+    assert result.error == "luck"
+    assert not result.complete
+    assert not result.complete_by_hand
+    first = doctor._plugin(result)
+    assert (first.state, first.detail) == (
         doctor.State.wrong,
         "the harness cannot be imported: luck",
     )
@@ -195,8 +195,8 @@ def test_a_broken_harness_is_told_in_one_line(tmp_path):
 
 def test_a_harness_that_hangs_is_ended(tmp_path):
     began = time.monotonic()
-    found = probe(tmp_path, "import time\ntime.sleep(100)", timeout_s=0.5)
-    assert found.error == "importing it took more than 0.5 s"
+    result = probe(tmp_path, "import time\ntime.sleep(100)", timeout_s=0.5)
+    assert result.error == "importing it took more than 0.5 s"
     assert time.monotonic() - began < 20
 
 
@@ -205,14 +205,16 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
     half = installed.Registered(None, NAMES[:-1], NAMES, False, True)
     monkeypatch.setattr(installed, "version_of", lambda name: "1.0")
     monkeypatch.setattr(installed, "start_up_file", lambda: None)
-    one = doctor._plugin(half)
-    assert one.state is doctor.State.wrong
-    assert f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in one.detail
-    assert one.fix == "pip install --force-reinstall --no-deps lm-eval-bayes"
+    first = doctor._plugin(half)
+    assert first.state is doctor.State.wrong
+    assert (
+        f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in first.detail
+    )
+    assert first.fix == "pip install --force-reinstall --no-deps lm-eval-bayes"
     monkeypatch.setattr(installed, "version_of", lambda name: None)
-    one = doctor._plugin(half)
-    assert one.state is doctor.State.note
-    assert "not installed" in one.detail
+    first = doctor._plugin(half)
+    assert first.state is doctor.State.note
+    assert "not installed" in first.detail
     poor = installed.Registered(None, (), NAMES[1:], False, True)
     assert doctor._plugin(poor).state is doctor.State.wrong
     assert NAMES[0] in doctor._plugin(poor).detail
@@ -236,10 +238,10 @@ def test_the_version_of_the_harness(monkeypatch, version, state, words):
 
 def test_no_harness_at_all(lmeb, monkeypatch):
     monkeypatch.setattr(installed, "harness_folder", lambda: None)
-    code, found = lmeb("--offline")
+    code, result = lmeb("--offline")
     assert code == 1
-    assert found["harness", "lm-eval"]["state"] == "wrong"
-    assert found["harness", "lm-eval"]["mend"] == "pip install 'lm-eval>=0.4.12'"
+    assert result["harness", "lm-eval"]["state"] == "wrong"
+    assert result["harness", "lm-eval"]["mend"] == "pip install 'lm-eval>=0.4.12'"
 
 
 def test_the_lm_eval_of_another_python_is_noted(tmp_path, monkeypatch):
@@ -265,22 +267,28 @@ def test_a_harness_that_discovers_plugins_is_known_by_its_source(tmp_path):
 def test_the_packages_are_those_of_pyproject():
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     needed = dict(re.findall(r'^  "([\w-]+)(?:\[\w+\])?>=([\d.]+)",$', text, flags=re.MULTILINE))
-    looked = {one.name: one.oldest for one in doctor.PACKAGES if one.oldest and one.extra is None}
+    looked = {
+        package.name: package.oldest
+        for package in doctor.PACKAGES
+        if package.oldest and package.extra is None
+    }
     assert looked == {name: needed[name] for name in looked}
     assert needed["lm-eval"] == installed.OLDEST_HARNESS
-    extras = {one.extra for one in doctor.PACKAGES} | {one.extra for one in installed.BACKENDS}
+    extras = {package.extra for package in doctor.PACKAGES} | {
+        backend.extra for backend in installed.BACKENDS
+    }
     assert all(
         re.search(rf"^{name} = \[", text, flags=re.MULTILINE) for name in extras - {None, ""}
     )
     base = text.partition("dependencies = [")[2].partition("]\n")[0]
     named = set(re.findall(r'"([\w-]+)', base)) - {"lm-eval", "antlr4-python3-runtime"}
-    assert named <= {one.name for one in doctor.PACKAGES}
+    assert named <= {package.name for package in doctor.PACKAGES}
 
 
 def test_the_backends_are_those_that_record():
     from lm_eval_bayes.harness.models.trials import SAMPLING
 
-    assert {name for one in installed.BACKENDS for name in one.names} == set(SAMPLING)
+    assert {name for backend in installed.BACKENDS for name in backend.names} == set(SAMPLING)
 
 
 def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
@@ -288,15 +296,15 @@ def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
     given = {"numpy": "1.20", "jinja2": None, "torch": "2.0", "vllm": None, "matplotlib": "3.1"}
     monkeypatch.setattr(installed, "version_of", lambda n: given[n] if n in given else real(n))
     monkeypatch.setattr(installed, "gpus", lambda: ("H200", "H200", "L4"))
-    code, found = lmeb("--offline")
+    code, result = lmeb("--offline")
     assert code == 1
-    assert found["packages", "numpy"]["found"] == "1.20, older than 1.24"
-    assert found["packages", "numpy"]["mend"] == "pip install 'numpy>=1.24'"
-    assert found["packages", "jinja2"]["mend"] == "pip install 'jinja2>=3.1'"
-    assert found["packages", "matplotlib"]["state"] == "note"
-    assert states(found, "packages")["numpy"] == states(found, "packages")["jinja2"] == "wrong"
-    assert found["backends", "vllm"]["found"] == "cannot run because vllm is missing"
-    assert found["backends", "GPU"]["found"] == "2 x H200, 1 x L4"
+    assert result["packages", "numpy"]["found"] == "1.20, older than 1.24"
+    assert result["packages", "numpy"]["mend"] == "pip install 'numpy>=1.24'"
+    assert result["packages", "jinja2"]["mend"] == "pip install 'jinja2>=3.1'"
+    assert result["packages", "matplotlib"]["state"] == "note"
+    assert states(result, "packages")["numpy"] == states(result, "packages")["jinja2"] == "wrong"
+    assert result["backends", "vllm"]["found"] == "cannot run because vllm is missing"
+    assert result["backends", "GPU"]["found"] == "2 x H200, 1 x L4"
 
 
 def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
@@ -327,12 +335,12 @@ def hub(answer):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             status = answer(self.path)
-            told = json.dumps({"id": "a/b", "sha": "0" * 40, "siblings": []}).encode()
+            message = json.dumps({"id": "a/b", "sha": "0" * 40, "siblings": []}).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(message)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(message)
 
         def log_message(self, *arguments):
             pass
@@ -352,7 +360,7 @@ def hub(answer):
 def test_the_datasets_are_those_of_the_table():
     table = (REPOSITORY / "task_configs/contest_math/README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| .* \| `(\S+)` \| `(\w{40})` \|", table, re.MULTILINE)
-    needed = [(one.tasks[0], one.name, one.revision) for one in questions.needed()]
+    needed = [(item.tasks[0], item.name, item.revision) for item in questions.needed()]
     assert sorted(needed) == sorted(rows)
     assert len(rows) == 4
 
@@ -360,47 +368,47 @@ def test_the_datasets_are_those_of_the_table():
 def test_what_is_in_the_cache_is_not_asked_for(lmeb, home, monkeypatch):
     cache(home)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    code, found = lmeb()
+    code, result = lmeb()
     assert code == 0
-    assert set(states(found, "questions").values()) == {"ok"}
-    assert found["questions", "MathArena/aime_2025"]["found"] == "in the cache, for aime25_bayes"
+    assert set(states(result, "questions").values()) == {"ok"}
+    assert result["questions", "MathArena/aime_2025"]["found"] == "in the cache, for aime25_bayes"
 
 
 def test_the_cache_of_real_questions_is_known(lmeb, shared, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(shared / "hf_home" / "datasets"))
-    _, found = lmeb("--offline")
-    assert set(states(found, "questions").values()) == {"ok"}
+    _, result = lmeb("--offline")
+    assert set(states(result, "questions").values()) == {"ok"}
 
 
 def test_a_cache_without_questions_is_none(lmeb, home):
     cache(home, empty=True)
-    code, found = lmeb("--offline")
+    code, result = lmeb("--offline")
     assert code == 0
-    assert set(states(found, "questions").values()) == {"note"}
+    assert set(states(result, "questions").values()) == {"note"}
 
 
 @pytest.mark.filterwarnings("default")
 def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
-    asked = []
+    requests = []
 
     def answer(path):
-        asked.append(path)
+        requests.append(path)
         return 404 if "brumo" in path else 200
 
     with hub(answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
-        code, found = lmeb("--timeout", "60")
+        code, result = lmeb("--timeout", "60")
     assert code == 1
     wanted = {f"/api/datasets/{o.name}/revision/{o.revision}" for o in questions.needed()}
     # the hub's own library asks for something else as well
-    assert {path.partition("?")[0] for path in asked if "/datasets/" in path} == wanted
-    of = states(found, "questions")
+    assert {path.partition("?")[0] for path in requests if "/datasets/" in path} == wanted
+    of = states(result, "questions")
     assert of.pop("MathArena/brumo_2025") == "wrong"
     assert set(of.values()) == {"ok"}
-    one = found["questions", "MathArena/brumo_2025"]
-    assert "not in the cache, and not available on the hub" in one["found"]
+    first = result["questions", "MathArena/brumo_2025"]
+    assert "not in the cache, and not available on the hub" in first["found"]
     revision = next(o.revision for o in questions.needed() if "brumo" in o.name)
-    assert one["mend"] == (
+    assert first["mend"] == (
         'python -c "from datasets import load_dataset; '
         f"load_dataset('MathArena/brumo_2025', revision='{revision}')\""
     )
@@ -412,20 +420,20 @@ def test_a_hub_that_says_nothing_is_not_waited_for(lmeb, monkeypatch):
     with hub(lambda path: ended.wait(60) and 200) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         began = time.monotonic()
-        code, found = lmeb("--timeout", "0.5")
+        code, result = lmeb("--timeout", "0.5")
         ended.set()
     assert time.monotonic() - began < 20
     assert code == 1
-    assert set(states(found, "questions").values()) == {"wrong"}
+    assert set(states(result, "questions").values()) == {"wrong"}
 
 
 def test_offline_by_the_environment(lmeb, home, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    code, found = lmeb()
+    code, result = lmeb()
     assert code == 1
-    one = found["questions", "MathArena/aime_2025"]
-    assert "HF_HUB_OFFLINE forbids to fetch them" in one["found"]
-    assert one["mend"].startswith("env -u HF_HUB_OFFLINE python -c ")
+    first = result["questions", "MathArena/aime_2025"]
+    assert "HF_HUB_OFFLINE forbids to fetch them" in first["found"]
+    assert first["mend"].startswith("env -u HF_HUB_OFFLINE python -c ")
     cache(home)
     assert lmeb()[0] == 0
 
@@ -437,52 +445,52 @@ def test_a_folder_that_cannot_be_written_to(lmeb, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "file" / "hf"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
-    code, found = lmeb("--offline")
+    code, result = lmeb("--offline")
     assert code == 1
-    assert states(found, "folders") == {
+    assert states(result, "folders") == {
         "temporary": "ok",
         "questions": "wrong",
         "hashes of weights": "note",
     }
-    assert "cannot be written to" in found["folders", "questions"]["found"]
+    assert "cannot be written to" in result["folders", "questions"]["found"]
     assert not (tmp_path / "hf").exists()
 
 
 def test_a_store_to_come_and_one_that_is_there(lmeb, tmp_path):
     path = tmp_path / "s.sqlite"
-    code, found = lmeb("--offline", "--store", path)
-    assert (code, found["store", str(path)]["found"]) == (0, "a new file")
+    code, result = lmeb("--offline", "--store", path)
+    assert (code, result["store", str(path)]["found"]) == (0, "a new file")
     assert not path.exists()
     TrialStore.open(path).close()
     before = path.read_bytes()
-    code, found = lmeb("--offline", "--store", path)
+    code, result = lmeb("--offline", "--store", path)
     assert code == 0
-    assert found["store", str(path)]["found"].startswith("a trial store, ")
+    assert result["store", str(path)]["found"].startswith("a trial store, ")
     assert path.read_bytes() == before
 
 
 def test_a_place_that_can_be_no_store(lmeb, tmp_path):
     other = tmp_path / "notes.txt"
     other.write_text("not a store at all\n" * 100)
-    code, found = lmeb("--offline", "--store", other)
+    code, result = lmeb("--offline", "--store", other)
     assert code == 1
-    assert found["store", str(other)]["state"] == "wrong"
+    assert result["store", str(other)]["state"] == "wrong"
     nowhere = tmp_path / "no such" / "s.sqlite"
-    code, found = lmeb("--offline", "--store", nowhere)
+    code, result = lmeb("--offline", "--store", nowhere)
     assert code == 1
-    assert found["store", str(nowhere)]["mend"] == f"mkdir -p '{nowhere.parent}'"
+    assert result["store", str(nowhere)]["mend"] == f"mkdir -p '{nowhere.parent}'"
 
 
 def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n")
     monkeypatch.setattr("lm_eval_bayes.store.locations.MOUNTS", str(mounts))
-    code, found = lmeb("--offline", "--store", tmp_path / "s.sqlite")
+    code, result = lmeb("--offline", "--store", tmp_path / "s.sqlite")
     assert code == 0
-    one = found["store", "file system"]
-    assert one["state"] == "note"
-    assert "(nfs4)" in one["found"]
-    assert one["mend"].startswith("lm-eval-bayes store merge ")
+    first = result["store", "file system"]
+    assert first["state"] == "note"
+    assert "(nfs4)" in first["found"]
+    assert first["mend"].startswith("lm-eval-bayes store merge ")
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
@@ -522,12 +530,12 @@ def completed(shell, words, monkeypatch):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_commands_options_and_values_complete(shell, monkeypatch):
     names = list(typer.main.get_command(app).commands)
-    told = completed(shell, "lm-eval-bayes ", monkeypatch)
-    assert all(re.search(rf"\b{name}\b", told) for name in names)
+    message = completed(shell, "lm-eval-bayes ", monkeypatch)
+    assert all(re.search(rf"\b{name}\b", message) for name in names)
     assert "merge" in completed(shell, "lm-eval-bayes store me", monkeypatch)
     assert "--offline" in completed(shell, "lm-eval-bayes doctor --off", monkeypatch)
-    told = completed(shell, "lm-eval-bayes rubric --interval ", monkeypatch)
-    assert all(kind in told for kind in ("beta", "exact", "normal", "hdi"))
+    message = completed(shell, "lm-eval-bayes rubric --interval ", monkeypatch)
+    assert all(kind in message for kind in ("beta", "exact", "normal", "hdi"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

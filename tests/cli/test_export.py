@@ -53,25 +53,25 @@ def runs(tmp_path_factory):
 
 def test_the_same_leaderboard_in_four_formats(lmeb, runs, tmp_path):
     both = (runs / "good", runs / "poor")
-    code, told, _ = lmeb("csv", *both, "--level", "0.9")
+    code, output, _ = lmeb("csv", *both, "--level", "0.9")
     assert code == 0
-    rows = list(csv.DictReader(io.StringIO(told)))
+    rows = list(csv.DictReader(io.StringIO(output)))
     assert [(row["rank"], row["model"]) for row in rows] == [
         ("1", "org/good"),
         ("2", "'=poor|_model"),
     ]
     assert {row["level"] for row in rows} == {"0.9"}
-    code, told, _ = lmeb("json", *both, "--level", "0.9")
-    (board,) = json.loads(told)["leaderboards"]
-    assert [place["mu"] for place in board["places"]] == [float(row["mean"]) for row in rows]
-    code, told, _ = lmeb("markdown", *both)
-    assert "| 2 | =poor\\|\\_model |" in told
-    code, told, _ = lmeb("latex", *both)
-    assert r"2 & =poor\textbar{}\_model &" in told
-    assert told.endswith("\\end{table}\n")
+    code, output, _ = lmeb("json", *both, "--level", "0.9")
+    (board,) = json.loads(output)["leaderboards"]
+    assert [item["mu"] for item in board["places"]] == [float(row["mean"]) for row in rows]
+    code, output, _ = lmeb("markdown", *both)
+    assert "| 2 | =poor\\|\\_model |" in output
+    code, output, _ = lmeb("latex", *both)
+    assert r"2 & =poor\textbar{}\_model &" in output
+    assert output.endswith("\\end{table}\n")
     target = tmp_path / "board.csv"
-    code, told, _ = lmeb("csv", *both, "-o", target)
-    assert (code, told) == (0, f"{target}: 2 models on 1 task\n")
+    code, output, _ = lmeb("csv", *both, "-o", target)
+    assert (code, output) == (0, f"{target}: 2 models on 1 task\n")
     assert target.read_text(encoding="utf-8").startswith("task,rank,model,mean,sd,low,high,")
 
 
@@ -79,29 +79,29 @@ def test_the_options_reach_the_numbers(lmeb, runs):
     both = (runs / "good", runs / "poor")
     row = {}
     for scope in ("benchmark", "population"):
-        _, told, _ = lmeb("csv", *both, "--scope", scope, "--interval", "hdi", "--ties", "none")
-        row[scope] = next(csv.DictReader(io.StringIO(told)))
+        _, output, _ = lmeb("csv", *both, "--scope", scope, "--interval", "hdi", "--ties", "none")
+        row[scope] = next(csv.DictReader(io.StringIO(output)))
         assert (row[scope]["scope"], row[scope]["interval"]) == (scope, "hdi")
     assert float(row["population"]["sd"]) > float(row["benchmark"]["sd"])
 
 
 def test_one_table_a_task(lmeb, runs):
-    code, told, _ = lmeb("markdown", runs / "good", runs / "sums")
+    code, output, _ = lmeb("markdown", runs / "good", runs / "sums")
     assert code == 0
-    assert [line for line in told.splitlines() if line.startswith("#")] == [
+    assert [line for line in output.splitlines() if line.startswith("#")] == [
         "### aime25\\_bayes",
         "### sums",
     ]
-    _, told, _ = lmeb("markdown", runs / "good", runs / "sums", "--task", "sums")
-    assert "aime25" not in told
+    _, output, _ = lmeb("markdown", runs / "good", runs / "sums", "--task", "sums")
+    assert "aime25" not in output
 
 
 def test_a_file_that_is_there_stays_unless_told(lmeb, runs, tmp_path):
     target = tmp_path / "board.md"
     target.write_text("mine", encoding="utf-8")
-    code, _, told = lmeb("markdown", runs / "good", "-o", target)
+    code, _, error = lmeb("markdown", runs / "good", "-o", target)
     assert code == 2
-    assert told.startswith(
+    assert error.startswith(
         "error: `--output` must be a new file, unless --overwrite is given; got "
     )
     assert target.read_text(encoding="utf-8") == "mine"
@@ -116,31 +116,31 @@ def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
     target = tmp_path / "trials.sqlite"
     TrialStore.open(target).close()
     before = target.read_bytes()
-    code, _, told = lmeb("csv", runs / "good", "-o", target, "--overwrite")
-    assert (code, told.count("\n")) == (2, 1)
-    assert "must not be a trial store" in told
+    code, _, error = lmeb("csv", runs / "good", "-o", target, "--overwrite")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "must not be a trial store" in error
     assert target.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [("folder", "is a folder"), ("a-file/board.csv", "lie in a folder")],
 )
-def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, told):
+def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, message):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a-file").write_text("", encoding="utf-8")
     code, _, error = lmeb("csv", runs / "good", "-o", tmp_path / where, "--overwrite")
     assert (code, error.count("\n")) == (2, 1)
-    assert told in error
+    assert message in error
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a-file", "folder"]
 
 
 def test_models_that_answered_different_questions(lmeb, runs, tmp_path):
     write(tmp_path / "other", "other", [1, 2, 3])
     target = tmp_path / "board.csv"
-    code, _, told = lmeb("csv", runs / "good", tmp_path / "other", "-o", target)
+    code, _, error = lmeb("csv", runs / "good", tmp_path / "other", "-o", target)
     assert code == 2
-    assert told.splitlines()[-1].startswith("error: ")
+    assert error.splitlines()[-1].startswith("error: ")
     assert not target.exists()
 
 
@@ -157,16 +157,16 @@ def read_back(path):
 
 
 def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
-    code, told, _ = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
+    code, output, _ = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
     path = tmp_path / ".eval_results" / "aime_2025.yaml"
-    assert (code, told) == (0, f"{path}: 85 on MathArena/aime_2025\n")
+    assert (code, output) == (0, f"{path}: 85 on MathArena/aime_2025\n")
     entry = read_back(path)
     assert (entry.dataset_id, entry.dataset_revision) == ("MathArena/aime_2025", REVISION)
     assert entry.value == 100 * (4 + 4 + 3 + 4 + 2) / 20
     assert "avg@4 of 4 trials per question on 5 questions; 95% credible interval" in entry.notes
-    code, _, told = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
+    code, _, output = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
     assert code == 2
-    assert "unless --overwrite is given" in told
+    assert "unless --overwrite is given" in output
     shown = lmeb(
         *("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path, "--overwrite", "--json"),
         *("--value", "pass@2", "--scale", "share", "--task-id", "II", "--level", "0.8"),
@@ -185,7 +185,7 @@ def test_hub_writes_here_by_default(lmeb, runs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("names", "options", "told"),
+    ("names", "options", "message"),
     [
         ("good", "--model-id good", "`--model-id` must be a model of the hub, as org/name"),
         ("good", "--model-id org/..", "`--model-id` must be a model of the hub, as org/name"),
@@ -198,11 +198,11 @@ def test_hub_writes_here_by_default(lmeb, runs, tmp_path, monkeypatch):
         ("nowhere", "--model-id a/b", "`RUN` must"),
     ],
 )
-def test_hub_ends_in_one_sentence(lmeb, runs, tmp_path, names, options, told):
+def test_hub_ends_in_one_sentence(lmeb, runs, tmp_path, names, options, message):
     given = [runs / name for name in names.split()]
     code, printed, error = lmeb("hub", *given, *options.split(), "-o", tmp_path / "new")
     assert (code, printed) == (2, "")
-    assert error.splitlines()[-1].startswith(f"error: {told}")
+    assert error.splitlines()[-1].startswith(f"error: {message}")
     assert not (tmp_path / "new").exists()
 
 
@@ -226,17 +226,17 @@ def test_hub_pushes_only_when_asked(lmeb, runs, tmp_path, monkeypatch):
         monkeypatch.setenv("HF_ENDPOINT", address)
         assert lmeb(*given, "-o", "here")[0] == 0
         assert hub.requests == []
-        code, told, warned = lmeb(*given, "--push")
-        assert (code, told) == (0, f"pull request: {address}/{fake_hub.MODEL}/discussions/7\n")
+        code, output, warned = lmeb(*given, "--push")
+        assert (code, output) == (0, f"pull request: {address}/{fake_hub.MODEL}/discussions/7\n")
         assert "the run was of org/good, and is exported as org/model" in warned
-        here = tmp_path / "here" / ".eval_results" / "aime_2025.yaml"
+        local = tmp_path / "here" / ".eval_results" / "aime_2025.yaml"
         assert hub.files_sent() == {
-            ".eval_results/aime_2025.yaml": here.read_text(encoding="utf-8")
+            ".eval_results/aime_2025.yaml": local.read_text(encoding="utf-8")
         }
         assert [path.name for path in tmp_path.iterdir()] == ["here"]
         hub.failing["whoami"] = (401, "{}")
-        code, told, warned = lmeb(*given, "--push", "-o", "there")
-        assert (code, told) == (2, "")
+        code, output, warned = lmeb(*given, "--push", "-o", "there")
+        assert (code, output) == (2, "")
         assert warned.splitlines()[-1].startswith("error: the token was not checked: ")
         assert not (tmp_path / "there").exists()
         getattr(hub_library, "close_session", lambda: None)()
@@ -246,12 +246,15 @@ def test_hub_pushes_only_when_asked(lmeb, runs, tmp_path, monkeypatch):
 
 
 def test_every_eval_ever_to_standard_output(lmeb, runs):
-    code, told, _ = lmeb("every-eval-ever", runs / "good")
+    code, output, _ = lmeb("every-eval-ever", runs / "good")
     assert code == 0
-    record = json.loads(told)
+    record = json.loads(output)
     assert record["schema_version"] == "0.3.0"
     assert record["model_info"]["id"] == "org/good"
-    names = [one["metric_config"]["metric_name"] for one in record["evaluation_results"]]
+    names = [
+        evaluation_result["metric_config"]["metric_name"]
+        for evaluation_result in record["evaluation_results"]
+    ]
     assert names[:4] == ["hbayes@4", "hbayes@4_population", "bayes@4", "avg@4"]
     assert "detailed_evaluation_results" not in record
 
@@ -260,18 +263,18 @@ def test_every_eval_ever_to_standard_output(lmeb, runs):
     ("scope", "name"), [("benchmark", "hbayes@4"), ("population", "hbayes@4_population")]
 )
 def test_a_record_in_one_scope(lmeb, runs, scope, name):
-    both, one = (
+    both, first = (
         json.loads(lmeb("every-eval-ever", runs / "good", *more)[1])["evaluation_results"]
         for more in ((), ("--scope", scope))
     )
-    names = [result["metric_config"]["metric_name"] for result in one]
+    names = [result["metric_config"]["metric_name"] for result in first]
     assert names[:3] == [name, "bayes@4", "avg@4"]
-    assert one == [r for r in both if r["metric_config"]["metric_name"] in names]
-    assert len(both) == len(one) + 1
+    assert first == [r for r in both if r["metric_config"]["metric_name"] in names]
+    assert len(both) == len(first) + 1
 
 
 def test_every_eval_ever_to_a_folder_with_instances(lmeb, runs, tmp_path):
-    code, told, _ = lmeb(
+    code, output, _ = lmeb(
         *("every-eval-ever", runs / "good", runs / "sums", "-o", tmp_path, "--instances"),
         *("--organization", "Us", "--relationship", "third_party", "--collection", "our board"),
     )
@@ -286,12 +289,12 @@ def test_every_eval_ever_to_a_folder_with_instances(lmeb, runs, tmp_path):
         assert len(rows) == about["total_rows"]
         assert json.loads(rows[0])["evaluation_id"] == record["evaluation_id"]
         assert json.loads(rows[0])["output"]["raw"] == ["\\boxed{0}"]
-        assert f"{tmp_path / about['file_path']}: {len(rows)} records" in told
-    code, _, told = lmeb(
+        assert f"{tmp_path / about['file_path']}: {len(rows)} records" in output
+    code, _, output = lmeb(
         *("every-eval-ever", runs / "good", "-o", tmp_path, "--collection", "our board")
     )
     assert code == 2
-    assert "unless --overwrite is given" in told
+    assert "unless --overwrite is given" in output
     again = ("every-eval-ever", runs / "good", "-o", tmp_path / "b", "--instances", "--no-texts")
     assert lmeb(*again)[0] == 0
     (rows,) = (tmp_path / "b").rglob("*_samples.jsonl")
@@ -301,22 +304,24 @@ def test_every_eval_ever_to_a_folder_with_instances(lmeb, runs, tmp_path):
 def test_counts_have_no_texts_to_give(lmeb, tmp_path):
     counts = tmp_path / "coin.csv"
     counts.write_text("id,c,n\np,3,8\nq,8,8\n", encoding="utf-8")
-    known = ("every-eval-ever", counts, "--model-id", "org/coin")
-    code, told, _ = lmeb(*known)
+    expected = ("every-eval-ever", counts, "--model-id", "org/coin")
+    code, output, _ = lmeb(*expected)
     assert code == 0
     score = {
-        one["metric_config"]["metric_name"]: one["score_details"]["score"]
-        for one in json.loads(told)["evaluation_results"]
+        evaluation_result["metric_config"]["metric_name"]: evaluation_result["score_details"][
+            "score"
+        ]
+        for evaluation_result in json.loads(output)["evaluation_results"]
     }
     assert score["avg@8"] == pytest.approx(11 / 16)
-    code, _, told = lmeb(*known, "--instances", "-o", tmp_path / "new")
+    code, _, output = lmeb(*expected, "--instances", "-o", tmp_path / "new")
     assert code == 2
-    assert "must have single trials of outcomes, not only counts" in told
+    assert "must have single trials of outcomes, not only counts" in output
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["poor"], "`--model-id` must name the developer of =poor|_model, as org/name"),
         (["good", "sums"], "`RUN` must be one run"),
@@ -329,11 +334,11 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
         (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
     ],
 )
-def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, told):
-    given = [one if one.startswith("-") else runs / one for one in arguments]
+def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, message):
+    given = [argument if argument.startswith("-") else runs / argument for argument in arguments]
     code, printed, error = lmeb("every-eval-ever", *given)
     assert (code, printed) == (2, "")
-    assert error.splitlines()[-1].startswith(f"error: {told}")
+    assert error.splitlines()[-1].startswith(f"error: {message}")
 
 
 def test_a_submission_says_that_its_log_is_cut_off(lmeb, runs, tmp_path):
@@ -364,9 +369,9 @@ COMMANDS = ("hub", "every-eval-ever", "csv", "json", "markdown", "latex")
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_two_examples(lmeb, command):
-    code, told, _ = lmeb(command, "--help")
+    code, output, _ = lmeb(command, "--help")
     assert code == 0
-    examples = told.split("Examples:")[1].split("Arguments:")[0].strip().splitlines()
+    examples = output.split("Examples:")[1].split("Arguments:")[0].strip().splitlines()
     assert len(examples) == 2
     assert all(line.strip().startswith(f"lm-eval-bayes export {command} ") for line in examples)
 

@@ -77,9 +77,9 @@ def test_answers_of_different_filters_are_not_compared(
         assert page.count("have another metric or filter, and cannot be ranked") == 2
         return
     assert (code, printed) == (2, "")
-    (told,) = [line for line in error.splitlines() if line.startswith("error: ")]
-    assert "have the same filter; " in told
-    assert "(--filter selects one that all runs have)" in told
+    (message,) = [line for line in error.splitlines() if line.startswith("error: ")]
+    assert "have the same filter; " in message
+    assert "(--filter selects one that all runs have)" in message
     assert sorted(tmp_path.rglob("*")) == before
     done = called(*command, strict, both, "--filter", "strict-match")
     assert done[0] == 0
@@ -89,8 +89,8 @@ def test_what_was_counted_is_said(both, strict):
     code, printed, error = called("rank", both)
     assert code == 0
     assert "counted: exact_match, filter flexible-extract\n" in printed
-    told = "filter flexible-extract was counted; --filter chooses among"
-    assert error.startswith(f"note: org/both, gsm8k: {told} flexible-extract or strict-match\n")
+    message = "filter flexible-extract was counted; --filter chooses among"
+    assert error.startswith(f"note: org/both, gsm8k: {message} flexible-extract or strict-match\n")
     _, printed, _ = called("export", "csv", both, strict, "--filter", "strict-match")
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert {row["counted"] for row in rows} == {"exact_match, filter strict-match"}

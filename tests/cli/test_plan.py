@@ -40,7 +40,7 @@ def test_what_is_printed(two):
     assert "at 95% (z = 1.645)" in printed
     assert "time was not recorded for a, b\n" in printed
     assert "tokens were not recorded" not in printed
-    (pair,) = [one for one in printed.splitlines() if "a and b" in one]
+    (pair,) = [line for line in printed.splitlines() if "a and b" in line]
     assert pair.split("  ")[-1].strip() == "-"
     code, printed, _ = lmeb("plan", *two, "--width", ".9")
     assert printed.count("reached") == 2
@@ -99,7 +99,7 @@ def test_a_goal_beyond_the_most_trials(two):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ([], "`plan` must be given a goal: --width .05, or --separate, or both"),
         (["--width", "0"], "`--width` must be a finite number above 0"),
@@ -110,10 +110,10 @@ def test_a_goal_beyond_the_most_trials(two):
         (["--width", ".1", "--level", "2"], "`--level` must be"),
     ],
 )
-def test_goals_that_make_no_sense(two, options, told):
+def test_goals_that_make_no_sense(two, options, message):
     code, printed, error = lmeb("plan", two[0], *options)
     assert (code, printed) == (2, "")
-    assert error.startswith(f"error: {told}")
+    assert error.startswith(f"error: {message}")
     assert len(error.splitlines()) == 1
 
 

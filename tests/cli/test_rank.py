@@ -38,12 +38,12 @@ def test_the_leaderboard_against_draws(plain):
         .mean(axis=1)
         for i, R in enumerate(MATRICES)
     }
-    stack = np.stack([drawn[one["model"]] for one in board["places"]])
-    assert np.all(np.diff([one["mu"] for one in board["places"]]) <= 0)
+    stack = np.stack([drawn[row["model"]] for row in board["places"]])
+    assert np.all(np.diff([row["mu"] for row in board["places"]]) <= 0)
     best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
-    for i, one in enumerate(board["places"]):
-        assert one["mu"] == pytest.approx(stack[i].mean(), abs=0.003)
-        assert one["p_best"] == pytest.approx(best[i], abs=0.015)
+    for i, item in enumerate(board["places"]):
+        assert item["mu"] == pytest.approx(stack[i].mean(), abs=0.003)
+        assert item["p_best"] == pytest.approx(best[i], abs=0.015)
         for j in range(4):
             if i != j:
                 above = (stack[i] > stack[j]).mean()
@@ -53,7 +53,7 @@ def test_the_leaderboard_against_draws(plain):
 @pytest.mark.parametrize("ties", ["adjacent", "leader", "pairwise", "none"])
 def test_ties(four, plain, ties):
     places = plain["leaderboards"][0]["places"]
-    mu, sigma = ([one[key] for one in places] for key in ("mu", "sigma"))
+    mu, sigma = ([place[key] for place in places] for key in ("mu", "sigma"))
 
     def tied(i, j):
         return abs(mu[i] - mu[j]) / math.hypot(sigma[i], sigma[j]) < stats.norm.ppf(0.9)
@@ -67,7 +67,7 @@ def test_ties(four, plain, ties):
     code, printed, _ = lmeb("rank", four, "--ties", ties, "--confidence", ".9", "--json")
     assert code == 0
     (board,) = json.loads(printed)["leaderboards"]
-    assert [one["rank"] for one in board["places"]] == ranks
+    assert [row["rank"] for row in board["places"]] == ranks
     assert (board["ties"], board["confidence"]) == (ties, 0.9)
 
 
@@ -78,7 +78,7 @@ def test_what_is_printed(four):
     assert "outcomes: P(row > column)" in printed
     assert "z is below 1.645 (95%, one-sided)" in printed
     assert "fractional numbering" in printed
-    (last,) = [one for one in printed.splitlines() if one.startswith("  4") and "m 4" in one]
+    (last,) = [line for line in printed.splitlines() if line.startswith("  4") and "m 4" in line]
     assert "<0.001" in last
     _, printed, _ = lmeb("rank", four, "--ties", "none")
     assert "ranks: ties only for equal means" in printed
@@ -90,7 +90,7 @@ def test_scope_population_pairs_questions(four):
     assert code == 0
     (board,) = json.loads(printed)["leaderboards"]
     assert (board["paired"], board["scope"]) == (True, "population")
-    places = [int(one["model"].split()[1]) - 1 for one in board["places"]]
+    places = [int(row["model"].split()[1]) - 1 for row in board["places"]]
     # a paired t of the best and the worst, from the trials alone
     d = MATRICES[places[0]].mean(axis=1) - MATRICES[places[-1]].mean(axis=1)
     t = d.mean() / (d.std(ddof=1) / math.sqrt(12))
@@ -112,15 +112,15 @@ def test_several_tasks(tmp_path):
     plain = json.loads(printed)
     assert plain["overall"]["tasks"] == ["one", "two"]
     of_task = {
-        one["task"]: {place["model"]: place for place in one["places"]}
-        for one in plain["leaderboards"]
+        leaderboard["task"]: {item["model"]: item for item in leaderboard["places"]}
+        for leaderboard in plain["leaderboards"]
     }
     assert set(of_task["three"]) == {"a", HOSTILE}
-    for place in plain["overall"]["places"]:
-        parts = [of_task[task][place["model"]] for task in ("one", "two")]
-        assert place["mu"] == pytest.approx((parts[0]["mu"] + parts[1]["mu"]) / 2)
+    for row in plain["overall"]["places"]:
+        parts = [of_task[task][row["model"]] for task in ("one", "two")]
+        assert row["mu"] == pytest.approx((parts[0]["mu"] + parts[1]["mu"]) / 2)
         sigma = math.hypot(parts[0]["sigma"], parts[1]["sigma"]) / 2
-        assert place["sigma"] == pytest.approx(sigma)
+        assert row["sigma"] == pytest.approx(sigma)
 
 
 def test_tasks_that_no_two_models_share(tmp_path):
@@ -141,17 +141,17 @@ def test_other_questions_cannot_be_ranked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--confidence", "1"], "`--confidence` must be a number in [0.5, 1)"),
         (["--level", "0"], "`--level` must be"),
         (["--seed", "-1"], "`--seed` must be"),
     ],
 )
-def test_wrong_options_end_in_one_sentence(four, options, told):
+def test_wrong_options_end_in_one_sentence(four, options, message):
     code, printed, error = lmeb("rank", four, *options)
     assert (code, printed) == (2, "")
-    assert error.startswith(f"error: {told}")
+    assert error.startswith(f"error: {message}")
 
 
 def test_help():

@@ -18,12 +18,12 @@ def line(number, texts):
 
 def test_warnings_and_progress_go_to_standard_error(tmp_path, capsys, monkeypatch):
     file = tmp_path / "samples_sums_2026-01-31T10-00-00.0.jsonl"
-    whole = line(0, ["a" * 1_500_000, "b"]) + "\n"
-    file.write_text(whole + line(1, ["c", "d"])[:-5])
+    complete = line(0, ["a" * 1_500_000, "b"]) + "\n"
+    file.write_text(complete + line(1, ["c", "d"])[:-5])
     assert reading.ReadingOptions().read([file]).runs[0].n_trials == 2
-    out, told = capsys.readouterr()
+    out, error = capsys.readouterr()
     assert out == ""
-    assert told == f"warning: {file} ends in the middle of line 2; that line was left out\n"
+    assert error == f"warning: {file} ends in the middle of line 2; that line was left out\n"
     monkeypatch.setattr(reading, "_LONG", 1_000_000)
     reading.ReadingOptions().read([file])
     assert "megabytes read: 1 of 1 (100%" in capsys.readouterr().err

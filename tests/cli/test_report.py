@@ -35,8 +35,8 @@ def trial(right, tokens=20):
 def saved(folder, model, p, seed=0, n=6):
     rng = np.random.default_rng(seed)
     questions = [
-        question([trial(rng.random() < one, 10 + q) for _ in range(n)], q, f"Question <b>{q}</b>?")
-        for q, one in enumerate(p)
+        question([trial(rng.random() < item, 10 + q) for _ in range(n)], q, f"Question <b>{q}</b>?")
+        for q, item in enumerate(p)
     ]
     return write_run(folder, model, questions)
 
@@ -56,8 +56,8 @@ def test_runs_become_a_page(two, tmp_path):
     assert (code, err) == (0, "")
     assert out.startswith(f"{page}: 2 models, 1 task, ")
     text = page.read_text(encoding="utf-8")
-    for told in ("easy", "hard", TASK, "<summary>Rubrics<", "<summary>Cost<", "exact_match"):
-        assert told in text
+    for item in ("easy", "hard", TASK, "<summary>Rubrics<", "<summary>Cost<", "exact_match"):
+        assert item in text
     assert "Question &lt;b&gt;3&lt;/b&gt;?" in text
     assert "<b>3</b>" not in text
     # a second time it is replaced, and nothing else lies beside it
@@ -71,11 +71,11 @@ def test_a_matrix_and_the_json(tmp_path):
     matrix.write_text("0,1,1,0\n1,1,1,1\n0,0,0,1\n")
     page = tmp_path / "page.html"
     code, out, _ = lmeb(matrix, "-o", page, "--json", "--scope", "population", "--level", ".9")
-    told = json.loads(out)
+    message = json.loads(out)
     assert code == 0
-    assert told["bytes"] == page.stat().st_size
-    assert (told["questions"], told["trials"]) == (3, 12)
-    assert (told["scope"], told["level"], told["plots"]) == ("population", 0.9, [])
+    assert message["bytes"] == page.stat().st_size
+    assert (message["questions"], message["trials"]) == (3, 12)
+    assert (message["scope"], message["level"], message["plots"]) == ("population", 0.9, [])
     assert "<summary>Rubrics<" not in page.read_text(encoding="utf-8")
 
 
@@ -127,22 +127,22 @@ def test_somebody_elses_file_stays(two, tmp_path):
     assert page.read_text() == "mine"
     assert lmeb(two[0], "-o", page, "--overwrite")[0] == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    for place in (tmp_path, "/dev/null"):
-        code, _, err = lmeb(two[0], "-o", place, "--overwrite")
+    for item in (tmp_path, "/dev/null"):
+        code, _, err = lmeb(two[0], "-o", item, "--overwrite")
         assert code == 2
         assert "be a regular file" in err
 
 
 def test_a_link_stays_a_link(two, tmp_path):
-    there = tmp_path / "there.html"
-    (tmp_path / "link.html").symlink_to(there)
+    existing = tmp_path / "there.html"
+    (tmp_path / "link.html").symlink_to(existing)
     assert lmeb(two[0], "-o", tmp_path / "link.html")[0] == 0
     assert (tmp_path / "link.html").is_symlink()
-    assert there.is_file()
+    assert existing.is_file()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["missing"], "missing"),
         (["empty"], "empty"),
@@ -154,7 +154,7 @@ def test_a_link_stays_a_link(two, tmp_path):
         (["good", "--plots", "good/results.txt/deep"], "--plots"),
     ],
 )
-def test_a_slip_is_one_sentence_and_writes_nothing(arguments, told, tmp_path, monkeypatch):
+def test_a_slip_is_one_sentence_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "good", "m", [0.5, 0.5])
     (tmp_path / "good" / "results.txt").write_text("no folder")
@@ -164,7 +164,7 @@ def test_a_slip_is_one_sentence_and_writes_nothing(arguments, told, tmp_path, mo
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert told in err
+    assert message in err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -48,7 +48,7 @@ POOR = [(1, 1, 1, 4, 1), (0, 1, 2, 3, 2)]
 
 
 def questions(counts, verdict=None, **more):
-    found = []
+    result = []
     for number, (best, plain, wrong, bare, cut) in enumerate(counts):
         kinds = [(True, True)] * best + [(True, False)] * plain
         kinds += [(False, True)] * wrong + [(False, False)] * bare
@@ -57,8 +57,8 @@ def questions(counts, verdict=None, **more):
             for i, (right, boxed) in enumerate(kinds)
         ]
         trials += [trial(False, False, 64, 4.0, cut=True, verdict=verdict, **more)] * cut
-        found.append(question(trials, number))
-    return found
+        result.append(question(trials, number))
+    return result
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def closed_form(counts, weights):
 def of(printed, model, schema, task=0):
     """Return one score out of the JSON."""
     rows = {row["name"]: row for row in json.loads(printed)["tasks"][task]["schemata"]}
-    return next(one for one in rows[schema]["scores"] if one["model"] == model)
+    return next(score for score in rows[schema]["scores"] if score["model"] == model)
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -125,11 +125,11 @@ def test_a_wide_page_has_the_intervals_too(lmeb, good, poor):
     _, printed, _ = lmeb(*some)
     lines = printed.splitlines()
     assert lines[3] == "mean ± sd (rank), 80% beta interval"
-    found = [of(lmeb(*some, "--json")[1], model, "format_aware") for model in ("good", "poor")]
+    result = [of(lmeb(*some, "--json")[1], model, "format_aware") for model in ("good", "poor")]
     cells = [
-        f"{one['mu']:.3f} ± {one['sigma']:.3f} ({rank}), "
-        f"{one['interval']['low']:.3f} to {one['interval']['high']:.3f}"
-        for rank, one in enumerate(found, 1)
+        f"{item['mu']:.3f} ± {item['sigma']:.3f} ({rank}), "
+        f"{item['interval']['low']:.3f} to {item['interval']['high']:.3f}"
+        for rank, item in enumerate(result, 1)
     ]
     assert " ".join(lines[5].split()) == f"format_aware {' '.join(cells)}"
 
@@ -138,16 +138,16 @@ def test_json_and_other_weights(lmeb, good, poor):
     weights = ("--weights", "format_aware=0, 0, 1/4,.5,1", "--prior", "bayes", "--json")
     code, printed, error = lmeb(good, poor, *weights)
     assert (code, error) == (0, "")
-    found = of(printed, "good", "format_aware")
+    result = of(printed, "good", "format_aware")
     by_category = [(cut, bare, wrong, plain, best) for best, plain, wrong, bare, cut in GOOD]
     mu, sigma = closed_form(by_category, (0, 0, 0.25, 0.5, 1))
-    assert (found["mu"], found["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
-    assert list(found["categories"].values()) == [1, 1, 2, 2, 10, 0]
-    assert (found["missing"], found["trials"], found["rank"]) == (0, 16, 1)
-    whole = json.loads(printed)
-    assert whole["thresholds_file"] is None
-    (task,) = whole["tasks"]
-    assert found["thresholds"] == task["thresholds"]["hash"]
+    assert (result["mu"], result["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
+    assert list(result["categories"].values()) == [1, 1, 2, 2, 10, 0]
+    assert (result["missing"], result["trials"], result["rank"]) == (0, 16, 1)
+    complete = json.loads(printed)
+    assert complete["thresholds_file"] is None
+    (task,) = complete["tasks"]
+    assert result["thresholds"] == task["thresholds"]["hash"]
     assert len(task["thresholds"]["pooled_over"]) == 2
     assert [left["schema"] for left in task["left_out"]] == [
         "ood_robustness",
@@ -159,16 +159,16 @@ def test_json_and_other_weights(lmeb, good, poor):
 def test_questions_like_these_and_a_seed(lmeb, good, poor):
     arguments = (good, poor, "--schema", "format_aware", "--json")
     like = ("--scope", "population", "--seed", "7")
-    wide, other, here = (
+    wide, other, local = (
         lmeb(*arguments, *more)[1] for more in (like, (*like[:3], "8"), ("--seed", "7"))
     )
     for model, counts in (("good", GOOD), ("poor", POOR)):
         by_category = [(cut, bare, wrong, plain, best) for best, plain, wrong, bare, cut in counts]
         outcomes = leb.Outcomes.from_counts(by_category, weights=[0, 0, 1 / 3, 2 / 3, 1])
-        for scope, printed in (("population", wide), ("benchmark", here)):
+        for scope, printed in (("population", wide), ("benchmark", local)):
             kernel = leb.hbayes_at_n(outcomes, scope, seed=7)
-            found = of(printed, model, "format_aware")
-            assert (found["mu"], found["sigma"]) == pytest.approx((kernel.mu, kernel.sigma))
+            result = of(printed, model, "format_aware")
+            assert (result["mu"], result["sigma"]) == pytest.approx((kernel.mu, kernel.sigma))
         assert of(other, model, "format_aware")["mu"] != of(wide, model, "format_aware")["mu"]
     assert json.loads(wide)["tasks"][0]["scope"] == "population"
     assert (
@@ -177,17 +177,17 @@ def test_questions_like_these_and_a_seed(lmeb, good, poor):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--scope", "population", "--prior", "bayes"), "`--scope` must be benchmark with --prior"),
         (("--seed", "-1"), "`--seed` must"),
         (("--level", "1"), "`--level` must"),
     ],
 )
-def test_options_that_make_no_posterior(lmeb, good, poor, options, told):
+def test_options_that_make_no_posterior(lmeb, good, poor, options, message):
     code, printed, error = lmeb(good, poor, *options)
     assert (code, printed) == (2, "")
-    assert told in error
+    assert message in error
 
 
 def test_a_narrow_page_gets_lists_with_intervals(lmeb, good, poor):
@@ -218,10 +218,10 @@ def test_one_model_gets_a_table_without_ranks(lmeb, good):
 
 
 def test_missing_trials_are_shown_and_warned_of(lmeb, tmp_path, good):
-    found = questions(POOR)
-    for one in found[0]["trials"][:3]:
-        one["finish_reason"] = None
-    folder = write_run(tmp_path / "gaps", "gaps", found)
+    result = questions(POOR)
+    for item in result[0]["trials"][:3]:
+        item["finish_reason"] = None
+    folder = write_run(tmp_path / "gaps", "gaps", result)
     code, printed, error = lmeb(good, folder, "--schema", "exact_match", "--prior", "bayes")
     assert code == 0
     # without an end of generation a trial may have been cut off, whatever its grade
@@ -267,8 +267,8 @@ def test_freezing_and_using_thresholds(lmeb, tmp_path, good, poor):
     code, first, error = lmeb(good, *freeze)
     frozen = Thresholds.from_json(file.read_text())
     assert code == 0
-    told = f"thresholds of 1 task written to {file}; their common hash is {frozen.hash}\n"
-    assert error == told
+    message = f"thresholds of 1 task written to {file}; their common hash is {frozen.hash}\n"
+    assert error == message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frozen.json", "good", "poor"]
     # the same again is no change
     before = file.stat().st_mtime_ns
@@ -357,7 +357,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--schema", "mine"), "`schema` must be one of exact_match, "),
         (("--schema", "ood_robustness"), "there is no prompt_bpt from a recording model"),
@@ -384,10 +384,10 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
         (("--interval", "wide"), "--interval"),
     ],
 )
-def test_wrong_arguments_end_in_one_sentence(lmeb, good, poor, arguments, told):
+def test_wrong_arguments_end_in_one_sentence(lmeb, good, poor, arguments, message):
     code, printed, error = lmeb(good, poor, *arguments)
     assert (code, printed) == (2, "")
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
 
 
@@ -468,13 +468,13 @@ def test_a_real_run_of_the_harness(lmeb, tmp_path):
         for text, grade in zip(row["resps"][0], row["outcomes"], strict=True)
     )
     (model,) = {run["model"] for run in json.loads(printed)["tasks"][0]["runs"]}
-    found = of(printed, model, "strict_compliance")
-    assert list(found["categories"].values()) == [0, 80 - boxed, boxed, 0]
-    found = of(printed, model, "exact_match")
-    assert list(found["categories"].values()) == [0, 80 - right, right, 0]
+    result = of(printed, model, "strict_compliance")
+    assert list(result["categories"].values()) == [0, 80 - boxed, boxed, 0]
+    result = of(printed, model, "exact_match")
+    assert list(result["categories"].values()) == [0, 80 - right, right, 0]
     counts = [(0, 8 - sum(row["outcomes"]), sum(row["outcomes"])) for row in rows]
     mu, sigma = closed_form(counts, (0, 0, 1))
-    assert (found["mu"], found["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
+    assert (result["mu"], result["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
 
 
 OWN = {
@@ -496,15 +496,15 @@ def with_own(tmp_path, name, counts, own=OWN):
 
 def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(lmeb, tmp_path):
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR)]
-    _, told, error = lmeb(*runs)
-    assert any(line.split()[:1] == ["terse"] for line in told.splitlines()), told + error
-    code, told, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,1", "--json")
+    _, output, error = lmeb(*runs)
+    assert any(line.split()[:1] == ["terse"] for line in output.splitlines()), output + error
+    code, output, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,1", "--json")
     assert code == 0
-    (row,) = json.loads(told)["tasks"][0]["schemata"]
+    (row,) = json.loads(output)["tasks"][0]["schemata"]
     # the first two trials of each question have 8 and 12 tokens, and are right
     assert row["scores"][0]["categories"] == {"wrong": 4, "long": 8, "short": 4, "missing": 0}
-    _, told, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,.5")
-    assert "given weights: terse=0,1,0.5" in told
+    _, output, _ = lmeb(runs[0], "--schema", "terse", "--weights", "terse=0,1,.5")
+    assert "given weights: terse=0,1,0.5" in output
 
 
 def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
@@ -513,15 +513,15 @@ def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
         "categories": [*OWN["categories"][:2], {**OWN["categories"][2], "when": "correct"}],
     }
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR, other)]
-    code, _, told = lmeb(*runs)
+    code, _, error = lmeb(*runs)
     assert code == 2
-    assert "have the same rules for their own rubric terse" in told
+    assert "have the same rules for their own rubric terse" in error
 
 
 def test_weights_that_tell_nothing_apart_are_refused(lmeb, good):
-    code, _, told = lmeb(good, "--weights", "exact_match=1,1,1")
+    code, _, error = lmeb(good, "--weights", "exact_match=1,1,1")
     assert code == 2
-    assert "`--weights` must differ between categories" in told
+    assert "`--weights` must differ between categories" in error
 
 
 def test_what_is_no_regular_file_is_refused(lmeb, good, tmp_path):

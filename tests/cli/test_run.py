@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from _support.command_line import called
-from _support.few_tasks import only_ours
+from _support.harness_command import few_tasks
 
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -57,14 +57,14 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def lmeb(monkeypatch, store):
+def lmeb(store):
     """Run `lm-eval-bayes run` on a store; return (exit code, standard output, standard error)."""
-    only_ours(monkeypatch)
 
     def run(*arguments, store=store):
         return called("run", *(() if store is None else ("--store", store)), *arguments)
 
-    return run
+    with few_tasks():
+        yield run
 
 
 @pytest.fixture
@@ -75,12 +75,12 @@ def refused(lmeb, store):
         code, out, err = lmeb(*arguments)
         assert code == 2
         assert "Traceback" not in out + err
-        told = [line for line in err.splitlines() if line.startswith("error: ")]
-        assert len(told) == 1
+        message = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(message) == 1
         if store.exists():
             with TrialStore.open(store, mode="read") as opened:
                 assert opened.info().trials == 0
-        return told[0]
+        return message[0]
 
     return run
 
@@ -124,18 +124,18 @@ def test_a_backend_that_is_not_installed_names_the_extra(refused, monkeypatch):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr("lm_eval_bayes.harness.models.trials.get_model", missing)
-    told = refused("--width", "0.1", "--tasks", TASK)
-    assert "needs the package `torch`, which is not installed" in told
-    assert "lm-eval-bayes[hf]" in told
+    message = refused("--width", "0.1", "--tasks", TASK)
+    assert "needs the package `torch`, which is not installed" in message
+    assert "lm-eval-bayes[hf]" in message
 
 
 def test_requests_that_cannot_be_built_are_told_in_one_sentence(refused, tmp_path):
     (tmp_path / "broken.yaml").write_text(BROKEN)
     (tmp_path / "broken.py").write_text(BROKEN_TEXT)
-    told = refused(
+    message = refused(
         *("--width", "0.1", *MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
     )
-    assert told == "error: KeyError: 'no such field'"
+    assert message == "error: KeyError: 'no such field'"
 
 
 def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
@@ -191,18 +191,18 @@ def test_the_metadata_of_a_config_file_count(refused, lmeb, tmp_path):
 
 def test_a_task_of_another_kind_is_refused_before_sampling(refused, tmp_path):
     (tmp_path / "plain.yaml").write_text(PLAIN)
-    told = refused("--width", ".1", *MODEL, "--tasks", "plain_demo", "--include_path", tmp_path)
-    assert told.startswith("error: task plain_demo logs no graded trials")
+    message = refused("--width", ".1", *MODEL, "--tasks", "plain_demo", "--include_path", tmp_path)
+    assert message.startswith("error: task plain_demo logs no graded trials")
 
 
 def test_allocation_over_several_tasks_is_refused_before_sampling(refused, tmp_path):
     (tmp_path / "second.yaml").write_text(f"include: {TASK}.yaml\ntask: second_demo\n")
     (tmp_path / f"{TASK}.yaml").write_text(BROKEN.replace("!function broken.text", '"{{problem}}"'))
-    told = refused(
+    message = refused(
         *("--width", ".1", "--allocate", "questions", *MODEL, "--include_path", tmp_path),
         *("--tasks", "broken_demo,second_demo"),
     )
-    assert "--allocate questions works on one task at a time; there are 2" in told
+    assert "--allocate questions works on one task at a time; there are 2" in message
 
 
 # -- another run ----------------------------------------------------------------------------
@@ -229,8 +229,8 @@ def other(lmeb, tmp_path):
 )
 def test_other_questions_are_refused_before_sampling(refused, other, kind, limit, message):
     run = other if kind == "folder" else other.with_suffix(".sqlite")
-    told = refused("--decide", run, *COIN, "--limit", limit)
-    assert told.startswith(f"error: --decide: the run {run} {message.format(task=TASK)}")
+    text = refused("--decide", run, *COIN, "--limit", limit)
+    assert text.startswith(f"error: --decide: the run {run} {message.format(task=TASK)}")
 
 
 def test_a_baseline_that_holds_trials_twice_is_refused_with_what_run_can_do(
@@ -238,33 +238,33 @@ def test_a_baseline_that_holds_trials_twice_is_refused_with_what_run_can_do(
 ):
     for folder in ("first", "second"):
         shutil.copytree(other, tmp_path / "both" / folder)
-    told = refused("--decide", tmp_path / "both", *COIN, "--limit", "10")
-    assert "once (name only one of them): 40 of 40 trials of" in told
-    assert "--dedupe" not in told
+    message = refused("--decide", tmp_path / "both", *COIN, "--limit", "10")
+    assert "once (name only one of them): 40 of 40 trials of" in message
+    assert "--dedupe" not in message
 
 
 def test_other_questions_of_the_same_number_are_refused(refused, other):
-    told = refused("--decide", other, *COIN, "--samples", json.dumps({TASK: list(range(2, 12))}))
-    assert f"has 2 questions of {TASK} that this run does not ask and lacks 2 questions" in told
+    message = refused("--decide", other, *COIN, "--samples", json.dumps({TASK: list(range(2, 12))}))
+    assert f"has 2 questions of {TASK} that this run does not ask and lacks 2 questions" in message
 
 
 def test_another_task_is_refused_before_sampling(refused, other, tmp_path):
     (tmp_path / "mine.yaml").write_text(BROKEN.replace("!function broken.text", '"{{problem}}"'))
-    told = refused(
+    message = refused(
         *("--decide", other, *MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
     )
-    assert f"has no graded trials of broken_demo; it has those of {TASK}" in told
+    assert f"has no graded trials of broken_demo; it has those of {TASK}" in message
 
 
 def test_other_scores_are_refused_before_sampling(refused, other):
     given = ("--metadata", '{"bayes_weights": [0, 0.5]}')
-    told = refused("--decide", other, *COIN, "--limit", "10", *given)
-    assert f"scores the categories of {TASK} with 0, 1, and this run with 0, 0.5" in told
+    message = refused("--decide", other, *COIN, "--limit", "10", *given)
+    assert f"scores the categories of {TASK} with 0, 1, and this run with 0, 0.5" in message
 
 
 def test_too_few_trials_for_a_decision_are_refused(refused, lmeb, other):
-    told = refused("--decide", other, *COIN, "--limit", "10", "--budget", "3")
-    assert "needs at least 4 trials per question; --max-trials or --budget allows 3" in told
+    message = refused("--decide", other, *COIN, "--limit", "10", "--budget", "3")
+    assert "needs at least 4 trials per question; --max-trials or --budget allows 3" in message
 
 
 def test_the_same_questions_are_compared(lmeb, other):
@@ -329,16 +329,18 @@ def test_a_full_disk_is_an_error(lmeb, monkeypatch, tmp_path, file):
     assert code == 2
     last = err.splitlines()[-1]
     assert re.search(rf"written to {out} \({file}_.* is missing or cut off\)", last)
-    kept = out / "trials.sqlite"
-    assert last.endswith(f"with another --output_path and --store {kept}")
-    assert kept.is_file()
+    saved = out / "trials.sqlite"
+    assert last.endswith(f"with another --output_path and --store {saved}")
+    assert saved.is_file()
 
 
 def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     code, _, err = lmeb("--width", ".05", "--budget", "500tokens", *COIN, "--limit", "10")
     assert code == 0
-    told = r"the first round already cost (1,\d{3}|[6-9]\d\d) tokens, more than the budget of 500"
-    assert re.search(rf"stopped: {told} tokens; at least one round is sampled", err)
+    message = (
+        r"the first round already cost (1,\d{3}|[6-9]\d\d) tokens, more than the budget of 500"
+    )
+    assert re.search(rf"stopped: {message} tokens; at least one round is sampled", err)
 
 
 def test_help_says_that_one_round_is_made(lmeb):

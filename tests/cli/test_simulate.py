@@ -31,20 +31,20 @@ def lmeb(*arguments, command="simulate"):
 def test_coverage_on_a_hard_benchmark_is_the_design_table():
     """p ~ Beta(.2, 2), M = 30: the paper's prior held the truth in 0 of 400 runs at N = 4."""
     hard = SimulatedBenchmark.even(1, 0.2 / 2.2, 0.0, 2.2, 30)
-    found = {
-        one.method: one
-        for one in interval_study(hard, [4], IntervalSpec(method="beta"), replicates=300)
+    result = {
+        item.method: item
+        for item in interval_study(hard, [4], IntervalSpec(method="beta"), replicates=300)
     }
-    assert found["bayes@N"].coverage < 0.02
-    assert found["hbayes@N"].coverage > 0.9
+    assert result["bayes@N"].coverage < 0.02
+    assert result["hbayes@N"].coverage > 0.9
     # bias in closed form: E (Np + 1)/(N + 2) − p = (1 − 2p)/(N + 2)
-    assert found["bayes@N"].bias == pytest.approx((1 - 2 * 0.2 / 2.2) / 6, abs=0.004)
-    jeffreys = found["bayes@N, Jeffreys"]
+    assert result["bayes@N"].bias == pytest.approx((1 - 2 * 0.2 / 2.2) / 6, abs=0.004)
+    jeffreys = result["bayes@N, Jeffreys"]
     assert jeffreys.bias == pytest.approx((0.5 - 0.2 / 2.2) / 5, abs=0.004)
-    assert abs(found["avg@N, CLT"].bias) < 0.004
-    for one in found.values():
-        assert one.rmse >= abs(one.bias)
-        assert one.replicates == 300
+    assert abs(result["avg@N, CLT"].bias) < 0.004
+    for value in result.values():
+        assert value.rmse >= abs(value.bias)
+        assert value.replicates == 300
 
 
 def test_population_coverage_at_one_trial_is_that_of_the_beta_posterior():
@@ -55,9 +55,9 @@ def test_population_coverage_at_one_trial_is_that_of_the_beta_posterior():
     exact = float(stats.binom.pmf(s, n_questions, m)[(low <= m) & (m <= high)].sum())
     coins = SimulatedBenchmark((m,), 3.0, n_questions)
     study = interval_study(coins, [1], IntervalSpec(level, "population"), replicates=400)
-    found = {one.method: one for one in study}
-    assert set(found) == {"hbayes@N", "avg@N, CLT"}
-    assert found["hbayes@N"].coverage == pytest.approx(
+    result = {item.method: item for item in study}
+    assert set(result) == {"hbayes@N", "avg@N, CLT"}
+    assert result["hbayes@N"].coverage == pytest.approx(
         exact, abs=4 * np.sqrt(exact * (1 - exact) / 400)
     )
 
@@ -66,9 +66,9 @@ def test_a_single_trial_has_no_interval_of_the_clt():
     study = interval_study(
         SimulatedBenchmark((0.4,), 2.0, 10), [1, 2], IntervalSpec(method="beta"), replicates=5
     )
-    found = [(one.n_trials, one.method) for one in study]
-    assert (1, "avg@N, CLT") not in found
-    assert (2, "avg@N, CLT") in found
+    result = [(item.n_trials, item.method) for item in study]
+    assert (1, "avg@N, CLT") not in result
+    assert (2, "avg@N, CLT") in result
 
 
 def test_separation_against_an_exact_count():
@@ -85,23 +85,23 @@ def test_separation_against_an_exact_count():
         surely += weight * (z >= threshold)
         wrongly += weight * (z <= -threshold)
         right += weight * (a.mu > b.mu + 1e-12)
-    found = separation_study(coins, [1], confidence=0.6, replicates=4000)
-    (pair,) = found.pairs
+    result = separation_study(coins, [1], confidence=0.6, replicates=4000)
+    (pair,) = result.pairs
     for ours, exact in (
         (pair.surely[0], surely),
         (pair.wrongly[0], wrongly),
-        (found.orders[0].right, right),
+        (result.orders[0].right, right),
     ):
         assert ours == pytest.approx(exact, abs=4 * np.sqrt(0.25 / 4000))
 
 
 def test_separation_of_equal_models():
-    found = separation_study(SimulatedBenchmark((0.5, 0.5), 2.0, 10), [4, 8], replicates=200)
-    (pair,) = found.pairs
+    result = separation_study(SimulatedBenchmark((0.5, 0.5), 2.0, 10), [4, 8], replicates=200)
+    (pair,) = result.pairs
     assert pair.trials is None
     assert pair.z == (0.0, 0.0)
-    assert [one.tau for one in found.orders] == [None, None]
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert [order.tau for order in result.orders] == [None, None]
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_trials_needed_are_those_of_the_paper():
@@ -110,11 +110,11 @@ def test_trials_needed_are_those_of_the_paper():
         "--means", ".608,.6213", "--beta", "1:1", "--trials", "80,240", "--replicates", 3, "--json"
     )
     assert code == 0
-    found = json.loads(printed)
-    (pair,) = found["separation"]["pairs"]
+    result = json.loads(printed)
+    (pair,) = result["separation"]["pairs"]
     assert (pair["better"], pair["worse"], pair["trials"]) == ("A 0.621", "B 0.608", 164)
     assert pair["z"] == pytest.approx([1.14, 2.0], abs=0.005)
-    assert found["benchmark"]["strength"] == 2.0
+    assert result["benchmark"]["strength"] == 2.0
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def test_the_matrix_is_read_by_the_other_commands(tmp_path, suffix):
     assert code == 0
     R = leb.simulate_outcomes(leb.mimics_with_means([0.215, 0.185], 8, strength=1.5), 12, seed=9)
     tasks = json.loads(printed)["tasks"]
-    assert [one["model"] for one in tasks] == ["A 0.215", "B 0.185"]
-    for one, matrix in zip(tasks, R, strict=True):
-        assert (one["task"], one["questions"], one["n_range"]) == ("simulated", 8, [12, 12])
-        assert one["avg"]["value"] == pytest.approx(matrix.mean())
+    assert [task["model"] for task in tasks] == ["A 0.215", "B 0.185"]
+    for item, matrix in zip(tasks, R, strict=True):
+        assert (item["task"], item["questions"], item["n_range"]) == ("simulated", 8, [12, 12])
+        assert item["avg"]["value"] == pytest.approx(matrix.mean())
     assert lmeb(path, command="rank")[0] == 0
 
 
@@ -166,10 +166,10 @@ def test_the_npz_file_tells_the_truth(tmp_path):
     coins = SimulatedBenchmark.even(3, 0.5, 0.1, 2.0, 20)
     path = tmp_path / "coins.npz"
     path.write_bytes(matrix_file(coins, 6, 4, ".npz"))
-    with np.load(path, allow_pickle=False) as found:
-        np.testing.assert_allclose(found["p"].mean(axis=1), [0.6, 0.5, 0.4], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found["true_scores"], [0.6, 0.5, 0.4])
-        assert found["R"].shape == (3, 20, 6)
+    with np.load(path, allow_pickle=False) as result:
+        np.testing.assert_allclose(result["p"].mean(axis=1), [0.6, 0.5, 0.4], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(result["true_scores"], [0.6, 0.5, 0.4])
+        assert result["R"].shape == (3, 20, 6)
 
 
 def test_the_page_opens_with_what_was_set(tmp_path):
@@ -215,7 +215,7 @@ def test_files_and_tables_at_once_and_what_is_there_stays(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--models", "0"], "`--models` must be an integer of at least 1"),
         (["--models", "40"], "`--gap` must leave 40 models around 0.2 strictly between 0 and 1"),
@@ -239,12 +239,12 @@ def test_files_and_tables_at_once_and_what_is_there_stays(tmp_path):
         (["--html", "a.html", "--beta", ".5:99", "--gap", "0"], "`--beta` must have a mean A/(A"),
     ],
 )
-def test_errors_are_one_sentence(arguments, told, monkeypatch, tmp_path):
+def test_errors_are_one_sentence(arguments, message, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     code, printed, error = lmeb(*arguments)
     assert code == 2
     assert printed == ""
     assert error.startswith("error: ")
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
     assert list(Path().iterdir()) == []

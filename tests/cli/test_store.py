@@ -45,8 +45,8 @@ def make(tmp_path):
             store.add([Trial(key, i, text.format(i=i), seed=i) for i in trials])
             if task is not None:
                 graded = tuple(GradedTrial(key, i, i % 2, str(i)) for i in trials)
-                asked = GradedQuestion(0, "aa", graded)
-                store.add_outcomes([GradedTask(task, "1.0", "none", 2, (asked,))])
+                requests = GradedQuestion(0, "aa", graded)
+                store.add_outcomes([GradedTask(task, "1.0", "none", 2, (requests,))])
         return path
 
     return store_of

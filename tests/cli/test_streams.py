@@ -95,8 +95,8 @@ def test_standard_output_that_was_closed(store, name, code):
         timeout=120,
         env=environment(""),
     )
-    told = "error: standard output is closed: name a file with --output\n"
-    assert (done.returncode, done.stderr) == (code, told if code else "")
+    message = "error: standard output is closed: name a file with --output\n"
+    assert (done.returncode, done.stderr) == (code, message if code else "")
 
 
 @needs_full
@@ -130,13 +130,13 @@ app()
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         ("OSError(5, 'Input/output error')", 1, "OSError: [Errno 5] Input/output error"),
         ("BrokenPipeError(32, 'Broken pipe')", 2, "error: a pipe or connection was closed by"),
     ],
 )
-def test_errors_from_elsewhere_are_not_hidden(error, code, told):
+def test_errors_from_elsewhere_are_not_hidden(error, code, message):
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE.format(error=error)],
         capture_output=True,
@@ -145,7 +145,7 @@ def test_errors_from_elsewhere_are_not_hidden(error, code, told):
         env=environment(""),
     )
     assert done.stdout.rstrip("\n") == "printed"
-    assert told in done.stderr
+    assert message in done.stderr
     assert ("Traceback" in done.stderr) == (code == 1)
     assert done.returncode == code
 

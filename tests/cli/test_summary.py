@@ -79,22 +79,22 @@ def rows_of(table, name):
 @pytest.mark.parametrize("task", ["demo_arithmetic_bayes", "demo_few"])
 def test_every_row_is_that_of_the_harness_table(table, summed_up, task):
     expected = rows_of(table["results"], task)
-    (found,) = [one for one in summed_up["tasks"] if one["task"] == task]
-    mine = dict(found["rows"])
+    (result,) = [item for item in summed_up["tasks"] if item["task"] == task]
+    own = dict(result["rows"])
     for name, posterior in (
-        ("hbayes@8", found["hbayes"]["benchmark"]),
-        ("hbayes@8_population", found["hbayes"]["population"]),
-        ("bayes@8", found["bayes"]),
+        ("hbayes@8", result["hbayes"]["benchmark"]),
+        ("hbayes@8_population", result["hbayes"]["population"]),
+        ("bayes@8", result["bayes"]),
     ):
-        mine |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
-        mine |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
-    mine |= {"avg@8": found["avg"]["value"], "avg@8_stderr": found["avg"]["sd"]}
+        own |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
+        own |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
+    own |= {"avg@8": result["avg"]["value"], "avg@8_stderr": result["avg"]["sd"]}
     numbers = {k: v for k, v in expected.items() if isinstance(v, float)}
     del numbers["grading_errors"]
-    assert mine.keys() == numbers.keys()
-    assert mine == pytest.approx(numbers, abs=1e-9)
+    assert own.keys() == numbers.keys()
+    assert own == pytest.approx(numbers, abs=1e-9)
     # in the table's order
-    assert list(found["rows"]) == [name for name in expected if name in found["rows"]]
+    assert list(result["rows"]) == [name for name in expected if name in result["rows"]]
 
 
 def test_the_size_weighted_mean_is_that_of_the_harness_group(table, summed_up):
@@ -105,7 +105,7 @@ def test_the_size_weighted_mean_is_that_of_the_harness_group(table, summed_up):
     assert size["weights"] == pytest.approx([40 / 52, 12 / 52])
     assert size["hbayes"]["benchmark"]["mu"] == pytest.approx(expected["hbayes@8"])
     assert size["bayes"]["mu"] == pytest.approx(expected["bayes@8"])
-    parts = [one["hbayes"]["benchmark"] for one in summed_up["tasks"]]
+    parts = [task["hbayes"]["benchmark"] for task in summed_up["tasks"]]
     for mean, weights in ((size, [40 / 52, 12 / 52]), (equal, [0.5, 0.5])):
         sigma = math.sqrt(sum((w * p["sigma"]) ** 2 for w, p in zip(weights, parts, strict=True)))
         assert mean["hbayes"]["benchmark"]["sigma"] == pytest.approx(sigma)
@@ -119,11 +119,11 @@ def test_the_printed_table(grouped, table):
     code, printed, _ = lmeb("summary", grouped)
     assert code == 0
     rows = rows_of(table["results"], "demo_few")
-    (line,) = [one for one in printed.splitlines() if "demo_few" in one and "±" in one]
+    (line,) = [item for item in printed.splitlines() if "demo_few" in item and "±" in item]
     assert f"{rows['hbayes@8']:.3f} ± {rows['hbayes@8_stderr']:.3f}" in line
     for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
         assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line
-    (line,) = [one for one in printed.splitlines() if "demo_few" in one and "maj@k" in one]
+    (line,) = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
     assert line.split()[-1] == f"{rows['maj@8']:.3f}"
     assert "demo_both" in printed
     assert "tokens per trial" in printed
@@ -136,18 +136,18 @@ def test_options_reach_the_numbers(grouped):
         "--k", "3,2", "--json",
     )  # fmt: skip
     assert code == 0
-    (one,) = json.loads(printed)["tasks"]
-    learned = one["hbayes"]["benchmark"]
+    (first,) = json.loads(printed)["tasks"]
+    learned = first["hbayes"]["benchmark"]
     half = 0.6744897501960817 * learned["sigma"]
     assert learned["interval"]["high"] == pytest.approx(learned["mu"] + half)
-    assert [name for name in one["rows"] if name.startswith("pass@")] == ["pass@2", "pass@3"]
+    assert [name for name in first["rows"] if name.startswith("pass@")] == ["pass@2", "pass@3"]
 
 
 def test_one_scope_alone_is_shown(grouped):
     _, both, _ = lmeb("summary", grouped)
-    _, one, _ = lmeb("summary", grouped, "--scope", "population")
+    _, first, _ = lmeb("summary", grouped, "--scope", "population")
     assert "these questions" in both
-    assert "these questions" not in one
+    assert "these questions" not in first
 
 
 def test_several_models_and_what_they_lack(tmp_path):
@@ -158,9 +158,9 @@ def test_several_models_and_what_they_lack(tmp_path):
     assert code == 0
     assert "\x1b" not in printed
     assert "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed
-    groups = [one.split() for one in printed.splitlines() if "all tasks" in one]
+    groups = [line.split() for line in printed.splitlines() if "all tasks" in line]
     assert len(groups) == 2  # of model-a alone, which has both tasks
-    (cost,) = [one for one in printed.splitlines() if "model-a" in one and "1,920" in one]
+    (cost,) = [line for line in printed.splitlines() if "model-a" in line and "1,920" in line]
     assert cost.split()[-3:] == ["1,920", "20", "-"]
     code, printed, _ = lmeb("summary", tmp_path / "b")
     assert "tokens and time were not recorded" in printed
@@ -175,7 +175,7 @@ def test_one_trial_a_question_is_said_to_say_little(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--k", "9"], "`--k` must be at most N, the trials that every question has (N=8 for a on"),
         (["--k", "two"], "`--k` must be integers of at least 1"),
@@ -185,12 +185,12 @@ def test_one_trial_a_question_is_said_to_say_little(tmp_path):
         (["--task", "gsm8k"], "gsm8k"),
     ],
 )
-def test_wrong_options_end_in_one_sentence(tmp_path, options, told):
+def test_wrong_options_end_in_one_sentence(tmp_path, options, message):
     run = saved(tmp_path / "a", "a", outcomes(1))
     code, printed, error = lmeb("summary", run, *options)
     assert (code, printed) == (2, "")
     assert error.startswith("error: ")
-    assert told in error
+    assert message in error
     assert len(error.splitlines()) == 1
 
 

@@ -22,10 +22,10 @@ ROWS = [
 
 def drawn(monkeypatch, width, title, head, rows):
     output = io.StringIO()
-    whole = terminal_table.Console
+    complete = terminal_table.Console
 
     def console():
-        return whole(file=output, width=width)
+        return complete(file=output, width=width)
 
     with monkeypatch.context() as patch:
         patch.setattr(terminal_table, "Console", console)
@@ -100,13 +100,13 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
     ]
     with pytest.MonkeyPatch.context() as patch:
         lines = drawn(patch, width, "t", head, rows)
-    whole = "\n".join(lines)
+    complete = "\n".join(lines)
     assert all(cell_len(line) <= width for line in lines[2:])
     for row in rows:
         for cell in row[n_names:]:
-            assert cell in whole
+            assert cell in complete
         for name in row[:n_names]:
-            letters = iter(whole)
+            letters = iter(complete)
             assert all(c in letters for c in name if c != " ")
     for word in {word for name in head for word in name.split()}:
-        assert word in whole
+        assert word in complete

@@ -34,16 +34,16 @@ def runs(tmp_path):
 @pytest.fixture
 def judges(monkeypatch):
     """Put a judge that needs no model in the place of the one of transformers."""
-    made = []
+    created = []
 
     def make(name, **settings):
         judge = FakeJudge(name=name, limit=settings["max_length"])
         judge.die_after, judge.settings = make.die_after, settings
-        made.append(judge)
+        created.append(judge)
         return judge
 
     make.die_after = None
-    make.provenance = made
+    make.provenance = created
     monkeypatch.setattr("lm_eval_bayes.verifiers.transformers_judge.TransformersJudge", make)
     monkeypatch.setattr(backends, "local_backend", lambda device: "transformers")
     return make
@@ -67,7 +67,7 @@ def test_help():
 
 
 def test_a_folder_of_runs_is_judged(runs, judges):
-    code, printed, told = run(runs, "--verifier", "judge")
+    code, printed, error = run(runs, "--verifier", "judge")
     assert code == 0
     (judge,) = judges.provenance
     assert judge.closed == 1
@@ -84,20 +84,20 @@ def test_a_folder_of_runs_is_judged(runs, judges):
         ["m2", "other", "1", "1", "0", "0"],
     ]
     assert last.endswith("8 trials")
-    assert "13 trials of 3 tasks; to be judged: 7 different answers" in told
-    assert told.splitlines()[-1].startswith("answers judged: 7 of 7 (100%, ")
+    assert "13 trials of 3 tasks; to be judged: 7 different answers" in error
+    assert error.splitlines()[-1].startswith("answers judged: 7 of 7 (100%, ")
     for trial in verdicts(runs / "m1").trials.values():
         text = ROWS[trial.doc_id]["resps"][0][trial.trial].split("</think>")[-1]
-        said = next(
+        response = next(
             opinion(prompt)
             for prompt in judge.prompts
             if f"Question {trial.doc_id}?" in prompt and f"\n{text.strip()}\n" in prompt
         )
-        assert [trial.a, trial.b, trial.c] == pytest.approx(expected(said), abs=1e-9)
+        assert [trial.a, trial.b, trial.c] == pytest.approx(expected(response), abs=1e-9)
 
-    code, again, told = run(runs, "--verifier", "judge")
+    code, again, error = run(runs, "--verifier", "judge")
     assert code == 0
-    assert "to be judged: 0 different answers" in told
+    assert "to be judged: 0 different answers" in error
     assert judges.provenance[1].batches == []
     assert f"m1/verdicts_demo_{STAMP}.jsonl: 8 trials (8 judged before)" in again
     assert again.splitlines()[:5] == printed.splitlines()[:5]
@@ -134,39 +134,39 @@ def test_options_reach_the_judge_and_the_file(runs, judges, tmp_path):
     }
     assert max(map(len, judge.batches)) == 2
     assert any("<candidate_answer>\n42.\n</candidate_answer>" in p for p in judge.prompts)
-    found = read_verdicts(tmp_path / "v.jsonl")
-    assert len(found.trials) == 4
-    assert found.header.samples == samples.name
-    assert found.header.verifier["temperature"] == 2
-    assert found.header.verifier["think_end"] == "is"
+    result = read_verdicts(tmp_path / "v.jsonl")
+    assert len(result.trials) == 4
+    assert result.header.samples == samples.name
+    assert result.header.verifier["temperature"] == 2
+    assert result.header.verifier["think_end"] == "is"
     assert not list(runs.rglob("verdicts_*"))
 
 
 def test_ctrl_c_keeps_what_was_judged_and_the_same_command_goes_on(runs, judges):
     judges.die_after = 3
     arguments = (runs / "m1", "--verifier", "judge", "--batch-size", "2")
-    code, printed, told = run(*arguments)
+    code, printed, error = run(*arguments)
     assert (code, printed) == (130, "")
-    assert told.splitlines()[-2:] == [
+    assert error.splitlines()[-2:] == [
         "the verdicts so far are saved; run the same command again to resume",
         "stopped",
     ]
     assert judges.provenance[0].closed == 1
-    kept = len(verdicts(runs / "m1").trials)
-    assert kept >= 4
+    saved = len(verdicts(runs / "m1").trials)
+    assert saved >= 4
     judges.die_after = None
     code, printed, _ = run(*arguments)
     assert code == 0
-    assert f"8 trials ({kept} judged before)" in printed
+    assert f"8 trials ({saved} judged before)" in printed
     stopped, resumed = (set(judge.prompts) for judge in judges.provenance)
     assert not stopped & resumed
 
 
 def test_answers_that_cannot_be_judged_end_in_exit_code_1(tmp_path, judges):
     path = write(tmp_path, [row(0, ["It is 42.", "fail", "fail"])])
-    code, printed, told = run(path, "--verifier", "judge")
+    code, printed, error = run(path, "--verifier", "judge")
     assert code == 1
-    assert "2 trials could not be judged: no scores" in told
+    assert "2 trials could not be judged: no scores" in error
     assert printed.splitlines()[2].split()[-1] == "2"
 
 
@@ -177,19 +177,19 @@ def test_a_model_that_does_not_answer_with_a_label_is_told_of(runs, judges, monk
         return [tuple(score - 7 for score in row) for row in plain(self, prompts)]
 
     monkeypatch.setattr(FakeJudge, "scores", faint)
-    code, _, told = run(runs / "m1", "--verifier", "judge")
+    code, _, error = run(runs / "m1", "--verifier", "judge")
     assert code == 0
-    assert "a total probability of 0.00091 as the next token" in told
+    assert "a total probability of 0.00091 as the next token" in error
 
 
 def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-key")
     with serving() as server:
-        code, printed, told = run(runs, "--verifier", "judge", "--base-url", server.url())
+        code, printed, error = run(runs, "--verifier", "judge", "--base-url", server.url())
         assert set(server.keys) == {"Bearer sk-very-secret-key"}
         assert len(set(server.prompts())) == 8
     assert code == 0
-    assert "sk-very" not in printed + told
+    assert "sk-very" not in printed + error
     assert [line.split()[:6] for line in printed.splitlines()[2:5]] == [
         ["m1", "demo", "8", "3", "3", "2"],
         ["m2", "demo", "4", "2", "1", "1"],
@@ -208,25 +208,25 @@ def test_a_server_that_breaks_down_loses_nothing_that_was_judged(runs, monkeypat
     server_down = True
     with serving(script) as server:
         arguments = ("--verifier", "judge", "--base-url", server.url(), "--batch-size", "1")
-        code, printed, told = run(runs / "m1", *arguments)
+        code, printed, error = run(runs / "m1", *arguments)
         assert (code, printed) == (2, "")
-        assert "the verdicts so far are saved" in told
-        assert told.splitlines()[-1].endswith("did not answer, asked 5 times: HTTP 500: down")
-        kept = len(verdicts(runs / "m1").trials)
-        assert 1 <= kept < 8
+        assert "the verdicts so far are saved" in error
+        assert error.splitlines()[-1].endswith("did not answer, asked 5 times: HTTP 500: down")
+        saved = len(verdicts(runs / "m1").trials)
+        assert 1 <= saved < 8
         server_down = False
         code, printed, _ = run(runs / "m1", *arguments)
     assert code == 0
-    assert f"8 trials ({kept} judged before)" in printed
+    assert f"8 trials ({saved} judged before)" in printed
 
 
 # -- errors, all before a model is asked -------------------------------------------------------
 
 
 def test_a_verifier_has_to_be_named(runs):
-    code, _, told = run(runs)
+    code, _, error = run(runs)
     assert code == 2
-    assert "--verifier" in told
+    assert "--verifier" in error
 
 
 @pytest.mark.parametrize(
@@ -255,11 +255,11 @@ def test_a_verifier_has_to_be_named(runs):
     ],
 )
 def test_bad_options(runs, judges, options, sentence):
-    code, printed, told = run(runs, "--verifier", "judge", *options)
+    code, printed, error = run(runs, "--verifier", "judge", *options)
     assert (code, printed) == (2, "")
-    assert sentence in told
-    notes = [line for line in told.splitlines() if not line.startswith("error: ")]
-    assert len(told.splitlines()) - len(notes) == 1
+    assert sentence in error
+    notes = [line for line in error.splitlines() if not line.startswith("error: ")]
+    assert len(error.splitlines()) - len(notes) == 1
     assert all("was left out: its trials are all in" in note for note in notes)
     assert not list(runs.rglob("verdicts_*"))
     assert all(judge.batches == [] for judge in judges.provenance)
@@ -276,20 +276,20 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
         ("samples_bad_x.jsonl", "`RUN` must have a complete samples_bad_x.jsonl"),
         ("gold", "hold the standard answer of every question"),
     ):
-        code, printed, told = run(name, "--verifier", "judge")
+        code, printed, error = run(name, "--verifier", "judge")
         assert (code, printed) == (2, "")
-        assert sentence in told
-        assert len(told.splitlines()) == 1
+        assert sentence in error
+        assert len(error.splitlines()) == 1
     assert judges.provenance == []
 
 
 def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges):
     assert run(runs / "m1", "--verifier", "first")[0] == 0
-    code, _, told = run(runs / "m1", "--verifier", "second")
+    code, _, error = run(runs / "m1", "--verifier", "second")
     assert code == 2
-    assert "name first, now second" in told
-    assert "--out" in told
-    assert "--restart" in told
+    assert "name first, now second" in error
+    assert "--out" in error
+    assert "--restart" in error
     assert judges.provenance[1].batches == []
     assert judges.provenance[1].closed == 1
     assert run(runs / "m1", "--verifier", "second", "--restart")[0] == 0
@@ -299,23 +299,23 @@ def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges)
 def test_samples_that_changed_are_noticed(runs, judges):
     assert run(runs / "m2", "--verifier", "judge", "--task", "other")[0] == 0
     write(runs / "m2", [row(0, ["8"], gold="7")], task="other")
-    code, _, told = run(runs / "m2", "--verifier", "judge", "--task", "other")
+    code, _, error = run(runs / "m2", "--verifier", "judge", "--task", "other")
     assert code == 2
-    assert "another text of trial 0 of question 0" in told
+    assert "another text of trial 0 of question 0" in error
 
 
 def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
     hostile = "\x1b[31m[bold]\u202e"
     path = write(tmp_path / "m", [row(0, ["x"], question=f"{hostile} long " * 200)], task="demo")
-    code, _, told = run(path, "--verifier", "judge", "--max-length", "300")
+    code, _, error = run(path, "--verifier", "judge", "--max-length", "300")
     assert code == 2
-    assert "\\x1b[31m[bold]" in told
-    assert "\x1b" not in told
-    assert "\u202e" not in told
+    assert "\\x1b[31m[bold]" in error
+    assert "\x1b" not in error
+    assert "\u202e" not in error
     path = write(tmp_path / "m", [row(0, ["It is 42."])], task=f"t{hostile}")
-    code, printed, told = run(path, "--verifier", "judge")
+    code, printed, error = run(path, "--verifier", "judge")
     assert code == 0
-    assert "\x1b" not in printed + told
+    assert "\x1b" not in printed + error
     assert "\\x1b[31m" in printed
 
 
@@ -330,10 +330,10 @@ def test_the_backend_that_is_taken_by_default(monkeypatch):
         (True, True, "cpu", "transformers"),
         (False, True, None, "transformers"),
     ):
-        monkeypatch.setattr(backends, "find_spec", lambda name, found=vllm: found or None)
+        monkeypatch.setattr(backends, "find_spec", lambda name, result=vllm: result or None)
         monkeypatch.setattr(
             "lm_eval_bayes.verifiers.transformers_judge.default_device",
-            lambda found=cuda: "cuda" if found else "cpu",
+            lambda result=cuda: "cuda" if result else "cpu",
         )
         assert backends.local_backend(device) == expected_backend
 
@@ -352,10 +352,10 @@ def test_local_weights_are_hashed(tmp_path, judges, runs):
 def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
-    with output.Progress("answers judged", 1000) as told:
+    with output.Progress("answers judged", 1000) as message:
         for _ in range(100):
             now[0] += 1.0
-            told.advance(10)
+            message.advance(10)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         *(
@@ -369,9 +369,9 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):
 def test_progress_on_a_terminal_is_a_bar(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    with output.Progress("answers [bold]judged", 4) as told:
-        told.advance(3)
-        told.advance(1)
+    with output.Progress("answers [bold]judged", 4) as message:
+        message.advance(3)
+        message.advance(1)
     shown = capsys.readouterr().err
     assert "answers [bold]judged" in shown
     assert "4/4" in shown
@@ -382,6 +382,6 @@ def test_an_unlucky_folder_is_one_sentence(runs, judges):
         (runs / "m1" / f"verdicts_demo_{STAMP}.jsonl").mkdir()
     else:
         (runs / "m1").chmod(0o555)
-    code, _, told = run(runs / "m1", "--verifier", "judge")
+    code, _, error = run(runs / "m1", "--verifier", "judge")
     assert code == 2
-    assert "cannot be" in told.splitlines()[-1]
+    assert "cannot be" in error.splitlines()[-1]

@@ -51,7 +51,10 @@ def call(*arguments, **environment):
 
 @pytest.fixture(scope="module")
 def server():
-    with gateway(lambda prompt, trial: answer(len(GatewayLM.asked))), serving() as running:
+    with (
+        gateway(lambda prompt, trial: answer(len(GatewayLM.prompts))),
+        serving() as running,
+    ):
         yield running
 
 
@@ -338,9 +341,9 @@ RUNS = [run for run in scenes("127.0.0.1:1", SECRETS) if run != "unknown"]
 def test_a_new_key_keeps_the_stored_trials(saved, server, tmp_path, run):
     store = tmp_path / "trials.sqlite"
     copy_store(saved.stores[run], store)
-    before = len(GatewayLM.asked) + server.asked
+    before = len(GatewayLM.prompts) + server.asked
     run_harness(scenes(server.address, ROTATED)[run], tmp_path / "again", store)
-    sampled = len(GatewayLM.asked) + server.asked - before
+    sampled = len(GatewayLM.prompts) + server.asked - before
     assert sampled == 0
     code, text = call("summary", "--json", "--dedupe", saved.recorded[run], tmp_path / "again")
     assert code == 0, text
@@ -356,9 +359,9 @@ def test_a_new_key_keeps_the_stored_trials(saved, server, tmp_path, run):
 def test_another_value_of_an_unknown_argument_is_another_model(saved, server, tmp_path):
     store = tmp_path / "trials.sqlite"
     copy_store(saved.stores["unknown"], store)
-    before = len(GatewayLM.asked)
+    before = len(GatewayLM.prompts)
     run_harness(scenes(server.address, ROTATED)["unknown"], tmp_path / "again", store)
-    assert len(GatewayLM.asked) - before == QUESTIONS * TRIALS
+    assert len(GatewayLM.prompts) - before == QUESTIONS * TRIALS
 
 
 # -- stores of earlier releases ------------------------------------------------------------------

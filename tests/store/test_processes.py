@@ -18,16 +18,17 @@ from lm_eval_bayes.store.verify import verify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 
-SCRIPT = SUPPORT / "writers.py"
+SCRIPT = "_support.writers"
+PATHS = os.pathsep.join([str(REPOSITORY), str(SUPPORT.parent)])
 
 
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        [sys.executable, "-m", SCRIPT, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYTHONPATH": PATHS},
     )
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from _support.few_tasks import only_ours
+from _support.harness_command import few_tasks
 
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
@@ -21,8 +21,9 @@ TASK = "demo_arithmetic_bayes"
 
 
 @pytest.fixture(autouse=True)
-def _few_tasks(monkeypatch):
-    only_ours(monkeypatch)
+def _few_tasks():
+    with few_tasks():
+        yield
 
 
 def started(tmp_path, name, *arguments, model_args="beta=2:3", task=TASK, **goal):

@@ -18,17 +18,18 @@ from lm_eval_bayes.store.verify import verify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 
-SCRIPT = SUPPORT / "trials_runs.py"
+SCRIPT = "_support.trials_runs"
+PATHS = os.pathsep.join([str(REPOSITORY), str(SUPPORT.parent)])
 QUESTIONS, N = 40, 40
 
 
 def scene(*arguments):
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        [sys.executable, "-m", SCRIPT, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=550,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "LOGLEVEL": "ERROR"},
+        env={**os.environ, "PYTHONPATH": PATHS, "LOGLEVEL": "ERROR"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
