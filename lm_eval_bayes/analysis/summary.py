@@ -237,8 +237,7 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> dict[str, fl
     rows |= {f"g-pass@{k}_{tau:g}": g_pass_at_k(outcomes, k, tau).value for k in above_one}
     rows |= {f"mg-pass@{k}": mg_pass_at_k(outcomes, k).value for k in above_one}
     if run.answers is not None and run.trials is not None:
-        setting: Any = settings.get("maj_k")
-        maj_k = setting if _is_valid_k(setting, n_max) else min(_DEFAULT_MAJ_K, n_max)
+        maj_k = _maj_k(settings, n_max)
         rows[f"maj@{maj_k}"] = _maj_at_k(run, maj_k, seed)
     return rows
 
@@ -267,6 +266,18 @@ def _default_ks(settings: Mapping[str, Any], n_max: int) -> list[int]:
     if isinstance(setting, (list, tuple)):
         ks |= {k for k in setting if _is_valid_k(k, n_max)}
     return sorted(ks)
+
+
+def _maj_k(settings: Mapping[str, Any], n_max: int) -> int:
+    """Return the k of maj@k: that of the run's settings, where it is not the default for their N.
+
+    Runs that were merged have more trials than the settings of each say.
+    """
+    k: Any = settings.get("maj_k")
+    n = settings.get("n")
+    if _is_valid_k(k, n_max) and not (isinstance(n, int) and k == min(_DEFAULT_MAJ_K, n)):
+        return int(k)
+    return min(_DEFAULT_MAJ_K, n_max)
 
 
 def _is_valid_k(k: Any, n_max: int) -> bool:

@@ -268,8 +268,6 @@ def _library(run: TaskRun) -> dict[str, Any]:
 
 def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict[str, Any]:
     backend = run.provenance.backend
-    if backend == "trials":
-        backend = as_text(run.provenance.model_args.get("backend", backend))
     local = backend in _LOCAL or backend in _LOCAL_SIGNALS
     deployment = sender.deployment or ("self_deployed" if local else "unknown")
     engine = _ENGINES.get(backend.removesuffix("-signals"))

@@ -5,10 +5,11 @@ A trial that occurs in several files counts once. Partial runs of different mode
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ Indices = npt.NDArray[np.intp]
 
 def merge_runs(
     partials: Sequence[PartialRun], *, dedupe: bool | None, by_path: bool, argument: str
-) -> tuple[list[TaskRun], list[str]]:
+) -> tuple[list[TaskRun], list[int], list[str]]:
     """Merge partial runs of one model and task, and give different models different names.
 
     Partial runs of one model and task belong together if their identifying arguments are the
@@ -42,7 +43,8 @@ def merge_runs(
         Whether a trial that occurs twice counts once; otherwise it is refused. None if the
         command has no such option.
     by_path : bool
-        Whether the runs of different paths stay apart.
+        Whether the runs of different paths stay apart, each path with names of its own. A trial
+        at two paths is then refused too, or with `dedupe` named in a warning.
     argument : str
         The name of a path in an error.
 
@@ -50,6 +52,8 @@ def merge_runs(
     -------
     runs : list of TaskRun
         In the order of the partial runs.
+    paths : list of int
+        For every run the index of its path, or of the first of them.
     warnings : list of str
         What was left out, and which names got a number.
 
@@ -58,15 +62,51 @@ def merge_runs(
     InvalidInputError
         If a trial occurs twice, or partial runs of one model contradict each other.
     """
+    partials = _with_names(partials)
     merger = _Merger(dedupe, argument)
     merged = [
         merger.merge_all(same_prompts)
         for group in _groups(partials, by_path)
         for same_prompts in merger.split_by_prompts(merger.merge_folders(group))
     ]
-    names, warnings = distinct_names(merged)
+    if by_path:
+        merger.check_paths(merged)
+    names: list[str] = []
+    for _, group in itertools.groupby(merged, lambda partial: partial.path if by_path else 0):
+        group_names, warnings = distinct_names(list(group))
+        names += group_names
+        merger.warnings += warnings
     runs = [task_run_of(partial, name) for partial, name in zip(merged, names, strict=True)]
-    return runs, [*merger.warnings, *warnings]
+    return runs, [partial.path for partial in merged], merger.warnings
+
+
+def _with_names(partials: Sequence[PartialRun]) -> list[PartialRun]:
+    """Give partial runs without results files the models of those that hold all their trials."""
+    named = [partial for partial in partials if not partial.unnamed]
+    identified = []
+    for partial in partials:
+        if partial.unnamed:
+            original = next((other for other in named if _is_copy(partial, other)), partial)
+            partial = replace(
+                partial,
+                model=original.model,
+                arguments=original.arguments,
+                version=original.version,
+            )
+            named.append(partial)
+        identified.append(partial)
+    return identified
+
+
+def _is_copy(partial: PartialRun, original: PartialRun) -> bool:
+    """Return whether all trials of a partial run, with their texts, are in another one."""
+    if partial.task != original.task or partial.only_counts or original.only_counts:
+        return False
+    pairs = _common_questions(partial, original)
+    if any(a.digests is None or b.digests is None for a, b in pairs):
+        return False
+    n_common = sum(int(np.isin(a.numbers, b.numbers).sum()) for a, b in pairs)
+    return n_common == partial.n_trials and same_numbers_same_texts(pairs)
 
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
@@ -184,6 +224,36 @@ class _Merger:
             merged = _sum(merged, partial)
         return merged
 
+    def check_paths(self, partials: Sequence[PartialRun]) -> None:
+        """Refuse trials that two paths hold in different files.
+
+        Two models may have one name and one seed, as checkpoints at one place. Trials are
+        therefore the same only where all of their texts are.
+        """
+        for first, second in itertools.combinations(partials, 2):
+            same_model = (first.model, first.task) == (second.model, second.task)
+            if first.path == second.path or not same_model or not _same_model(first, second):
+                continue
+            if not {*map(os.path.realpath, first.sources)}.isdisjoint(
+                map(os.path.realpath, second.sources)
+            ):
+                continue  # one file at two paths, which was meant
+            if not same_numbers_same_texts(_common_questions(first, second)):
+                continue
+            n_common = _n_common(first, second)
+            if n_common and not self.dedupe:
+                rule = (
+                    f"hold other trials of {second.model} on {second.task} than {first.source} "
+                    f"(--dedupe treats them as independent): {n_common:,} of {second.n_trials:,} "
+                    f"trials of {second.source} are also in it"
+                )
+                raise InvalidInputError.of(self.argument, rule, second.source)
+            if n_common:
+                self.warnings.append(
+                    f"{n_common:,} trials of {second.source} are in {first.source} too and are "
+                    "treated as independent"
+                )
+
     def _sum_of_counts(self, first: PartialRun, second: PartialRun) -> PartialRun:
         """Add questions: of counts it is unknown which trials are the same."""
         common = [id for id in first.questions if id in second.questions]
@@ -213,9 +283,9 @@ def _file(partial: PartialRun) -> str:
     return Path(partial.source).name
 
 
-def _age(partial: PartialRun) -> tuple[str, int]:
-    """Return what sorts files by time, and a copy of a file, whose name is longer, before it."""
-    return partial.stamp, -len(_file(partial))
+def _age(partial: PartialRun) -> tuple[bool, str, int]:
+    """Return what sorts files by time, and copies, without results or of longer name, before."""
+    return not partial.unnamed, partial.stamp, -len(_file(partial))
 
 
 def _difference(first: PartialRun, second: PartialRun) -> str:
@@ -382,7 +452,9 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
     if np.unique(numbers).size == numbers.size:
         order = np.argsort(numbers, kind="stable")
     n, m = first.trials.size, second.trials.size
-    digests = logged = None
+    answers = digests = logged = None
+    if first.answers is not None and second.answers is not None:
+        answers = (*first.answers, *second.answers)
     if first.digests is not None and second.digests is not None:
         digests = np.concatenate([first.digests, second.digests])
     if first.logged is not None or second.logged is not None:
@@ -393,8 +465,8 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
         numbers=numbers,
         text=first.text or second.text,
         prompt=first.prompt or second.prompt,
-        answers=_joined_tuples(first.answers, second.answers, n, m),
-        seeds=_joined_tuples(first.seeds, second.seeds, n, m),
+        answers=answers,
+        seeds=_joined_seeds(first.seeds, second.seeds, n, m),
         digests=digests,
         measured=_joined_columns(first.measured, second.measured, n, m),
         doc_id=second.doc_id if first.doc_id is None else first.doc_id,
@@ -404,15 +476,12 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
     return joined.select(order)
 
 
-def _joined_tuples(
-    first: Sequence[Any] | None, second: Sequence[Any] | None, n: int, m: int
-) -> tuple[Any, ...] | None:
+def _joined_seeds(
+    first: tuple[int | None, ...] | None, second: tuple[int | None, ...] | None, n: int, m: int
+) -> tuple[int | None, ...] | None:
     if first is None and second is None:
         return None
-    return (
-        *((None,) * n if first is None else first),
-        *((None,) * m if second is None else second),
-    )
+    return (*(first or (None,) * n), *(second or (None,) * m))
 
 
 def _joined_columns(

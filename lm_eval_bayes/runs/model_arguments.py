@@ -359,6 +359,38 @@ def _holds_arguments(name: str, value: object) -> bool:
 
 # -- names ---------------------------------------------------------------------------------------
 
+#: The models that record the trials of another backend, with that backend where it is fixed.
+_RECORDING = {"trials": "", "vllm-signals": "vllm", "hf-signals": "hf"}
+
+#: The harness's other names of one backend.
+_ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
+
+
+def backend_and_arguments(model: str, model_args: object) -> tuple[str, dict[str, Any]]:
+    """Return the backend that generates the responses, with its own arguments.
+
+    A model that records the trials of another backend is that backend.
+
+    Parameters
+    ----------
+    model : str
+        The harness's `--model`.
+    model_args : mapping or str
+        Its arguments, see :func:`as_mapping`.
+
+    Examples
+    --------
+    >>> backend_and_arguments("trials", "backend=biased_coin,p=0.5")
+    ('biased_coin', {'p': '0.5'})
+    >>> backend_and_arguments("huggingface", {"pretrained": "org/model"})
+    ('hf', {'pretrained': 'org/model'})
+    """
+    arguments, backend = as_mapping(model_args), model
+    if model in _RECORDING:
+        backend = _RECORDING[model] or str(arguments.pop("backend", model))
+    return _ALIASES.get(backend, backend), arguments
+
+
 #: What tells one biased coin from another.
 _COIN = ("p", "beta", "file", "boxed", "answer_field", "seed")
 

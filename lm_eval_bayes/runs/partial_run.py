@@ -125,6 +125,8 @@ class PartialRun:
         The folder of a samples file; of one folder the newest file counts.
     stamp : str
         The time in the name of a samples file.
+    unnamed : bool
+        Whether the name of the model is that of the folder, because a results file is missing.
     path : int
         The index of the path that it was read from, among those of the query.
     """
@@ -145,6 +147,7 @@ class PartialRun:
     sampled: bool = True
     folder: Path | None = None
     stamp: str = ""
+    unnamed: bool = False
     path: int = 0
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
@@ -198,15 +201,12 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         counts = np.array([_counts(question, len(weights)) for question in questions])
         outcomes = Outcomes.from_counts(counts, weights=weights, question_ids=tuple(ids))
         return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
-    for field_name in ("answers", "seeds"):
-        columns = [getattr(question, field_name) for question in questions]
-        if any(column is not None for column in columns):
-            attributes[field_name] = tuple(
-                column if column is not None else (None,) * question.n_trials
-                for column, question in zip(columns, questions, strict=True)
-            )
-    if all(seed is None for seeds in attributes.get("seeds", ()) for seed in seeds):
-        attributes.pop("seeds", None)
+    answers = [question.answers for question in questions if question.answers is not None]
+    if len(answers) == len(questions):
+        attributes["answers"] = tuple(answers)
+    seeds = tuple(question.seeds or (None,) * question.n_trials for question in questions)
+    if any(seed is not None for of_question in seeds for seed in of_question):
+        attributes["seeds"] = seeds
     attributes["measured"] = _columns([q.measured for q in questions], questions)
     attributes["signals"] = _columns([q.signals for q in responses], responses)
     if any(question.logged is not None for question in responses):

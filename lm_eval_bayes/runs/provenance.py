@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.runs.model_arguments import Kind, as_mapping, identity, kind_of
+from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Names of one setting, the first of which stands for all.
@@ -63,6 +64,21 @@ class LoggedTask:
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
+    def model_args(self) -> dict[str, Any]:
+        """The arguments of the backend."""
+        return self._model[1]
+
+    @property
+    def backend(self) -> str:
+        """The backend that generated the responses; "" where it is not recorded."""
+        return self._model[0]
+
+    @cached_property
+    def _model(self) -> tuple[str, dict[str, Any]]:
+        config = mapping(self.results.get("config"))
+        return backend_and_arguments(str(config.get("model") or ""), config.get("model_args"))
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of repeated sampling; empty for a task without them."""
         return mapping(mapping(self.config.get("metadata")).get("bayes"))
@@ -113,7 +129,6 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         model got.
     """
     results, config = task.results, task.config
-    run_config = mapping(results.get("config"))
     versions = {
         name: results[key]
         for name, key in (("lm_eval", "lm_eval_version"), ("transformers", "transformers_version"))
@@ -123,8 +138,8 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         versions["task"] = task.version
     dataset, name = config.get("dataset_path"), config.get("dataset_name")
     return Provenance(
-        backend=str(run_config.get("model") or ""),
-        model_args=as_mapping(run_config.get("model_args")),
+        backend=task.backend,
+        model_args=task.model_args,
         generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),
         metadata=mapping(config.get("metadata")),
         date=number(results.get("date")),
@@ -139,8 +154,8 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
 
 def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     """Return what identifies the model besides its name and its generation settings."""
-    model_args = as_mapping(mapping(task.results.get("config")).get("model_args"))
-    arguments = identity({k: v for k, v in model_args.items() if kind_of(k) is not Kind.PLACE})
+    given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
+    arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
     for key, name in _PROMPTING:
         if task.results.get(key) not in (None, False):
             arguments[name] = task.results[key]

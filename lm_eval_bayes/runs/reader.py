@@ -1,12 +1,9 @@
-"""Reading of saved runs of every format: the one way from files to runs.
-
-A format is a module of :mod:`~lm_eval_bayes.runs.readers` and an entry of :data:`READERS`.
-"""
+"""Reading of saved runs of every format: the one way from files to runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,26 +11,16 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import consistency_warnings
 from lm_eval_bayes.runs.partial_run import PartialRun
-from lm_eval_bayes.runs.readers import counts, harness_log, trial_store, zero_one_matrix
-from lm_eval_bayes.runs.readers.log_lines import JsonLines
+from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
     NothingToCountError,
     Query,
-    Reader,
     Regrade,
 )
 from lm_eval_bayes.runs.task_run import SavedRuns
 
-#: The readers of all formats; the first that recognises a file reads it.
-READERS: tuple[Reader, ...] = (harness_log, counts, zero_one_matrix, trial_store)
-
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
-
-_RULE = (
-    "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
-    "it, a trial store, an outcome matrix (.csv, .npz) or a file of counts (.csv, .jsonl)"
-)
 
 
 def read_runs(
@@ -73,7 +60,7 @@ def read_runs(
         Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.grade.regraded`.
     merge : bool
         Whether runs of one model and task at several paths are merged; otherwise the runs of each
-        path stay apart.
+        path stay apart, for a comparison of two paths, see :meth:`SavedRuns.of_path`.
     signals : {"all", "recorded"}, optional
         Whether the signals of all trials are read too, or only of runs whose model recorded some.
     verdicts : bool
@@ -94,82 +81,28 @@ def read_runs(
         If a path holds no run, a file is broken, or runs contradict each other.
     """
     query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, argument)
-    files = _files([paths] if isinstance(paths, (str, Path)) else list(paths), query)
+    listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    files, file_warnings = files_at(listed, argument, merge=merge)
     if progress is not None:
         query = replace(query, advance=_advance(files, progress))
     partials, file_groups, read_warnings = _read_files(files, query)
     _check_names(partials, query)
-    runs, merge_warnings = merge_runs(partials, dedupe=dedupe, by_path=not merge, argument=argument)
+    runs, run_paths, merge_warnings = merge_runs(
+        partials, dedupe=dedupe, by_path=not merge, argument=argument
+    )
     tasks = {run.task for run in runs}
     groups, group_warnings = _tasks_of_groups(file_groups, tasks, query)
-    warnings = [*read_warnings, *merge_warnings, *consistency_warnings(runs), *group_warnings]
-    return SavedRuns(tuple(runs), groups, tuple(dict.fromkeys(warnings)))
+    saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths))
+    for compared in [saved] if merge else map(saved.of_path, dict.fromkeys(run_paths)):
+        merge_warnings += consistency_warnings(compared.runs)
+    warnings = dict.fromkeys([*file_warnings, *read_warnings, *merge_warnings, *group_warnings])
+    return replace(saved, warnings=tuple(warnings))
 
 
-# -- files ---------------------------------------------------------------------------------------
+# -- contents ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file with its reader, and the path among the arguments that it belongs to."""
-
-    file: Path
-    reader: Reader
-    path: str
-    number: int
-
-
-def _files(paths: Sequence[str | Path], query: Query) -> list[_File]:
-    """Return the files at the paths, each once.
-
-    Raises
-    ------
-    InvalidInputError
-        If a path holds no run.
-    """
-    files: dict[Path, _File] = {}
-    for number, path in enumerate(paths):
-        for file in _files_at(path, query.argument):
-            reader = next((reader for reader in READERS if reader.sniff(file)), None)
-            if reader is None:
-                raise _unreadable(file, path, query.argument)
-            files.setdefault(file.resolve(), _File(file, reader, str(path), number))
-    if not files:
-        raise InvalidInputError.of(query.argument, "name at least one run", "none")
-    return list(files.values())
-
-
-def _files_at(path: str | Path, argument: str) -> list[Path]:
-    try:
-        expanded = Path(path).expanduser()
-        exists = expanded.is_file() or expanded.is_dir()
-    except (OSError, ValueError, RuntimeError):
-        exists = False
-    if not exists:
-        raise InvalidInputError.of(argument, _RULE, str(path))
-    files = harness_log.samples_files(expanded)
-    if files is None:
-        return [expanded]
-    if not files:
-        rule = (
-            "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
-            "with logged samples (--log_samples)"
-        )
-        raise InvalidInputError.of(argument, rule, str(path))
-    return files
-
-
-def _unreadable(file: Path, path: str | Path, argument: str) -> InvalidInputError:
-    if file.suffix != ".jsonl":
-        return InvalidInputError.of(argument, _RULE, str(path))
-    first = next(iter(JsonLines(file, argument)), None)
-    if first is None:
-        return InvalidInputError.of(argument, f"hold samples or counts in {file.name}", "nothing")
-    rule = f"hold samples of the harness, or counts with id, c and n, in {file.name}"
-    return InvalidInputError.of(argument, rule, f"a line with {', '.join(first) or 'nothing'}")
-
-
-def _advance(files: Sequence[_File], progress: Progress) -> Callable[[int], None]:
+def _advance(files: Sequence[RunFile], progress: Progress) -> Callable[[int], None]:
     total, done = sum(_size(file.file) for file in files), 0
 
     def advance(n_bytes: int) -> None:
@@ -187,11 +120,8 @@ def _size(file: Path) -> int:
         return 0
 
 
-# -- contents ------------------------------------------------------------------------------------
-
-
 def _read_files(
-    files: Sequence[_File], query: Query
+    files: Sequence[RunFile], query: Query
 ) -> tuple[list[PartialRun], list[Mapping[str, tuple[str, ...]]], list[str]]:
     """Return the partial runs, the groups of every file, and warnings.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -365,11 +365,14 @@ class SavedRuns:
         The tasks of every group that was run, by the name of the group.
     warnings : tuple of str
         What was left out, and what differs between runs though it should not.
+    paths : tuple of int
+        For every run the index of the path that it was read from, or of the first of them.
     """
 
     runs: tuple[TaskRun, ...]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
     warnings: tuple[str, ...] = ()
+    paths: tuple[int, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -380,6 +383,15 @@ class SavedRuns:
     def models(self) -> tuple[str, ...]:
         """The names of the models, in order."""
         return tuple(dict.fromkeys(run.model for run in self.runs))
+
+    def of_path(self, number: int) -> SavedRuns:
+        """Return the runs of one of the paths."""
+        chosen = [i for i, path in enumerate(self.paths) if path == number]
+        return replace(
+            self,
+            runs=tuple(self.runs[i] for i in chosen),
+            paths=tuple(self.paths[i] for i in chosen),
+        )
 
     def of_task(self, task: str) -> tuple[TaskRun, ...]:
         """Return the runs of a task, one per model."""

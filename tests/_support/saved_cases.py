@@ -119,6 +119,13 @@ def _copy(sampled: Path, name: str, target: Path) -> Path:
     return Path(shutil.copytree(sampled / name, target))
 
 
+def _copy_store(sampled: Path, root: Path) -> Path:
+    """Copy a store with its write-ahead log, which lasts as long as a connection is open."""
+    for file in sampled.glob("model.sqlite*"):
+        shutil.copy(file, root / file.name.replace("model", "run"))
+    return root / "run.sqlite"
+
+
 def _others(sampled: Path) -> tuple[Path, ...]:
     return sampled / "weaker", sampled / "stronger"
 
@@ -154,13 +161,13 @@ def _slices_in_two_folders(sampled: Path, root: Path) -> SavedCase:
 
 
 def _trial_store(sampled: Path, root: Path) -> SavedCase:
-    store = Path(shutil.copy(sampled / "model.sqlite", root / "run.sqlite"))
+    store = _copy_store(sampled, root)
     return SavedCase(root, (store,), _others(sampled), store)
 
 
 def _folder_and_store(sampled: Path, root: Path) -> SavedCase:
     run = _copy(sampled, "model", root / "run")
-    store = Path(shutil.copy(sampled / "model.sqlite", root / "run.sqlite"))
+    store = _copy_store(sampled, root)
     return SavedCase(root, (run, store), _others(sampled), None, refused=True)
 
 
@@ -194,6 +201,46 @@ def _samples_copied(sampled: Path, root: Path) -> SavedCase:
     log = samples_in(run)
     duplicate = Path(shutil.copy(log, log.with_name(f"{log.stem} (1).jsonl")))
     return SavedCase(root, (run,), _others(sampled), run, mentions=(duplicate.name,))
+
+
+def _log_copied_without_results(sampled: Path, root: Path) -> SavedCase:
+    """Copy the log alone under another time, for which there is no file of results."""
+    run = _copy(sampled, "model", root / "run")
+    log = samples_in(run)
+    duplicate = Path(shutil.copy(log, log.with_name(log.name.replace("_20", "_30"))))
+    mentions = (duplicate.name, log.name, "results_3")
+    return SavedCase(root, (run,), _others(sampled), run, mentions=mentions)
+
+
+def _slices_without_results(sampled: Path, root: Path) -> SavedCase:
+    """Copy the logs of two slices without their results, into folders named as the model is."""
+    for job in JOBS:
+        folder = root / job / f"biased_coin {MODELS['model']}"
+        folder.mkdir(parents=True)
+        shutil.copy(samples_in(sampled / job), folder)
+    runs = tuple(root / job for job in JOBS)
+    mentions = tuple(str(samples_in(run)) for run in runs)
+    return SavedCase(root, runs, _others(sampled), root, mentions=mentions)
+
+
+def _copy_of_another_name(sampled: Path, root: Path) -> SavedCase:
+    """Copy the log alone under a name that does not begin as those of logs do."""
+    run = _copy(sampled, "model", root / "run")
+    log = samples_in(run)
+    duplicate = Path(shutil.copy(log, log.with_name(f"Copy of {log.name}")))
+    return SavedCase(root, (run,), _others(sampled), run, mentions=(duplicate.name,))
+
+
+def _with_and_without_wrapper(sampled: Path, root: Path) -> SavedCase:
+    """Copy the results of one of two slices as those of the backend without our wrapper."""
+    case = _slices_in_two_folders(sampled, root)
+    results = results_in(case.runs[0])
+    content = json.loads(results.read_text(encoding="utf-8"))
+    arguments = content["config"]["model_args"]
+    content["config"]["model"] = arguments.pop("backend")
+    del arguments["store"]
+    results.write_text(json.dumps(content), encoding="utf-8")
+    return case
 
 
 def _folder_copied(sampled: Path, root: Path) -> SavedCase:
@@ -234,6 +281,10 @@ CASES: dict[str, Callable[[Path, Path], SavedCase]] = {
     "last line cut off": _last_line_cut_off,
     "run logged twice": _run_logged_twice,
     "samples copied": _samples_copied,
+    "log copied without results": _log_copied_without_results,
+    "slices without results": _slices_without_results,
+    "copy of another name": _copy_of_another_name,
+    "slices with and without --model trials": _with_and_without_wrapper,
     "folder copied": _folder_copied,
     "two filters": _two_filters,
     "folder renamed": _folder_renamed,

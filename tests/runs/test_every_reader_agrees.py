@@ -121,15 +121,50 @@ def test_every_reader_agrees(saved, read, case, command):
         assert name in "\n".join(reading.notices)
 
 
+@pytest.mark.parametrize("case", ["folder and store", "folder copied"])
+def test_a_run_is_not_compared_with_itself(saved, case):
+    code, printed, error = called("compare", *saved(case).runs, "--json")
+    assert (code, printed) == (2, "")
+    (line,) = error.splitlines()
+    assert line.startswith("error: ")
+    assert "--dedupe" in line
+    assert len(re.findall(rf"\b{N * QUESTIONS}\b", line)) == 2  # all of all trials
+
+
 def test_a_run_and_its_store_are_equal(saved):
     run, store = saved("folder and store").runs
-    code, printed, error = called("compare", run, store, "--json")
-    assert (code, error) == (0, "")
+    code, printed, error = called("compare", run, store, "--json", "--dedupe")
+    assert code == 0
+    (warning,) = error.splitlines()
+    for name in ("warning: ", str(N * QUESTIONS), str(run), str(store)):
+        assert name in warning
     (task,) = json.loads(printed)["tasks"]
     assert (task["difference"], task["z"], task["rule_z"]) == (0, 0, "undecided")
     assert task["p_a_greater"] == pytest.approx(0.5)
     assert task["a"]["n_range"] == task["b"]["n_range"] == [N, N]
     assert task["a"]["mu"] == task["b"]["mu"]
+
+
+@pytest.mark.parametrize("case", ["slices in one folder", "slices in two folders"])
+def test_the_vote_of_merged_slices_is_over_all_trials(saved, case, tmp_path):
+    rows = {}
+    for name in (case, "one run"):
+        code, printed, _ = called("summary", *saved(name).runs, "--json")
+        assert code == 0
+        rows[name] = json.loads(printed)["tasks"][0]["rows"]
+    # every slice was configured with the default of its own trials, maj@4
+    assert [name for name in rows[case] if name.startswith("maj@")] == [f"maj@{N}"]
+    assert rows[case] == pytest.approx(rows["one run"], abs=1e-12)
+    page = tmp_path / "page.html"
+    assert called("report", *saved(case).runs, "-o", page)[0] == 0
+    assert f"maj@{N}" in page.read_text(encoding="utf-8")
+    assert "maj@4" not in page.read_text(encoding="utf-8")
+    out = ("-o", tmp_path, "--model-id", "org/model")
+    assert called("export", "every-eval-ever", *saved(case).runs, *out)[0] == 0
+    (record,) = tmp_path.rglob("*.json")
+    results = json.loads(record.read_text(encoding="utf-8"))["evaluation_results"]
+    names = [row["metric_config"]["metric_name"] for row in results]
+    assert [name for name in names if name.startswith("maj@")] == [f"maj@{N}"]
 
 
 def test_a_store_holds_nothing_to_judge(saved):

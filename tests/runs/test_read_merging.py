@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
+from lm_eval_bayes.analysis.summary import pass_rows
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials
@@ -54,6 +55,16 @@ def test_trials_are_united_by_number_where_numbers_tell_them():
     assert apart.trials.tolist() == [0, 0, 1, 0]
 
 
+def test_answers_that_one_file_lacks_are_unknown(tmp_path):
+    first = row(0, outcomes=[1, 0], trial=[0, 1], seed=[1, 2], answers=["4", "5"])
+    second = row(0, outcomes=[1, 0], trial=[2, 3], seed=[3, 4])
+    write_run(tmp_path / "a", [first])
+    write_run(tmp_path / "b", [second])
+    (run,) = read_runs([tmp_path / "a", tmp_path / "b"]).runs
+    assert (run.n_common, run.answers) == (4, None)
+    assert not [name for name in pass_rows(run, None, 0) if name.startswith("maj@")]
+
+
 # -- several folders -------------------------------------------------------------------------------
 
 
@@ -88,10 +99,22 @@ def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path)
     ]
     (warning,) = found.warnings
     assert warning.startswith("8 trials of ")
-    apart = read_runs(paths, merge=False)
-    assert apart.models == ("org/model", "org/model (2)")
-    assert [run.n_trials for run in apart.runs] == [12, 12]
-    assert "it has a path of its own" in apart.warnings[0]
+
+
+def test_paths_that_are_kept_apart_share_no_trial(tmp_path):
+    write_run(tmp_path / "a", seeded(range(3), 10))
+    write_run(tmp_path / "b", seeded(range(2), 10, n=6, outcome=0))
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(InvalidInputError, match=r"--dedupe treats.*8 of 12 trials of"):
+        read_runs(paths, merge=False)
+    apart = read_runs(paths, merge=False, dedupe=True)
+    assert [run.model for run in apart.runs] == ["org/model", "org/model"]
+    assert [[run.n_trials for run in apart.of_path(i).runs] for i in (0, 1)] == [[12], [12]]
+    (warning,) = apart.warnings
+    assert warning.startswith("8 trials of ")
+    # two checkpoints at one place: the same seeds, other texts
+    write_run(tmp_path / "c", [{**r, "resps": [["else"] * 4]} for r in seeded(range(3), 10)])
+    assert read_runs([tmp_path / "a", tmp_path / "c"], merge=False).warnings == ()
 
 
 def test_the_same_file_twice_is_one(tmp_path):

@@ -8,11 +8,15 @@ import pytest
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs import reader
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
-from lm_eval_bayes.runs.readers.protocol import FileContents
+from lm_eval_bayes.runs.readers import formats
+from lm_eval_bayes.runs.readers.protocol import FileContents, Sniffed
 
 
-def sniff(file):
-    return file.suffix == ".tally"
+def sniff(path):
+    if path.is_dir():
+        files = sorted(path.glob("*.tally"))
+        return Sniffed(files, ("of a folder",)) if files else None
+    return Sniffed([path]) if path.suffix == ".tally" else None
 
 
 def read(file, query):
@@ -26,7 +30,7 @@ def read(file, query):
 @pytest.fixture
 def tally(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        reader, "READERS", (*reader.READERS, SimpleNamespace(sniff=sniff, read=read))
+        formats, "READERS", (*formats.READERS, SimpleNamespace(sniff=sniff, read=read))
     )
     file = tmp_path / "model.tally"
     file.write_text(json.dumps({"a": [0, 1, 1], "b": [1, 1, 0]}))
@@ -41,6 +45,12 @@ def test_a_further_format_is_read_like_the_others(tally):
     assert run.outcomes.counts.tolist() == [[1, 2], [1, 2]]
     assert saved.warnings == ("model.tally was read",)
     assert progress == [(tally.stat().st_size,) * 2]
+
+
+def test_a_further_format_is_found_in_folders(tally):
+    saved = reader.read_runs([tally.parent])
+    assert saved.models == ("model",)
+    assert saved.warnings == ("of a folder", "model.tally was read")
 
 
 def test_a_task_that_a_further_format_lacks_is_refused(tally):

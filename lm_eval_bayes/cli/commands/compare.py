@@ -200,8 +200,8 @@ def _read_sides(
     a: Path, b: Path | None, model_a: str | None, model_b: str | None, reading: ReadingOptions
 ) -> tuple[tuple[TaskRun, ...], tuple[TaskRun, ...]]:
     """Return the runs of model A and those of model B."""
-    saved_a = reading.read([a])
     if b is None:
+        saved_a = reading.read([a])
         named = {"--model-a": model_a, "--model-b": model_b}
         for option, name in named.items():
             if name is not None:
@@ -214,9 +214,9 @@ def _read_sides(
             raise InvalidInputError.of("--model-b", "be another model than A", model_b)
         runs_a = saved_a.of_model(model_a or others.pop(0))
         return runs_a, saved_a.of_model(model_b or others.pop(0))
-    # Read separately: two runs of the same model are compared, not merged.
-    runs_a = _runs_of_one_model(saved_a, model_a, "A", "--model-a")
-    runs_b = _runs_of_one_model(reading.read([b]), model_b, "B", "--model-b")
+    saved = reading.read([a, b], merge=False)
+    runs_a = _runs_of_one_model(saved.of_path(0), model_a, "A", "--model-a")
+    runs_b = _runs_of_one_model(saved.of_path(1), model_b, "B", "--model-b")
     sources_a, sources_b = (
         {os.path.realpath(source) for run in runs for source in run.sources}
         for runs in (runs_a, runs_b)
@@ -233,6 +233,8 @@ def _runs_of_one_model(
     saved: SavedRuns, name: str | None, side: str, option: str
 ) -> tuple[TaskRun, ...]:
     """Return the runs of the only model, or of the named one."""
+    if not saved.models:
+        raise InvalidInputError.of(side, "hold trials that can be counted", "none")
     if name is None and len(saved.models) > 1:
         rule = f"hold one model, or {option} must name one of {', '.join(saved.models)}"
         raise InvalidInputError.of(side, rule, plural(len(saved.models), "model"))

@@ -19,19 +19,22 @@ from lm_eval_bayes.runs.readers.csv_tables import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.log_lines import JsonLines, first_line
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.zero_one_matrix import file_argument
 from lm_eval_bayes.stats.validation import MOST_TRIALS
 
 
-def sniff(file: Path) -> bool:
-    """Return whether a file has columns, or lines with keys, of counts."""
-    if file.suffix in (".csv", ".tsv"):
-        return has_counts(csv_header(file))
-    return file.suffix == ".jsonl" and has_counts(list(first_line(file) or ()))
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file that has columns, or lines with keys, of counts."""
+    names: Iterable[str] = ()
+    if path.suffix in (".csv", ".tsv"):
+        names = csv_header(path)
+    elif path.suffix == ".jsonl":
+        names = first_line(path) or ()
+    return Sniffed([path]) if has_counts(names) else None
 
 
-def has_counts(names: list[str]) -> bool:
+def has_counts(names: Iterable[str]) -> bool:
     """Return whether these are the names of columns of a file of counts.
 
     Examples

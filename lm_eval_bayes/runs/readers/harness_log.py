@@ -14,7 +14,7 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
-from lm_eval_bayes.runs.model_arguments import as_mapping, model_name, plain_model_name
+from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import (
     LoggedTask,
@@ -31,38 +31,45 @@ from lm_eval_bayes.runs.readers.logged_trials import (
     alternatives,
     collector_for,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    Sniffed,
+)
 from lm_eval_bayes.runs.task_run import distinct_ids
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
 
 
-def sniff(file: Path) -> bool:
-    """Return whether a file is a samples file, by its name or by its first line."""
-    if file.suffix != ".jsonl":
-        return False
+def sniff(path: Path) -> Sniffed | None:
+    """Return a samples file, those in a folder, or those beside a results file.
+
+    In a folder they are recognised by their names; a single file by its name or its first line.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("samples_*.jsonl") if file.is_file())
+        others = (file for file in path.rglob("*?samples_*.jsonl") if file.name[0] != ".")
+        warnings = tuple(
+            f"{file} was left out: the name of a samples file begins with samples_"
+            for file in sorted(others)
+            if file.is_file() and file not in files and _is_samples_file(file)
+        )
+        return Sniffed(files, warnings) if files else None
+    if path.suffix == ".json":
+        stamp = path.stem.rpartition("_")[2]
+        files = sorted(path.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
+        return Sniffed(files) if files else None
+    return Sniffed([path]) if path.suffix == ".jsonl" and _is_samples_file(path) else None
+
+
+def _is_samples_file(file: Path) -> bool:
     named, first = file.name.startswith("samples_"), log_lines.first_line(file)
     if first is None:
         return named
     fields = {"resps", "metrics", "outcomes", "filter"}
     return "doc_id" in first and (named or not fields.isdisjoint(first))
-
-
-def samples_files(path: Path) -> list[Path] | None:
-    """Return the samples files in a folder, or those beside a results file; None for others.
-
-    Parameters
-    ----------
-    path : Path
-        A folder that the harness wrote into, or a file.
-    """
-    if path.is_dir():
-        return sorted(file for file in path.rglob("samples_*.jsonl") if file.is_file())
-    if path.suffix == ".json":
-        stamp = path.stem.rpartition("_")[2]
-        return sorted(path.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
-    return None
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -157,9 +164,8 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
     recorded = str(results.get("model_name") or "") or file.parent.name
     if not isinstance(config.get("model_args"), (Mapping, str)):
         return plain_model_name(recorded)
-    arguments = as_mapping(config["model_args"])
-    backend = str(arguments.get("backend") or config.get("model") or file.parent.name)
-    return model_name(arguments, backend, recorded)
+    backend, arguments = backend_and_arguments(str(config.get("model") or ""), config["model_args"])
+    return model_name(arguments, backend or file.parent.name, recorded)
 
 
 # -- the lines -----------------------------------------------------------------------------------
@@ -208,6 +214,11 @@ class _Log:
             self.warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
         elif task.n_questions is not None and n < task.n_questions:
             notes.append(f"{n} of the task's {task.n_questions} questions were asked")
+        if not task.results:
+            self.warnings.append(
+                f"{task.samples}: the name of the model, {task.model}, is a guess, that of the "
+                f"folder, because results_{task.stamp}.json is missing; keep it beside the samples"
+            )
         provenance = provenance_of(task, self.sent)
         sampled = self.sent is not None and not greedy(self.sent)
         return PartialRun(
@@ -226,6 +237,7 @@ class _Log:
             sampled=sampled,
             folder=task.samples.parent,
             stamp=task.stamp,
+            unnamed=not task.results,
             signals_error=trials.signals_error,
             verifiers=trials.verifiers,
         )

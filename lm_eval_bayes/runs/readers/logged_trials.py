@@ -391,19 +391,20 @@ class LoggedMetric:
 
 
 def _filtered_answer(row: Mapping[str, Any]) -> tuple[str | None] | None:
-    """Return the answer that a filter extracted from the text, where one did."""
+    """Return the answer that a filter extracted from the text; None where no filter did."""
     filtered = row.get("filtered_resps")
     if row.get("filter") in (None, "", "none"):
         return None
     if not isinstance(filtered, list) or len(filtered) != 1 or not isinstance(filtered[0], str):
-        return None
+        return (None,)
     return (filtered[0],)
 
 
 def _with_outcome(question: QuestionTrials, outcome: int) -> QuestionTrials:
     trials: IntArray = np.array([outcome] if outcome >= 0 else [], dtype=np.int64)
     if not trials.size:
-        return replace(question, numbers=trials, answers=None, digests=None, logged=None)
+        answers = None if question.answers is None else ()
+        return replace(question, numbers=trials, answers=answers, digests=None, logged=None)
     return replace(question, trials=trials)
 
 

@@ -78,11 +78,27 @@ class FileContents:
     warnings: tuple[str, ...] = ()
 
 
-class Reader(Protocol):
-    """A format of saved runs: a module of this folder, listed in `runs.reader.READERS`."""
+@dataclass(frozen=True)
+class Sniffed:
+    """The files of one format at a path.
 
-    def sniff(self, file: Path) -> bool:
-        """Return whether a file has this format."""
+    Attributes
+    ----------
+    files : sequence of Path
+        The file itself, or those in a folder; at least one.
+    warnings : tuple of str
+        What of a folder was left out.
+    """
+
+    files: Sequence[Path]
+    warnings: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """A format of saved runs: a module of this folder, listed in `readers.formats.READERS`."""
+
+    def sniff(self, path: Path) -> Sniffed | None:
+        """Return the files of this format at a path, a file or a folder; None for others."""
 
     def read(self, file: Path, query: Query) -> FileContents:
         """Read a file.

@@ -15,7 +15,7 @@ from lm_eval_bayes.rubric.trial_signals import completion_limit, trial_signals
 from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.signals import is_right_or_wrong
 from lm_eval_bayes.runs.task_run import Provenance, distinct_ids
 from lm_eval_bayes.stats.validation import FloatArray
@@ -35,12 +35,12 @@ _NUMBERS = tuple(
 )
 
 
-def sniff(file: Path) -> bool:
-    """Return whether a file is a trial store, which only SQLite opens."""
+def sniff(path: Path) -> Sniffed | None:
+    """Return a trial store, which only SQLite opens."""
     try:
-        return is_store(file.resolve())
+        return Sniffed([path]) if is_store(path.resolve()) else None
     except NotAStoreError:
-        return False
+        return None
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -174,7 +174,7 @@ class _Series:
             provenance=provenance,
             notes=notes,
             settings=generation(provenance.generation_kwargs),
-            arguments={k: v for k, v in arguments.items() if k not in ("backend", "pretrained")},
+            arguments={k: v for k, v in arguments.items() if k != "pretrained"},
             fingerprint=model_hash(fingerprint),
             version=graded.version,
             sampled=not greedy(provenance.generation_kwargs),

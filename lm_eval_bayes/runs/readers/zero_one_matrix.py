@@ -25,7 +25,7 @@ from lm_eval_bayes.runs.readers.csv_tables import (
     CsvTable,
     read_csv,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
 #: Names of a column of trial numbers.
@@ -44,9 +44,9 @@ _OUTCOMES = ("R", "outcomes", "r")
 Rows = dict[tuple[str, str], dict[str, Any]]
 
 
-def sniff(file: Path) -> bool:
-    """Return whether a file is a CSV or an NPZ file; files of counts are tried before."""
-    return file.suffix in (".csv", ".tsv", ".npz")
+def sniff(path: Path) -> Sniffed | None:
+    """Return a CSV or an NPZ file; files of counts are tried before."""
+    return Sniffed([path]) if path.suffix in (".csv", ".tsv", ".npz") else None
 
 
 def read(file: Path, query: Query) -> FileContents:
