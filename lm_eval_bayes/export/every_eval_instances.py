@@ -18,9 +18,8 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
-from lm_eval_bayes.runs.logged_texts import read_line
-from lm_eval_bayes.runs.readers import log_lines
-from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun
+from lm_eval_bayes.runs.readers.logged_trials import generated_texts
+from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun, read_line
 
 PROMPT_TOKENS = "prompt_tokens"
 
@@ -219,7 +218,7 @@ def _read_texts(run: TaskRun, number: int) -> _QuestionTexts:
     for line, trials in texts.by_line():
         row = read_line(line)
         targets.append(_target(row))
-        responses, graded = log_lines.texts(row) or [], row.get("outcomes")
+        responses, graded = generated_texts(row) or [], row.get("outcomes")
         for trial in trials.tolist():
             response = int(texts.index[trial, 1])
             outcome = graded[response] if isinstance(graded, list) else None

@@ -23,9 +23,8 @@ Examples
 
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
 from lm_eval_bayes.rubric.scoring import RubricScore, score
-from lm_eval_bayes.rubric.signals import SIGNALS, SignalTable
+from lm_eval_bayes.rubric.signals import SIGNALS, SignalTable, trial_signals
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, Thresholds, task_thresholds
-from lm_eval_bayes.rubric.trial_signals import trial_signals
 
 __all__ = [
     "SCHEMATA",

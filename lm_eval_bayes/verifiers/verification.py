@@ -10,13 +10,13 @@ from typing import Any
 
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict, VerifierInput
 from lm_eval_bayes.runs.verdicts import (
+    TrialCase,
     TrialVerdict,
     Verdicts,
     VerdictsFile,
     VerdictsHeader,
     read_verdicts,
 )
-from lm_eval_bayes.runs.verifier_inputs import TrialCase
 from lm_eval_bayes.verifiers.judge import (
     Judge,
     Judgement,

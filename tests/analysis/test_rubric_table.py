@@ -13,8 +13,12 @@ import pytest
 from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
 from _support.saved_runs import TASK, from_columns, write_run
 
-from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
-from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
+from lm_eval_bayes.analysis.rubric_table import (
+    classify_runs,
+    pooled_thresholds,
+    ranks_of,
+    rubric_table,
+)
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, positions
 from lm_eval_bayes.rubric.schemata import SCHEMATA

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.rubric.trial_signals import text_loop
+from lm_eval_bayes.rubric.signals import text_loop
 
 REASONING = (
     "We need the number of ordered pairs (a, b) with a + b = 1000 and no digit zero.\n"

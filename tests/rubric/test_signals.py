@@ -9,8 +9,7 @@ import pytest
 from _support.fake_runs import with_columns
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.signals import SIGNALS, SOURCES, SignalTable
-from lm_eval_bayes.rubric.trial_signals import MAX_GEN_TOKS, trial_signals
+from lm_eval_bayes.rubric.signals import MAX_GEN_TOKS, SIGNALS, SOURCES, SignalTable, trial_signals
 
 NAN = float("nan")
 

@@ -11,8 +11,7 @@ from _support.judged_runs import ROWS, STAMP, row, write
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.verdicts import case_hash
-from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
+from lm_eval_bayes.runs.verdicts import case_hash, files_to_judge, verdict_targets
 
 
 def cases(folder, rows, think_end="</think>", limit=None):

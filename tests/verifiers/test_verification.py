@@ -19,10 +19,11 @@ from lm_eval_bayes.rubric.verifier_prompt import (
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
     OtherVerifierError,
+    TrialCase,
     VerdictsFile,
+    case_hash,
     read_verdicts,
 )
-from lm_eval_bayes.runs.verifier_inputs import TrialCase, case_hash
 from lm_eval_bayes.verifiers.judge import (
     Unjudged,
     VerifierError,

@@ -26,8 +26,7 @@ from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.rubric_runs import ClassifiedRuns
-    from lm_eval_bayes.analysis.rubric_table import ModelScore, RubricTable
+    from lm_eval_bayes.analysis.rubric_table import ClassifiedRuns, ModelScore, RubricTable
     from lm_eval_bayes.rubric.schemata import Schema
     from lm_eval_bayes.rubric.thresholds import Thresholds
     from lm_eval_bayes.runs.task_run import TaskRun
@@ -247,7 +246,7 @@ def _classify(
     schemata: Mapping[str, Schema] | None,
     weights: Mapping[str, tuple[float, ...]],
 ) -> ClassifiedRuns:
-    from lm_eval_bayes.analysis.rubric_runs import classify_runs, pooled_thresholds
+    from lm_eval_bayes.analysis.rubric_table import classify_runs, pooled_thresholds
 
     classified = classify_runs(
         runs,
@@ -301,7 +300,7 @@ def _read_thresholds(path: Path) -> Thresholds:
 def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
     """Write the thresholds to a new file; a file with the same thresholds is left as it is."""
     from lm_eval_bayes._util.files import write_atomic, write_errors
-    from lm_eval_bayes.analysis.rubric_runs import pooled_thresholds
+    from lm_eval_bayes.analysis.rubric_table import pooled_thresholds
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
@@ -382,7 +381,7 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
 
 def _invalid(classified: ClassifiedRuns) -> str:
     """Return which trials are invalid."""
-    from lm_eval_bayes.analysis.rubric_runs import verifier_name
+    from lm_eval_bayes.analysis.rubric_table import verifier_name
 
     stopped = "generation that did not end at a stop"
     if classified.verifier is None:

@@ -129,7 +129,7 @@ def command(
     if not verifier.strip():
         raise InvalidInputError.of("--verifier", "be the name or the folder of a model", verifier)
     from lm_eval_bayes.rubric.verifier_prompt import Calibration
-    from lm_eval_bayes.runs.verifier_inputs import files_to_judge, verdict_targets
+    from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
     from lm_eval_bayes.verifiers.verification import Plan, Verification
 

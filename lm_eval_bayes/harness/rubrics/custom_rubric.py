@@ -33,8 +33,7 @@ import yaml
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
-from lm_eval_bayes.rubric.signals import SIGNALS
-from lm_eval_bayes.rubric.trial_signals import RECORDED
+from lm_eval_bayes.rubric.signals import RECORDED, SIGNALS
 from lm_eval_bayes.stats.validation import as_real
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -26,8 +26,13 @@ from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.harness.task.rows import RowValue, aggregate
 from lm_eval_bayes.rubric.schemata import Schema
-from lm_eval_bayes.rubric.signals import SOURCES, source_of
-from lm_eval_bayes.rubric.trial_signals import RECORDED, completion_limit, trial_signals
+from lm_eval_bayes.rubric.signals import (
+    RECORDED,
+    SOURCES,
+    completion_limit,
+    source_of,
+    trial_signals,
+)
 
 __all__ = ["RubricTask"]
 

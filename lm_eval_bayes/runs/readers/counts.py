@@ -10,17 +10,18 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
-from lm_eval_bayes.runs.readers.csv_tables import (
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import (
     IDS,
     MODELS,
     TASKS,
     UNNAMED,
+    JsonLines,
     csv_header,
+    file_argument,
+    first_line,
     read_csv,
 )
-from lm_eval_bayes.runs.readers.log_lines import JsonLines, first_line
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.zero_one_matrix import file_argument
 from lm_eval_bayes.stats.validation import MOST_TRIALS
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import counts, harness_log, trial_store, zero_one_matrix
-from lm_eval_bayes.runs.readers.log_lines import JsonLines
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 
 #: The readers of all formats; the first that recognises a path reads it.
 READERS: tuple[Reader, ...] = (harness_log, counts, zero_one_matrix, trial_store)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -24,12 +23,15 @@ from lm_eval_bayes.runs.provenance import (
     identifying_arguments,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers import log_lines
 from lm_eval_bayes.runs.readers.logged_trials import (
     LoggedTrials,
     LogLine,
     alternatives,
     collector_for,
+    document_hash,
+    prompt_and_settings,
+    prompt_hash,
+    question_text,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -37,7 +39,8 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     Sniffed,
 )
-from lm_eval_bayes.runs.task_run import distinct_ids
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.task_run import LoggedLine, distinct_ids
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -65,7 +68,7 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def _is_samples_file(file: Path) -> bool:
-    named, first = file.name.startswith("samples_"), log_lines.first_line(file)
+    named, first = file.name.startswith("samples_"), first_line(file)
     if first is None:
         return named
     fields = {"resps", "metrics", "outcomes", "filter"}
@@ -296,23 +299,23 @@ def _read_log(task: LoggedTask, query: Query) -> _Log:
     collector = None
     filter, sent = query.filter, None
     doc_ids, hashes = [], []
-    lines = log_lines.JsonLines(task.samples, query.argument, query.advance)
+    lines = JsonLines(task.samples, query.argument, query.advance)
     for row in lines:
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         filter = name if filter is None else filter
         if name != filter:
             continue
-        prompt, settings = log_lines.prompt_and_settings(row)
+        prompt, settings = prompt_and_settings(row)
         if collector is None:
             collector, sent = collector_for(task, row, query), settings
         doc_ids.append(doc_id := _doc_id(row, task, query))
-        hashes.append(log_lines.document_hash(row))
+        hashes.append(document_hash(row))
         collector.add(
             LogLine(
                 row,
-                log_lines.question_text(row, prompt),
-                log_lines.prompt_hash(row, prompt),
+                question_text(row, prompt),
+                prompt_hash(row, prompt),
                 LoggedLine(str(task.samples), lines.offset, doc_id),
             )
         )

@@ -1,23 +1,33 @@
-"""The trials that the lines of a samples file hold: graded, graded again, a metric, or counts."""
+"""The lines of a samples file: trials, graded, graded again, a metric or counts, and signals."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
+from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.logged_texts import LoggedLine, LoggedTexts
+from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
+from lm_eval_bayes.rubric.verifier_prompt import THINK_END
 from lm_eval_bayes.runs.partial_run import QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
-from lm_eval_bayes.runs.readers import log_lines
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
-from lm_eval_bayes.runs.signals import SignalReader
-from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.stats.validation import MOST_TRIALS, IntArray, check_weights
+from lm_eval_bayes.runs.task_run import GRADED, REGRADED, LoggedLine, LoggedTexts
+from lm_eval_bayes.runs.verdicts import (
+    TrialVerdict,
+    Verdicts,
+    read_verdicts,
+    verdicts_path,
+    verifier_inputs,
+)
+from lm_eval_bayes.stats.validation import MOST_TRIALS, FloatArray, IntArray, check_weights
 
 #: Recorded of every trial, but not measurements of it.
 _NO_MEASUREMENTS = frozenset({"trial", "seed"})
@@ -180,7 +190,7 @@ class GradedTrials:
         if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
             numbers = []
         seeds = columns.get("seed")
-        texts = log_lines.texts(line.row)
+        texts = generated_texts(line.row)
         digests = logged = None
         if texts is not None and len(texts) == n_trials:
             digests = np.array([hash(text) for text in texts], dtype=np.int64)
@@ -238,9 +248,9 @@ class RegradedTrials(GradedTrials):
     def add(self, line: LogLine) -> None:
         """Add the question of a line; every text in it is a trial."""
         row, task = line.row, self.task.task
-        texts, target = log_lines.texts(row), row.get("target")
+        texts, target = generated_texts(row), row.get("target")
         where = f"question {line.position.doc_id} of {self.task.samples.name}"
-        if log_lines.prompt_and_settings(row)[1] is None or texts is None:
+        if prompt_and_settings(row)[1] is None or texts is None:
             rule = f"hold generated texts of task {task} to be graded again"
             lacking = f"task {task}, which holds no generated texts to be graded again"
             raise NothingToCountError.of_task(self.argument, rule, where, lacking)
@@ -317,16 +327,16 @@ class LoggedMetric:
         """Add the question of a line."""
         row = line.row
         if not self.questions:
-            self.logged = log_lines.metrics(row)
+            self.logged = metric_names(row)
             self.values = {name: [] for name in self.logged}
         for name in list(self.values):
-            value = log_lines.right_or_wrong(row[name]) if name in row else None
+            value = right_or_wrong(row[name]) if name in row else None
             if value is None:
                 del self.values[name]
             else:
                 self.values[name].append(value)
-        n_texts = len(log_lines.texts(row) or ())
-        if log_lines.prompt_and_settings(row)[1] is not None:
+        n_texts = len(generated_texts(row) or ())
+        if prompt_and_settings(row)[1] is not None:
             self.generated = True
             self.n_texts = max(self.n_texts, n_texts)
         # its outcome is added after the last line, when it is known which metrics are 0 or 1
@@ -433,7 +443,7 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
     >>> average_metric({"metrics": ["avg@4"], "avg@4": 0.5}) is None
     True
     """
-    names = log_lines.metrics(row)
+    names = metric_names(row)
     averages = [name for name in names if _AVERAGE.fullmatch(name)]
     return next((name for name in averages if name.replace("avg", "bayes") in names), None)
 
@@ -492,3 +502,270 @@ class LoggedCounts:
             "which: what needs their order needs --regrade"
         )
         return LoggedTrials(self.questions, GRADED, self.weights, (note,))
+
+
+#: Fields of the document of a question that hold its text; without one the prompt is the question.
+_QUESTION_FIELDS = ("problem", "question", "Question", "query", "goal", "sentence")
+
+#: The fields of a line besides its metrics.
+NO_METRICS = frozenset(
+    (
+        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+        *("doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths", "signals"),
+        *("grading_error_notes",),
+    )
+)
+
+
+# -- the fields of a line ------------------------------------------------------------------------
+
+
+def document_hash(row: Mapping[str, Any]) -> str:
+    """Return the hash of the document of a question, computed as by the harness if missing."""
+    logged = row.get("doc_hash")
+    if isinstance(logged, str) and logged:
+        return logged
+    return sha256_text(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
+
+
+def prompt_and_settings(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return the prompt of a question, and the generation settings that were sent with it.
+
+    The settings are None where nothing was generated.
+
+    Examples
+    --------
+    >>> named = {"gen_args_0": {"arg_0": "1+1=", "arg_1": {"until": []}}}
+    >>> prompt_and_settings({"arguments": named})
+    ('1+1=', {'until': []})
+    >>> prompt_and_settings({"arguments": [["1+1=", " 2"], ["1+1=", " 3"]]})
+    ('1+1=', None)
+    """
+    arguments = row.get("arguments")
+    first: Any = None
+    if isinstance(arguments, Mapping):
+        named = arguments.get("gen_args_0")
+        first = [named.get("arg_0"), named.get("arg_1")] if isinstance(named, Mapping) else None
+    elif isinstance(arguments, list) and arguments:
+        first = arguments[0]
+    if not isinstance(first, list) or not first:
+        return "", None
+    prompt = first[0] if isinstance(first[0], str) else ""
+    sent = first[1] if len(first) > 1 and isinstance(first[1], dict) else None
+    return prompt, sent
+
+
+def question_text(row: Mapping[str, Any], prompt: str) -> str:
+    """Return the text of the question; of a document without one, the prompt."""
+    doc = row.get("doc")
+    if isinstance(doc, Mapping):
+        for name in _QUESTION_FIELDS:
+            text = doc.get(name)
+            if isinstance(text, str) and text.strip():
+                return text.strip()
+    return prompt.strip()
+
+
+def prompt_hash(row: Mapping[str, Any], prompt: str) -> str:
+    """Return the hash of the prompt of a question, "" where there is none."""
+    logged = row.get("prompt_hash")
+    if isinstance(logged, str):
+        return logged
+    return sha256_text(prompt) if prompt else ""
+
+
+def generated_texts(row: Mapping[str, Any]) -> list[str] | None:
+    """Return the texts that were generated for a question, None where there are none."""
+    responses = row.get("resps")
+    if (
+        not isinstance(responses, list)
+        or len(responses) != 1
+        or not isinstance(responses[0], list)
+        or not all(isinstance(text, str) for text in responses[0])
+    ):
+        return None
+    return responses[0]
+
+
+def metric_names(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of the metrics of a line; older harnesses do not list them."""
+    listed = row.get("metrics")
+    if isinstance(listed, list):
+        return [name for name in listed if isinstance(name, str) and name in row]
+    return [name for name in row if name not in NO_METRICS]
+
+
+def right_or_wrong(value: object) -> int | None:
+    """Return 0 or 1, -1 for an ungraded trial, None for any other value.
+
+    Examples
+    --------
+    >>> [right_or_wrong(value) for value in (True, 0.0, None, 0.5, "1")]
+    [1, 0, -1, None, None]
+    """
+    if value is None:
+        return -1
+    if isinstance(value, (bool, int, float)) and value in (0, 1):
+        return int(value)
+    return None
+
+
+# -- signals -------------------------------------------------------------------------------------
+
+#: By a label of a verdicts file, the signal that is its probability.
+VERDICTS = MappingProxyType({"a": "verifier_a", "b": "verifier_b", "c": "verifier_c"})
+
+#: What a rubric task of this package logs of every trial, besides what a model recorded.
+_LOGGED = frozenset({"outcome", "has_box", "text_loop"})
+
+
+@dataclass
+class SignalReader:
+    """Reads the signals of a samples file, line by line.
+
+    The texts give has_box and text_loop, the grades is_correct, the log of a recording model the
+    rest. Verdicts are those of the `verdicts_*.jsonl` beside the samples: they belong to the
+    responses of this file by their index, and to texts by their hash.
+
+    Attributes
+    ----------
+    samples : Path
+        The samples file.
+    config : mapping
+        The configuration of the task.
+    weights : sequence of float
+        The score of each category.
+    argument : str
+        What to call the run in an error.
+    use_verdicts : bool
+        Whether the verdicts of a verifier are read.
+    error : InvalidInputError or None
+        Why the signals of this file cannot be read; nothing more is read then.
+    verdicts : Verdicts or None
+        The verdicts on this file.
+
+    Raises
+    ------
+    VerdictsError
+        If the file of verdicts cannot be read.
+    """
+
+    samples: Path
+    config: Mapping[str, Any]
+    weights: Sequence[float]
+    argument: str
+    use_verdicts: bool = True
+    error: InvalidInputError | None = field(default=None, init=False)
+    verdicts: Verdicts | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        path = verdicts_path(self.samples)
+        if not self.use_verdicts or not path.is_file():
+            return
+        self.verdicts = read_verdicts(path)
+        judged = self.verdicts.header.samples
+        if judged != self.samples.name:
+            rule = f"have verdicts on {self.samples} in {path}"
+            self.error = InvalidInputError.of(self.argument, rule, f"verdicts on {judged}")
+
+    @property
+    def verifiers(self) -> tuple[Mapping[str, Any], ...]:
+        """The verifier that has judged this file, if one has."""
+        return () if self.verdicts is None else (self.verdicts.header.verifier,)
+
+    def signals(self, row: Mapping[str, Any]) -> dict[str, FloatArray]:
+        """Return the signals of one question.
+
+        Parameters
+        ----------
+        row : mapping
+            A line of the samples file.
+
+        Returns
+        -------
+        dict of str to array, shape (N,)
+            By name; NaN where a trial lacks a signal. Empty once there was an error.
+
+        Raises
+        ------
+        ChangedTrialError
+            If a verdict is on another text than the one that is logged.
+        """
+        if self.error is not None:
+            return {}
+        try:
+            columns = self._columns(row) | self._verdict_columns(row)
+        except InvalidInputError as error:
+            self.error = error
+            return {}
+        arrays = {name: floats(values) for name, values in columns.items()}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def _columns(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        responses = row.get("resps")
+        texts = responses[0] if isinstance(responses, list) and responses else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise self._broken(row, "`resps` holds no list of texts")
+        recorded = row.get("signals") or {}
+        if not isinstance(recorded, Mapping) or not all(
+            isinstance(values, list) for values in recorded.values()
+        ):
+            raise self._broken(row, "`signals` holds no lists")
+        # verdicts count only from their own file, which holds the hashes of the texts
+        recorded = {name: v for name, v in recorded.items() if name not in VERDICTS.values()}
+        if recorded.keys() >= _LOGGED:
+            # a rubric task computed them already, from the texts before they were cut off
+            for name, values in recorded.items():
+                if len(values) != len(texts):
+                    raise self._broken(row, f"{name} has {len(values)} values")
+            return recorded
+        metadata = self.config.get("metadata")
+        token = metadata.get("think_end_token") if isinstance(metadata, Mapping) else None
+        grades: list[Any] = [np.nan if grade is None else grade for grade in row["outcomes"]]
+        try:
+            computed = trial_signals(
+                texts,
+                grades,
+                recorded,
+                binary=is_right_or_wrong(self.weights),
+                max_gen_toks=_sent_limit(row)
+                or completion_limit(self.config.get("generation_kwargs")),
+                think_end_token=token if isinstance(token, str) else None,
+            )
+        except (InvalidInputError, TypeError, ValueError) as error:
+            raise self._broken(row, str(error)) from None
+        return dict(computed)
+
+    def _verdict_columns(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        if self.verdicts is None:
+            return {}
+        think_end = str(self.verdicts.header.verifier.get("think_end", THINK_END))
+        found: list[TrialVerdict | None] = [
+            self.verdicts.verdict_of(trial.doc_id, trial.trial, trial.text)
+            for trial in verifier_inputs(row, self.samples.name, think_end)
+        ]
+        return {
+            name: [None if verdict is None else getattr(verdict, label) for verdict in found]
+            for label, name in VERDICTS.items()
+        }
+
+    def _broken(self, row: Mapping[str, Any], why: str) -> InvalidInputError:
+        rule = f"have one text, grade and signal per trial ({self.samples})"
+        return InvalidInputError.of(self.argument, rule, f"question {row['doc_id']}: {why}")
+
+
+def is_right_or_wrong(weights: Sequence[float]) -> bool:
+    """Return whether category 1 means right and 0 wrong.
+
+    Examples
+    --------
+    >>> is_right_or_wrong((0.0, 1.0)), is_right_or_wrong((0.0, 0.5, 1.0))
+    (True, False)
+    """
+    return len(weights) == 2 and weights[0] < weights[1]
+
+
+def _sent_limit(row: Mapping[str, Any]) -> int | None:
+    arguments = row.get("arguments")
+    first = arguments.get("gen_args_0") if isinstance(arguments, Mapping) else None
+    return completion_limit(first.get("arg_1")) if isinstance(first, Mapping) else None

@@ -16,16 +16,17 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
-from lm_eval_bayes.runs.readers.csv_tables import (
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import (
     IDS,
     MODELS,
     TASKS,
     UNNAMED,
     CsvRow,
     CsvTable,
+    file_argument,
     read_csv,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
 #: Names of a column of trial numbers.
@@ -85,14 +86,6 @@ def _partial_runs(
         )
         for (model, task), questions in rows.items()
     ]
-
-
-def file_argument(path: Path, model: str) -> dict[str, str]:
-    """Return the file as an argument of the model, where the model is named after the file.
-
-    The trials of two models in files of one name are then never merged.
-    """
-    return {"file": str(path)} if model.startswith(path.stem) else {}
 
 
 def _question(id: str, trials: Any) -> QuestionTrials:

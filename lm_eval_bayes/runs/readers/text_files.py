@@ -1,0 +1,200 @@
+"""Text files of rows: JSON objects, one per line, and CSV tables with the names of columns."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.protocol import Advance
+
+
+class JsonLines:
+    """A file of JSON objects, one per line, of which one line at a time is held in memory.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    argument : str
+        The name of the argument in an error.
+    advance : callable, optional
+        Called with the bytes of every line.
+
+    Attributes
+    ----------
+    offset : int
+        The byte at which the current line begins.
+    warnings : tuple of str
+        After the last line: whether it is cut off, as by a kill, and was left out.
+    """
+
+    def __init__(self, file: Path, argument: str, advance: Advance | None = None) -> None:
+        self.file, self.argument, self.advance = file, argument, advance
+        self.offset = 0
+        self.warnings: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the objects.
+
+        Raises
+        ------
+        InvalidInputError
+            If a line cannot be read, or the only one is cut off.
+        """
+        cut_off, n_rows, end = "", 0, 0
+        try:
+            with self.file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if cut_off:
+                        raise self._broken(cut_off)
+                    self.offset, end = end, end + len(line)
+                    if self.advance is not None:
+                        self.advance(len(line))
+                    if line.isspace():
+                        continue
+                    try:
+                        row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                    except (ValueError, RecursionError) as error:
+                        cut_off = f"line {number}: {getattr(error, 'msg', None) or error}"
+                        if line.endswith(b"\n"):
+                            raise self._broken(cut_off) from None
+                        continue
+                    if not isinstance(row, dict):
+                        raise self._broken(f"line {number} is not an object")
+                    n_rows += 1
+                    yield row
+        except OSError as error:
+            raise self._broken(error.strerror or str(error)) from None
+        if cut_off and not n_rows:
+            raise self._broken(cut_off)
+        if cut_off:
+            warning = f"{self.file} ends in the middle of line {number}; that line was left out"
+            self.warnings = (warning,)
+
+    def _broken(self, reason: str) -> InvalidInputError:
+        return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
+
+
+def first_line(file: Path) -> dict[str, Any] | None:
+    """Return the first object of a file; None where there is none, or it cannot be read."""
+    try:
+        return next(iter(JsonLines(file, "RUN")), None)
+    except InvalidInputError:
+        return None
+
+
+# -- CSV -----------------------------------------------------------------------------------------
+
+_DELIMITERS = ",;\t"
+
+#: Names of a column or an array of question ids.
+IDS = frozenset(
+    (
+        *("id", "ids", "question", "questions", "question_id", "question_ids", "doc_id"),
+        *("problem", "problem_id", "qid", "index"),
+    )
+)
+#: Names of a column of models, and of tasks.
+MODELS, TASKS = frozenset({"model", "models", "model_name"}), frozenset({"task", "benchmark"})
+
+#: The name of the task of outcomes in a file that names none.
+UNNAMED = "outcomes"
+
+
+@dataclass(frozen=True)
+class CsvRow:
+    """One row.
+
+    Attributes
+    ----------
+    line : int
+        The line in which it ends, from 1.
+    cells : sequence of str
+        The cells.
+    """
+
+    line: int
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A CSV file whose rows have one length.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    rows : list of CsvRow
+        Without empty ones; at least one.
+    warnings : tuple of str
+        Where the last line was cut off.
+    """
+
+    path: Path
+    rows: list[CsvRow]
+    warnings: tuple[str, ...] = ()
+
+
+def csv_header(path: Path) -> list[str]:
+    """Return the cells of the first line of a CSV file that has one; empty for any other file."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            first = next((line for line in lines if line.strip()), "")
+        delimiter = max(_DELIMITERS, key=first.count)
+        return next(csv.reader([first], delimiter=delimiter), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def read_csv(path: Path, argument: str) -> CsvTable:
+    """Read a CSV file in UTF-8 with commas, semicolons or tabs.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    argument : str
+        The name of the argument in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not a table.
+    """
+    rule = f"have a complete CSV file in {path.name}"
+    warnings: tuple[str, ...] = ()
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        first = text.partition("\n")[0]
+        delimiter = max(_DELIMITERS, key=first.count)
+        reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
+        rows = [CsvRow(reader.line_num, cells) for cells in reader if any(c.strip() for c in cells)]
+    except OSError as error:
+        raise InvalidInputError.of(argument, rule, error.strerror) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInputError.of(argument, rule, str(error)) from None
+    if not rows:
+        raise InvalidInputError.of(argument, rule, "an empty file")
+    width = len(rows[0].cells)
+    uneven = next((row for row in rows if len(row.cells) != width), None)
+    if uneven is rows[-1] and len(uneven.cells) < width and not text.endswith("\n") and rows[1:]:
+        warnings = (f"{path} ends in the middle of line {uneven.line}; it was left out",)
+        rows.pop()
+    elif uneven is not None:
+        got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"
+        raise InvalidInputError.of(argument, f"{rule}, all rows of one length", got)
+    return CsvTable(path, rows, warnings)
+
+
+def file_argument(path: Path, model: str) -> dict[str, str]:
+    """Return the file as an argument of the model, where the model is named after the file.
+
+    The trials of two models in files of one name are then never merged.
+    """
+    return {"file": str(path)} if model.startswith(path.stem) else {}
