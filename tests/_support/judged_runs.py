@@ -26,6 +26,8 @@ def write(folder, rows, task="demo", stamp=STAMP):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"samples_{task}_{stamp}.jsonl"
     path.write_text("".join(json.dumps(item) + "\n" for item in rows), encoding="utf-8")
+    results = {"model_name": folder.name}
+    (folder / f"results_{stamp}.json").write_text(json.dumps(results), encoding="utf-8")
     return path
 
 

@@ -196,17 +196,11 @@ def decide(case: SavedCase, folder: Path) -> Reading:
             *("--store", folder / "new.sqlite", "--model", "biased_coin", "--tasks", TASK),
             *("--model_args", MODELS["weaker"], "--limit", case.questions),
         )
-    number = r"([+-]?\d+\.\d+)"
-    pattern = rf"^{TASK}  N 4  mu {number}.* difference {number}, z {number}"
-    match = re.search(pattern, error, re.MULTILINE)
+    number = r"([+-]?\d+(?:\.\d+)?)"
+    match = re.search(rf"^{TASK}  N 4  mu {number} .* z = {number} is", error, re.MULTILINE)
     assert match is not None, error
-    mu, difference, z = map(float, match.groups())
-    return Reading(
-        scores={"hbayes": mu - difference},
-        digits=3,
-        verdict=(difference, z),
-        notices=_notices(error),
-    )
+    mu, z = map(float, match.groups())
+    return Reading(verdict=(mu, z), notices=_notices(error))
 
 
 # -- rubrics and a judge ---------------------------------------------------------------------------

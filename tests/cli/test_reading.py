@@ -18,6 +18,7 @@ def line(number, texts):
 
 def test_warnings_and_progress_go_to_standard_error(tmp_path, capsys, monkeypatch):
     file = tmp_path / "samples_sums_2026-01-31T10-00-00.0.jsonl"
+    (tmp_path / "results_2026-01-31T10-00-00.0.json").write_text('{"model_name": "a"}')
     complete = line(0, ["a" * 1_500_000, "b"]) + "\n"
     file.write_text(complete + line(1, ["c", "d"])[:-5])
     assert reading.ReadingOptions().read([file]).runs[0].n_trials == 2
