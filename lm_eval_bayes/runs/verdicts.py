@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import IO, Any
 
 from lm_eval_bayes._util.files import write_atomic
@@ -345,12 +345,7 @@ class VerdictsFile:
     def __enter__(self) -> VerdictsFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:

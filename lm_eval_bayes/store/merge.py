@@ -151,7 +151,8 @@ class _Merger:
         self.refuses = conflicts == "refuse"
         self.added = 0
         self.known = 0
-        self.conflicts = _Conflicts()
+        self.differing = Counter[tuple[str, TrialKey]]()
+        self.conflicts: list[Conflict] = []
         self.outcomes = 0
         self.notes: list[str] = []
 
@@ -170,12 +171,13 @@ class _Merger:
                 for signals_row in _intact(signals, source.path):
                     insert_prompt_signals(target, signals_row, self.target)
                 outcome_notes += self._copy_outcomes(connection, target, source, differing)
-        if self.conflicts.count and self.refuses:
+        n_conflicts = sum(self.differing.values())
+        if n_conflicts and self.refuses:
             raise TrialConflictError(
-                f"{plural(self.conflicts.count, 'trial differs', 'trials differ')}, so nothing was "
-                f"merged: {self.conflicts}",
-                tuple(self.conflicts.listed),
-                self.conflicts.count,
+                f"{plural(n_conflicts, 'trial differs', 'trials differ')}, so nothing was "
+                f"merged: {_describe(self.differing, self.conflicts)}",
+                tuple(self.conflicts),
+                n_conflicts,
             )
         self.notes = [*_weights_notes(target, self.target), *outcome_notes]
 
@@ -186,8 +188,8 @@ class _Merger:
             sources=tuple(str(source.path) for source in self.sources),
             added=self.added,
             known=self.known,
-            conflicts=tuple(self.conflicts.listed),
-            n_conflicts=self.conflicts.count,
+            conflicts=tuple(self.conflicts),
+            n_conflicts=sum(self.differing.values()),
             outcomes=self.outcomes,
             notes=tuple(self.notes),
         )
@@ -209,11 +211,11 @@ class _Merger:
         return differing
 
     def _add_conflict(self, key: TrialKey, trial: int, what: str, index: int) -> None:
-        first: str | None = None
-        if self.conflicts.count < MAX_CONFLICTS:
+        self.differing[what, key] += 1
+        if len(self.conflicts) < MAX_CONFLICTS:
             earlier = (file.path for file in self.sources[:index] if _has_trial(file, key, trial))
-            first = str(next(earlier, self.target))
-        self.conflicts.add(key, trial, what, first, str(self.sources[index].path))
+            stores = (str(next(earlier, self.target)), str(self.sources[index].path))
+            self.conflicts.append(Conflict(key, trial, what, *stores))
 
     def _copy_outcomes(
         self,
@@ -247,34 +249,19 @@ class _Merger:
         return notes
 
 
-class _Conflicts:
-    """The trials that stores have with different texts or seeds."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.listed: list[Conflict] = []
-        self.differences: Counter[str] = Counter()
-        self.prompts: set[str] = set()
-        self.models: set[str] = set()
-
-    def add(self, key: TrialKey, trial: int, what: str, first: str | None, second: str) -> None:
-        """Count a conflict, and list it if the store that has the `first` trial is given."""
-        self.count += 1
-        self.differences[what] += 1
-        self.prompts.add(key.prompt)
-        self.models.add(key.model)
-        if first is not None:
-            self.listed.append(Conflict(key, trial, what, first, second))
-
-    def __str__(self) -> str:
-        differences = ", ".join(f"{n:,} in {what}" for what, n in sorted(self.differences.items()))
-        prompts = plural(len(self.prompts), "prompt")
-        models = plural(len(self.models), "model")
-        stores = list(dict.fromkeys(store for c in self.listed for store in (c.first, c.second)))
-        names = " and ".join(stores[:2])
-        if len(stores) > 2:
-            names += f" and {plural(len(stores) - 2, 'other store')}"
-        return f"{differences}, of {prompts} and {models}, between {names}"
+def _describe(differing: Counter[tuple[str, TrialKey]], listed: Sequence[Conflict]) -> str:
+    """Return a summary of the trials that stores have with different texts or seeds."""
+    counts = Counter[str]()
+    for (what, _), n in differing.items():
+        counts[what] += n
+    differences = ", ".join(f"{n:,} in {what}" for what, n in sorted(counts.items()))
+    prompts = plural(len({key.prompt for _, key in differing}), "prompt")
+    models = plural(len({key.model for _, key in differing}), "model")
+    stores = list(dict.fromkeys(store for c in listed for store in (c.first, c.second)))
+    names = " and ".join(stores[:2])
+    if len(stores) > 2:
+        names += f" and {plural(len(stores) - 2, 'other store')}"
+    return f"{differences}, of {prompts} and {models}, between {names}"
 
 
 def _has_trial(file: StoreFile, key: TrialKey, trial: int) -> bool:

@@ -148,7 +148,8 @@ class Verification:
         #: none.
         self._scores: dict[str, Scores | Unjudged] = {}
         inputs: dict[str, VerifierInput] = {}
-        for plan, verdicts in [(plan, self._earlier_verdicts(plan)) for plan in plans]:
+        self._earlier = [self._earlier_verdicts(plan) for plan in plans]
+        for plan, verdicts in zip(plans, self._earlier, strict=True):
             for trial in plan.trials:
                 if verdicts is None or not verdicts.verdict_of(
                     trial.doc_id, trial.trial, trial.text
@@ -179,12 +180,10 @@ class Verification:
         VerifierError
             If the judge cannot continue; the verdicts so far are saved.
         """
-        return [self._run(plan, advance) for plan in self._plans]
+        pairs = zip(self._plans, self._earlier, strict=True)
+        return [self._run(plan, earlier, advance) for plan, earlier in pairs]
 
-    def _run(self, plan: Plan, advance: Callable[[int], None]) -> Tally:
-        earlier = None
-        if not self._restart and plan.target.exists():
-            earlier = read_verdicts(plan.target)
+    def _run(self, plan: Plan, earlier: Verdicts | None, advance: Callable[[int], None]) -> Tally:
         if earlier is not None and all(
             earlier.verdict_of(trial.doc_id, trial.trial, trial.text) for trial in plan.trials
         ):
