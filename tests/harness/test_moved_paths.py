@@ -70,9 +70,9 @@ def test_every_documented_path_is_there():
 @pytest.mark.parametrize("old", sorted(OLD_PATHS))
 def test_an_old_path_is_the_same_object_and_warns_once(old):
     with pytest.warns(FutureWarning, match=f"{old} has moved: write {OLD_PATHS[old]}"):
-        found = resolve(old)
-    assert resolve(old) is found  # a second warning would be an error
-    assert found is getattr(lm_eval_bayes.tasks, OLD_PATHS[old].rpartition(".")[2])
+        resolved = resolve(old)
+    assert resolve(old) is resolved  # a second warning would be an error
+    assert resolved is getattr(lm_eval_bayes.tasks, OLD_PATHS[old].rpartition(".")[2])
 
 
 @pytest.mark.parametrize("module", sorted(harness.MOVED))

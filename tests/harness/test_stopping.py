@@ -70,9 +70,11 @@ def test_a_run_stops_before_its_time_is_spent(rounds, clock, budget, minutes_a_r
 
     with gateway(say):
         done, reason = rounds("--budget", budget, "--batch-trials", trials_a_round)
-    assert [one["trials"] for one in done] == [trials_a_round * (i + 1) for i in range(n_rounds)]
+    assert [finished["trials"] for finished in done] == [
+        trials_a_round * (i + 1) for i in range(n_rounds)
+    ]
     hours = [minutes_a_round * (i + 1) / 60 for i in range(n_rounds)]
-    assert [one["hours"] for one in done] == pytest.approx(hours, abs=0.05)
+    assert [finished["hours"] for finished in done] == pytest.approx(hours, abs=0.05)
     limit = 8.0 if budget == "8h" else 1.5
     assert done[-1]["hours"] <= limit or n_rounds == 1
     assert "budget" in reason
@@ -86,7 +88,7 @@ def test_a_run_whose_rounds_take_longer_and_longer_looks_at_the_last(rounds, clo
 
     with gateway(say):
         done, _ = rounds("--budget", "8h", "--batch-trials", 2)
-    assert [one["hours"] for one in done] == pytest.approx([1.0, 3.0, 6.0], abs=0.05)
+    assert [finished["hours"] for finished in done] == pytest.approx([1.0, 3.0, 6.0], abs=0.05)
 
 
 # -- the first round -----------------------------------------------------------------------------
@@ -96,9 +98,9 @@ def test_a_run_whose_rounds_take_longer_and_longer_looks_at_the_last(rounds, clo
 def test_a_width_is_not_reached_after_one_trial(rounds, estimator):
     with gateway(lambda prompt, trial: "\\boxed{1}"):
         done, _ = rounds("--width", "0.9", "--batch-trials", 1, "--estimator", estimator)
-    widths = [one["looks"][0]["high"] - one["looks"][0]["low"] for one in done]
+    widths = [finished["looks"][0]["high"] - finished["looks"][0]["low"] for finished in done]
     assert max(widths) <= 0.9  # narrow enough from the first round on
-    assert [one["trials"] for one in done] == [1, 2]
+    assert [finished["trials"] for finished in done] == [1, 2]
 
 
 @pytest.mark.parametrize("correction", ["none", "pocock", "obrien-fleming"])

@@ -68,16 +68,16 @@ def test_stopping_in_rounds_changes_no_number(tmp_path):
 
 def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypatch):
     started(tmp_path, "a", budget="8")
-    asked = []
+    requested = []
     sample = CoinSampling.sample
 
     def counted(self, orders, measure):
-        asked.extend(order.trial for order in orders)
+        requested.extend(order.trial for order in orders)
         return sample(self, orders, measure)
 
     monkeypatch.setattr(CoinSampling, "sample", counted)
     _, results = started(tmp_path, "a", budget="12")
-    assert sorted(set(asked)) == [8, 9, 10, 11]
+    assert sorted(set(requested)) == [8, 9, 10, 11]
     assert results["config"]["stopping"]["reason"] == "12 trials per question are reached"
 
 
@@ -108,7 +108,7 @@ def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     assert rounds[-1]["n_trials"] == 12 * rounds[-1]["trials"]
     samples = next((tmp_path / "q").rglob("samples_*.jsonl"))
     trials = [json.loads(line) for line in samples.read_text().splitlines()]
-    lengths = [len(each["outcomes"]) for each in trials]
+    lengths = [len(question["outcomes"]) for question in trials]
     assert len(set(lengths)) > 1
     assert sum(lengths) == rounds[-1]["n_trials"]
     # the more uncertain a question, the more trials it got
@@ -118,13 +118,13 @@ def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
 
 @pytest.mark.parametrize(("after", "trials"), [(12 * 4 + 12 * 2 + 5, 6), (12 * 4 + 1, 4)])
 def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, trials):
-    sample, made = CoinSampling.sample, []
+    sample, calls = CoinSampling.sample, []
 
     def interrupted(self, orders, measure):
         for pair in sample(self, orders, measure):
-            if len(made) == after:
+            if len(calls) == after:
                 raise KeyboardInterrupt
-            made.append(1)
+            calls.append(1)
             yield pair
 
     monkeypatch.setattr(CoinSampling, "sample", interrupted)

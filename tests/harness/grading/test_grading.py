@@ -216,10 +216,10 @@ def test_absurd_answers_are_simply_wrong(answer):
 
 
 def test_an_unreadable_gold_is_an_error_of_the_grader_and_not_of_the_model():
-    found = grade(boxed("7"), r"\frac{")
-    assert found.correct is False
-    assert found.error.startswith("ValueError: the gold answer is no formula")
-    assert "\n" not in found.error
+    result = grade(boxed("7"), r"\frac{")
+    assert result.correct is False
+    assert result.error.startswith("ValueError: the gold answer is no formula")
+    assert "\n" not in result.error
 
 
 def test_a_pair_is_compared_once(monkeypatch):

@@ -76,11 +76,11 @@ def python(*args: str, **kwargs) -> subprocess.Popen:
     [RUNAWAY, "10^{10^{10}}", "999999999!", r"\binom{10^9}{5\cdot 10^8}", "((x+1)^{400}+y)^{400}"],
 )
 def test_a_runaway_is_stopped_and_the_next_grades_work(answer):
-    found = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y", timeout=0.8)
-    assert found.correct is False
-    assert found.answer == answer
+    result = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y", timeout=0.8)
+    assert result.correct is False
+    assert result.answer == answer
     # a machine that knows the answer in time, or runs out of memory before, is fine too
-    assert found.error in (None, "no result within 0.8 s") or "MemoryError" in found.error
+    assert result.error in (None, "no result within 0.8 s") or "MemoryError" in result.error
     assert grade(*RIGHT) == Grade(True, r"\sqrt{8}")
     assert grade(*WRONG) == Grade(False, r"\sqrt{12}")
 
@@ -108,8 +108,8 @@ def test_threads_share_the_pool():
     pairs = [fresh(i) for i in range(3, 43)]
     with ThreadPoolExecutor(8) as threads:
         runaway = threads.submit(grade, rf"\boxed{{{RUNAWAY}}}", r"\frac{8}{9}", timeout=1.0)
-        found = list(threads.map(lambda pair: grade(*pair), pairs))
-    assert all(f.correct and f.error is None for f in found)
+        results = list(threads.map(lambda pair: grade(*pair), pairs))
+    assert all(f.correct and f.error is None for f in results)
     assert runaway.result() == Grade(False, RUNAWAY, "no result within 1 s")
     assert len(POOL.worker_pids()) <= 4
 
@@ -120,11 +120,11 @@ def test_in_a_daemonic_worker_process(method):
         pytest.skip(f"no {method} here")
     with multiprocessing.get_context(method).Pool(1) as pool:
         jobs = [pool.apply_async(grade, pair) for pair in (RIGHT, WRONG)]
-        found = [job.get(timeout=120) for job in jobs]
+        results = [job.get(timeout=120) for job in jobs]
         runaway = pool.apply_async(grade, (rf"\boxed{{{RUNAWAY}}}", "1/2"), {"timeout": 0.5})
         assert runaway.get(timeout=120) == Grade(False, RUNAWAY, "no result within 0.5 s")
         text = pool.apply_async(extract_answer, ("The answer is 12.",)).get(timeout=120)
-    assert found == [Grade(True, r"\sqrt{8}"), Grade(False, r"\sqrt{12}")]
+    assert results == [Grade(True, r"\sqrt{8}"), Grade(False, r"\sqrt{12}")]
     assert text == "12"
 
 
@@ -132,27 +132,27 @@ def test_in_a_daemonic_worker_process(method):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_its_own_worker():
     assert grade(*fresh(101)).correct
-    mine = POOL.worker_pids()
-    assert mine
+    parent_pids = POOL.worker_pids()
+    assert parent_pids
     fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe()
+    parent_end, child_end = fork.Pipe()
 
     def in_the_child():
-        there.send((POOL.worker_pids(), grade(*fresh(102)).correct, POOL.worker_pids()))
+        child_end.send((POOL.worker_pids(), grade(*fresh(102)).correct, POOL.worker_pids()))
 
     child = fork.Process(target=in_the_child, daemon=True)
     child.start()
-    assert here.poll(120)
-    inherited, correct, own = here.recv()
+    assert parent_end.poll(120)
+    inherited, correct, own = parent_end.recv()
     child.join(120)
-    here.close()
-    there.close()
+    parent_end.close()
+    child_end.close()
     assert child.exitcode == 0
     assert (inherited, correct, len(own)) == ([], True, 1)
-    assert not set(own) & set(mine)
+    assert not set(own) & set(parent_pids)
     assert wait_until_gone(own) == []
     assert grade(*fresh(103)).correct
-    assert POOL.worker_pids() == mine
+    assert POOL.worker_pids() == parent_pids
 
 
 @linux_only

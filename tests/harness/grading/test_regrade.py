@@ -138,10 +138,10 @@ def outcomes(run):
 
 def test_a_run_that_never_heard_of_us_is_read(saved):
     folder, results = saved
-    found = read_runs([folder])
-    assert found.models == ("org/plain",)
-    assert found.groups == {"books": ("words", "choice")}
-    words, choice = (found.of_task(task)[0] for task in ("words", "choice"))
+    saved_runs = read_runs([folder])
+    assert saved_runs.models == ("org/plain",)
+    assert saved_runs.groups == {"books": ("words", "choice")}
+    words, choice = (saved_runs.of_task(task)[0] for task in ("words", "choice"))
     assert (words.metric, words.filter) == ("exact_match", "strict")
     assert outcomes(words) == [[right] for right in STRICT]
     assert words.outcomes.counts[:, 1].mean() == results["words"]["exact_match,strict"]
@@ -164,12 +164,14 @@ def test_filters_and_metrics_are_those_of_the_harness(saved):
 
 def test_every_text_is_a_trial_when_graded_again(saved):
     folder, _ = saved
-    found = read_runs([folder], regrade=regraded)
-    (words,) = found.runs
+    saved_runs = read_runs([folder], regrade=regraded)
+    (words,) = saved_runs.runs
     assert (words.metric, outcomes(words)) == ("graded again", RIGHT)
     assert words.answers[0] == ("18", "18", "17")
     assert words.outcomes.weights.tolist() == [0, 1]
-    assert found.warnings[0].startswith("left out: task choice, which holds no generated texts")
+    assert saved_runs.warnings[0].startswith(
+        "left out: task choice, which holds no generated texts"
+    )
     with pytest.raises(InvalidInputError, match="hold generated texts of task choice"):
         read_runs([folder], task="choice", regrade=regraded)
 

@@ -50,8 +50,8 @@ class SignallingLM(ScriptedLM):
                     "completion_bpt": bpt,
                     "prompt_bpt": prompt_bpt,
                 }
-                kept = {k: v for k, v in signals.items() if k not in self.cannot_record}
-                self.script[prompt].append(Completion(text, kept))
+                recorded = {k: v for k, v in signals.items() if k not in self.cannot_record}
+                self.script[prompt].append(Completion(text, recorded))
 
 
 def task(**metadata):
@@ -107,9 +107,9 @@ def test_every_schema_without_a_verifier_has_its_rows():
         assert rows[f"{row}_stderr"] > 0
     assert not any("verifier" in row for row in rows)
     assert rows["rubric_thresholds"].startswith("blake2b-64:")
-    told = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
-    assert told["schemata"] == list(SCHEMATA)
-    assert told["prior"] == "hbayes"
+    settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
+    assert settings["schemata"] == list(SCHEMATA)
+    assert settings["prior"] == "hbayes"
 
 
 @pytest.mark.parametrize("prior", ["hbayes", "bayes"])
@@ -235,9 +235,9 @@ def test_a_function_of_one_s_own_sees_document_text_and_signals(caplog):
     notes = results["samples"]["toy"][2]["rubric_error_notes"]
     assert notes == {2: "judge: RuntimeError: the judge is asleep"}
     assert "the judge is asleep" in caplog.text
-    told = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["own"][0]
-    assert told["name"] == "judge"
-    assert "choose" in told["function"]
+    settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["own"][0]
+    assert settings["name"] == "judge"
+    assert "choose" in settings["function"]
 
 
 def test_a_function_that_never_answers_leaves_every_trial_out(caplog):

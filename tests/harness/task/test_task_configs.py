@@ -94,15 +94,15 @@ def test_contests_are_asked_as_in_the_paper(task: str) -> None:
         "until": [],
     }
     doc = {"problem": "Let $S=\\{1\\}$ and $x_{{1}}$.\n", "answer": 70}
-    asked = apply_template(cfg["doc_to_text"], doc)
-    assert asked == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
+    prompt = apply_template(cfg["doc_to_text"], doc)
+    assert prompt == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
     assert apply_template(cfg["doc_to_target"], doc) == "70"
 
 
 def test_the_demo_s_prompt() -> None:
     cfg = config("demo_arithmetic_bayes")
-    asked = apply_template(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
-    assert asked == (
+    prompt = apply_template(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
+    assert prompt == (
         "Solve the problem and put the final answer in \\boxed{}.\n\n"
         "Problem: What is 7 + 5?\nSolution:"
     )
@@ -174,24 +174,24 @@ def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:
 
 
 def test_a_demo_run_reports_the_posterior_and_records_the_truth() -> None:
-    told = demo_run(BiasedCoinLM(beta="1:1", seed=5))
-    truth = told["config"]["biased_coin"]
+    results = demo_run(BiasedCoinLM(beta="1:1", seed=5))
+    truth = results["config"]["biased_coin"]
     assert truth["questions"] == {"demo_arithmetic_bayes": 40}
-    result = told["results"]["demo_arithmetic_bayes"]
+    result = results["results"]["demo_arithmetic_bayes"]
     # Beta(1, 1) is the prior of bayes@N: 4 sd hold all but one in 10,000 runs
     error = result["bayes@8,none"] - truth["true_score"]["demo_arithmetic_bayes"]
     assert 0 < result["bayes@8_stderr,none"] < 0.05
     assert abs(error) < 4 * result["bayes@8_stderr,none"]
 
-    for sample in told["samples"]["demo_arithmetic_bayes"]:
+    for sample in results["samples"]["demo_arithmetic_bayes"]:
         gold = rf"\boxed{{{sample['doc']['answer']}}}"
         assert sample["outcomes"] == [int(gold in text) for text in sample["resps"][0]]
-    right = sum(sum(s["outcomes"]) for s in told["samples"]["demo_arithmetic_bayes"])
+    right = sum(sum(s["outcomes"]) for s in results["samples"]["demo_arithmetic_bayes"])
     assert result["avg@8,none"] == pytest.approx(right / 320, abs=1e-12)
 
 
 def test_limit_samples_and_chat_template_ask_the_same_questions_the_same_way() -> None:
-    whole = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3})
+    full = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3})
     part = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3}, limit=5)
     chat = demo_run(
         BiasedCoinLM(beta="1:1"),
@@ -199,10 +199,10 @@ def test_limit_samples_and_chat_template_ask_the_same_questions_the_same_way() -
         samples={"demo_arithmetic_bayes": [2, 4]},
         apply_chat_template=True,
     )
-    by_id = {s["doc"]["id"]: s["resps"] for s in whole["samples"]["demo_arithmetic_bayes"]}
+    by_id = {s["doc"]["id"]: s["resps"] for s in full["samples"]["demo_arithmetic_bayes"]}
     assert len(by_id) == 40
-    for told, count in ((part, 5), (chat, 2)):
-        samples = told["samples"]["demo_arithmetic_bayes"]
+    for results, count in ((part, 5), (chat, 2)):
+        samples = results["samples"]["demo_arithmetic_bayes"]
         assert len(samples) == count
         for sample in samples:
             assert sample["resps"] == by_id[sample["doc"]["id"]]
@@ -216,11 +216,11 @@ from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 out, configs = sys.argv[1:]
 manager = TaskManager(include_path=configs, include_defaults=False, metadata={"bayes_n": 4})
-told = {}
+results = {}
 for boxed in (1.0, 0.0):
     lm = BiasedCoinLM(p=0.5, boxed=boxed)
     run = evaluate(lm, manager.load(["contest_math_bayes"]), bootstrap_iters=0)
-    told[boxed] = {
+    results[boxed] = {
         "results": run["results"],
         "groups": run["groups"],
         "samples": {
@@ -231,7 +231,7 @@ for boxed in (1.0, 0.0):
         },
     }
 with open(out, "w") as handle:
-    json.dump(told, handle)
+    json.dump(results, handle)
 """
 
 
@@ -240,13 +240,13 @@ def contest_runs(
     offline_hub: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     """The group on the real questions, in a process that is offline from its start."""
-    out = tmp_path_factory.mktemp("contests") / "told.json"
+    out = tmp_path_factory.mktemp("contests") / "results.json"
     env = {**os.environ, **offline_hub, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", RUN, str(out), str(CONFIGS)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return told
+    results: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return results
 
 
 @pytest.mark.parametrize("boxed", ["1.0", "0.0"])
@@ -266,10 +266,10 @@ def test_graders_and_mimic_agree_on_every_contest_question(
 
 
 def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
-    told = contest_runs["1.0"]
-    group = told["groups"]["contest_math_bayes"]
+    results = contest_runs["1.0"]
+    group = results["groups"]["contest_math_bayes"]
     for row in ("hbayes@4,none", "bayes@4,none", "avg@4,none"):
-        mean = math.fsum(told["results"][task][row] for task in CONTESTS) / 4
+        mean = math.fsum(results["results"][task][row] for task in CONTESTS) / 4
         assert group[row] == pytest.approx(mean, abs=1e-12)
     # 480 fair coins a group
     assert abs(group["avg@4,none"] - 0.5) < 4 * math.sqrt(0.25 / 480)

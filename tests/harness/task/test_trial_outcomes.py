@@ -174,25 +174,27 @@ def test_a_document_that_cannot_be_hashed_is_said(caplog):
 
 
 def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
-    whole = Completion("  a b\nc  ", {"prompt_bpt": 0.5}, Trial(KEY, 3, "raw", seed=7), FakeSink())
+    completion = Completion(
+        "  a b\nc  ", {"prompt_bpt": 0.5}, Trial(KEY, 3, "raw", seed=7), FakeSink()
+    )
     parts = [
-        whole.strip(),
-        whole[2:],
-        whole.split("b")[0],
-        whole.partition("b")[2],
-        whole.splitlines()[0],
-        whole + "!",
-        copy.copy(whole),
-        copy.deepcopy([whole])[0],
+        completion.strip(),
+        completion[2:],
+        completion.split("b")[0],
+        completion.partition("b")[2],
+        completion.splitlines()[0],
+        completion + "!",
+        copy.copy(completion),
+        copy.deepcopy([completion])[0],
     ]
     for part in parts:
-        assert stored_trial(part) == (whole.sink, whole.trial)
-        assert signals_of(part) == signals_of(whole)
-    assert (whole.trial.key, whole.trial.trial) == (KEY, 3)
-    signals = signals_of(whole)
+        assert stored_trial(part) == (completion.sink, completion.trial)
+        assert signals_of(part) == signals_of(completion)
+    assert (completion.trial.key, completion.trial.trial) == (KEY, 3)
+    signals = signals_of(completion)
     assert (signals["trial"], signals["seed"], signals["prompt_bpt"]) == (3, 7, 0.5)
-    back = pickle.loads(pickle.dumps(whole))
-    assert (back, signals_of(back), stored_trial(back)) == (whole, signals, None)
+    back = pickle.loads(pickle.dumps(completion))
+    assert (back, signals_of(back), stored_trial(back)) == (completion, signals, None)
     assert stored_trial("plain") is None
 
 
