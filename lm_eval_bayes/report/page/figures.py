@@ -55,8 +55,7 @@ class Axis:
 
     def share(self, value: float) -> float:
         """Return the position of a score, 0 to 1."""
-        span = self.high - self.low
-        return 0.5 if span <= 0.0 else min(1.0, max(0.0, (value - self.low) / span))
+        return Scale(self.low, self.high).share(value)
 
     def at(self, value: float) -> str:
         """Return the position of a score, in percent of the width."""

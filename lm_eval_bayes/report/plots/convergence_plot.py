@@ -12,10 +12,8 @@ from lm_eval_bayes.report.plots.drawing import (
     COLOURS,
     DASHES,
     TEXT,
-    check_figure_path,
-    draw_as,
+    draw_file,
     short_name,
-    write_figure_file,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +47,6 @@ def draw_convergence(path: Path, result: TaskConvergence, title: str = "") -> No
     LmEvalBayesError
         If matplotlib is not installed.
     """
-    check_figure_path(path)
 
     def draw(figure: Figure) -> None:
         n_panels = 3 if result.rankings else 1
@@ -63,8 +60,7 @@ def draw_convergence(path: Path, result: TaskConvergence, title: str = "") -> No
             _draw_kendall(axes[2], result)
         figure.suptitle(title, fontsize=11)
 
-    (content,) = draw_as(draw, [path.suffix.lower().removeprefix(".")])
-    write_figure_file(content, path)
+    draw_file(path, draw)
 
 
 def _draw_means(axes: Axes, result: TaskConvergence) -> None:

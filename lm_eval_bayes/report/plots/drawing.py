@@ -110,6 +110,21 @@ def draw_as(
         return [_figure_bytes(figure, kind, creator) for kind in kinds]
 
 
+def draw_file(path: Path, draw: Callable[[Figure], None]) -> None:
+    """Draw a figure and write it to a path, .svg or .png, which is checked before any work.
+
+    Raises
+    ------
+    InvalidInputError
+        If the figure cannot be written.
+    LmEvalBayesError
+        If matplotlib is not installed.
+    """
+    check_figure_path(path)
+    (content,) = draw_as(draw, [path.suffix.lower().removeprefix(".")])
+    write_figure_file(content, path)
+
+
 def _figure_bytes(figure: Figure, kind: str, creator: str | None) -> bytes:
     metadata = {"Date": None, "Creator": creator} if kind == "svg" else {"Software": creator}
     content = io.BytesIO()

@@ -198,7 +198,6 @@ def cost(figure: Figure, panel: TaskPanel, level: float) -> None:
 def rubrics(figure: Figure, table: RubricTable) -> None:
     """Draw the models' ranks under every rubric."""
     classified = table.classified
-    figure.set_size_inches(1.2 + 0.95 * len(table.rows), 1.3 + 0.3 * len(classified.models))
     draw_ranks(
         figure,
         [name(row.schema.name) for row in table.rows],

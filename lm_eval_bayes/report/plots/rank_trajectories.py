@@ -18,10 +18,8 @@ from lm_eval_bayes.report.plots.drawing import (
     COLOURS,
     DASHES,
     TEXT,
-    check_figure_path,
-    draw_as,
+    draw_file,
     short_name,
-    write_figure_file,
 )
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -96,16 +94,9 @@ def draw_rank_trajectories(
     LmEvalBayesError
         If matplotlib is not installed.
     """
-    check_figure_path(path)
     if not schemata or not models:
         raise InvalidInputError.of("plot", "have a schema and a model to show", "none")
-
-    def draw(figure: Figure) -> None:
-        figure.set_size_inches(1.2 + 0.95 * len(schemata), 1.3 + 0.3 * len(models))
-        draw_ranks(figure, schemata, models, ranks, mu, title)
-
-    (content,) = draw_as(draw, [path.suffix.lower().removeprefix(".")])
-    write_figure_file(content, path)
+    draw_file(path, lambda figure: draw_ranks(figure, schemata, models, ranks, mu, title))
 
 
 def draw_ranks(
@@ -118,6 +109,7 @@ def draw_ranks(
 ) -> None:
     """Draw the ranks into a figure; the arguments are those of :func:`draw_rank_trajectories`."""
     position = positions(ranks, mu)
+    figure.set_size_inches(1.2 + 0.95 * len(schemata), 1.3 + 0.3 * len(models))
     axes = figure.add_subplot()
     for column, (column_ranks, column_positions) in enumerate(zip(ranks, position, strict=True)):
         for rank in np.unique(column_ranks):
