@@ -51,6 +51,18 @@ class QuestionScores:
     mu: FloatArray
     sigma: FloatArray
 
+    @classmethod
+    def of(cls, summaries: Sequence[TaskSummary]) -> QuestionScores:
+        """Return the scores of models on the same questions, in the order of the first run."""
+        rows = tuple(aligned_rows(summary.run, summaries[0].run) for summary in summaries)
+        posteriors = [summary.learned["benchmark"].per_question for summary in summaries]
+        pairs = list(zip(posteriors, rows, strict=True))
+        return cls(
+            rows=rows,
+            mu=np.stack([posterior.mu[of_run] for posterior, of_run in pairs], axis=1),
+            sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
+        )
+
     def select(self, n_questions: int) -> tuple[IntArray, Selection]:
         """Return at most so many questions, hardest first, and how they were selected.
 
@@ -151,6 +163,10 @@ class TaskPanel:
         Their summaries, in the order of the ranking.
     curves : tuple of ScoreCurve or None
         Their score curves, in the order of the ranking.
+    question_scores : QuestionScores
+        Posterior means and sds of every question, in the order of the best model's run.
+    costs : tuple of ModelCost
+        Costs of the models whose tokens were recorded, best first.
     n_other_models : int
         Models in other panels of this task: they answered other questions, or have another
         metric or filter.
@@ -162,6 +178,8 @@ class TaskPanel:
     board: Leaderboard
     summaries: tuple[TaskSummary, ...]
     curves: tuple[ScoreCurve | None, ...]
+    question_scores: QuestionScores
+    costs: tuple[ModelCost, ...]
     n_other_models: int = 0
     rubrics: RubricTable | None = None
 
@@ -202,23 +220,6 @@ class TaskPanel:
         """The lowest and the highest possible score."""
         weights = self.summaries[0].run.outcomes.weights
         return float(weights.min()), float(weights.max())
-
-    @cached_property
-    def costs(self) -> tuple[ModelCost, ...]:
-        """Costs of the models whose tokens were recorded, best first."""
-        return model_costs(self.board, self.runs)
-
-    @cached_property
-    def question_scores(self) -> QuestionScores:
-        """Posterior means and sds of every question, in the order of the best model's run."""
-        rows = tuple(aligned_rows(run, self.runs[0]) for run in self.runs)
-        posteriors = [summary.learned["benchmark"].per_question for summary in self.summaries]
-        pairs = list(zip(posteriors, rows, strict=True))
-        return QuestionScores(
-            rows=rows,
-            mu=np.stack([posterior.mu[of_run] for posterior, of_run in pairs], axis=1),
-            sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,10 +396,13 @@ def _panel(
     posteriors = {model: summary.learned[spec.scope] for model, (summary, _) in by_model.items()}
     board = leaderboard_of([summary.run for summary, _ in results], posteriors, spec)
     best_first = [by_model[model] for model in board.models]
+    summaries = tuple(summary for summary, _ in best_first)
     return TaskPanel(
         number=number,
         board=board,
-        summaries=tuple(summary for summary, _ in best_first),
+        summaries=summaries,
+        question_scores=QuestionScores.of(summaries),
+        costs=model_costs(board, [summary.run for summary in summaries]),
         curves=tuple(curve for _, curve in best_first),
         n_other_models=n_other_models,
         rubrics=rubrics,

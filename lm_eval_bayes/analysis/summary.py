@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -44,22 +43,22 @@ class ScorePosteriors:
         bayes@N, under the paper's uniform prior.
     spec : IntervalSpec
         Settings of the intervals.
+    intervals : mapping of str to Interval
+        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N.
     """
 
     learned: Mapping[Scope, Posterior]
     paper: Posterior
     spec: IntervalSpec
+    intervals: Mapping[str, Interval] = field(init=False)
 
-    @cached_property
-    def intervals(self) -> Mapping[str, Interval]:
-        """Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N."""
+    def __post_init__(self) -> None:
         posteriors, spec = [*self.learned.items(), ("paper", self.paper)], self.spec
-        return MappingProxyType(
-            {
-                name: posterior.interval(spec.level, spec.method, seed=spec.seed)
-                for name, posterior in posteriors
-            }
-        )
+        intervals = {
+            name: posterior.interval(spec.level, spec.method, seed=spec.seed)
+            for name, posterior in posteriors
+        }
+        object.__setattr__(self, "intervals", MappingProxyType(intervals))
 
     def posteriors_to_dict(self) -> dict[str, Any]:
         """Return the posteriors with their intervals as plain JSON types."""

@@ -19,7 +19,7 @@ from lm_eval_bayes.stats.intervals import IntervalSpec
 M = 16
 
 
-def made(model, seed, lift=0.0, task="aime", n=8, m=M, **more):
+def build(model, seed, lift=0.0, task="aime", n=8, m=M, **more):
     rng = np.random.default_rng(seed)
     p = np.clip(np.linspace(0.0, 0.9, m) + lift, 0.0, 1.0)
     matrix = (rng.random((m, n)) < p[:, None]).astype(int)
@@ -30,7 +30,7 @@ def made(model, seed, lift=0.0, task="aime", n=8, m=M, **more):
 
 @pytest.fixture(scope="module")
 def pair():
-    return made("new", 1, 0.08), made("old", 2)
+    return build("new", 1, 0.08), build("old", 2)
 
 
 def grid(run):
@@ -44,42 +44,42 @@ def drawn(pair):
 
 
 def test_the_difference_is_that_of_draws(pair, drawn):
-    (found,) = compare_runs([pair[0]], [pair[1]], rope=0.05).tasks
+    (result,) = compare_runs([pair[0]], [pair[1]], rope=0.05).tasks
     difference = drawn[0].mean(axis=1) - drawn[1].mean(axis=1)
-    c = found.comparison
+    c = result.comparison
     assert c.difference == pytest.approx(difference.mean(), abs=0.002)
     assert c.sd == pytest.approx(difference.std(), rel=0.03)
     low, high = np.quantile(difference, [0.025, 0.975])
     assert (c.interval.low, c.interval.high) == pytest.approx((low, high), abs=0.004)
     assert c.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.008)
     assert c.p_rope == pytest.approx((np.abs(difference) <= 0.05).mean(), abs=0.012)
-    assert (found.a.model, found.b.model) == ("new", "old")
+    assert (result.a.model, result.b.model) == ("new", "old")
 
 
 def test_turned_round_it_says_the_opposite(pair):
-    there, back = (compare_runs([a], [b]) for a, b in (pair, pair[::-1]))
-    assert there.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-6)
-    assert there.tasks[0].comparison.difference == -back.tasks[0].comparison.difference
+    target, back = (compare_runs([a], [b]) for a, b in (pair, pair[::-1]))
+    assert target.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-6)
+    assert target.tasks[0].comparison.difference == -back.tasks[0].comparison.difference
     assert back.tasks[0].verdict.replace("A", "x").replace("B", "A").replace("x", "B") == (
-        there.tasks[0].verdict
+        target.tasks[0].verdict
     )
 
 
 def test_the_questions_that_drive_it(pair):
-    (found,) = compare_runs([pair[0]], [pair[1]], n_questions=4).tasks
+    (result,) = compare_runs([pair[0]], [pair[1]], n_questions=4).tasks
     mean = grid(pair[0]).questions() - grid(pair[1]).questions()
     largest = np.sort(np.abs(mean))[::-1]
-    assert len(found.questions) == 4
-    for one, expected in zip(found.questions, largest, strict=False):
-        row = int(one.question_id[1:])
-        assert abs(one.difference) == pytest.approx(expected, abs=0.01)
-        assert one.difference == pytest.approx(mean[row], abs=0.01)
-        assert one.share == pytest.approx(one.difference / M)
-        assert one.a == tuple(pair[0].outcomes.counts[row].tolist())
-        assert one.text == f"What is {row}?"
+    assert len(result.questions) == 4
+    for item, expected in zip(result.questions, largest, strict=False):
+        row = int(item.question_id[1:])
+        assert abs(item.difference) == pytest.approx(expected, abs=0.01)
+        assert item.difference == pytest.approx(mean[row], abs=0.01)
+        assert item.share == pytest.approx(item.difference / M)
+        assert item.a == tuple(pair[0].outcomes.counts[row].tolist())
+        assert item.text == f"What is {row}?"
     every = compare_runs([pair[0]], [pair[1]], n_questions=M).tasks[0]
-    told = sum(one.share for one in every.questions)
-    assert told == pytest.approx(every.comparison.difference, abs=1e-9)
+    message = sum(item.share for item in every.questions)
+    assert message == pytest.approx(every.comparison.difference, abs=1e-9)
 
 
 def test_questions_are_matched_by_id_and_left_out_by_request(pair):
@@ -87,44 +87,44 @@ def test_questions_are_matched_by_id_and_left_out_by_request(pair):
     half = TaskRun.from_trials("half", "aime", b.trials[::-2], b.question_ids[::-2])
     with pytest.raises(InvalidInputError, match=r"`B` must have answered the same.*only new has q"):
         compare_runs([a], [half])
-    (found,) = compare_runs([a], [half], align="intersection", n_questions=8).tasks
-    assert (found.comparison.n_questions, found.comparison.left_out_a) == (8, 8)
-    for one in found.questions:
-        row = int(one.question_id[1:])
-        assert (one.a, one.b) == (
+    (result,) = compare_runs([a], [half], align="intersection", n_questions=8).tasks
+    assert (result.comparison.n_questions, result.comparison.left_out_a) == (8, 8)
+    for item in result.questions:
+        row = int(item.question_id[1:])
+        assert (item.a, item.b) == (
             tuple(a.outcomes.counts[row].tolist()),
             tuple(b.outcomes.counts[row].tolist()),
         )
-        assert one.text == f"What is {row}?"  # which only one side knows
+        assert item.text == f"What is {row}?"  # which only one side knows
     other = TaskRun.from_trials("other", "aime", [[1]], ["nothing"])
     with pytest.raises(InvalidInputError, match="`B` must have at least 1 of the questions"):
         compare_runs([a], [other], align="intersection")
-    one = TaskRun.from_trials("one", "aime", [[1]], ["q3"])
+    item = TaskRun.from_trials("one", "aime", [[1]], ["q3"])
     with pytest.raises(InvalidInputError, match=r'at least 2 .* for scope "population"'):
-        compare_runs([a], [one], IntervalSpec(scope="population"), align="intersection")
+        compare_runs([a], [item], IntervalSpec(scope="population"), align="intersection")
 
 
 def test_population_is_a_paired_t():
     # what is easy for one is hard for the other, so that questions differ by more than chance
-    a, b = made("a", 1, 0.1, n=32), made("b", 2, n=32)
+    a, b = build("a", 1, 0.1, n=32), build("b", 2, n=32)
     b = TaskRun.from_trials("b", "aime", b.trials[::-1], b.question_ids)
-    (found,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
-    rows = [one.outcomes.counts[:, 1] / 32 for one in (a, b)]
+    (result,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
+    rows = [item.outcomes.counts[:, 1] / 32 for item in (a, b)]
     observed = rows[0] - rows[1]
-    assert found.comparison.difference == pytest.approx(observed.mean())
+    assert result.comparison.difference == pytest.approx(observed.mean())
     # the bootstrap has the variance of Student's t with M - 1 degrees of freedom
     se = observed.std(ddof=1) / math.sqrt(M)
-    assert found.comparison.sd == pytest.approx(se * math.sqrt((M - 1) / (M - 3)), rel=0.02)
+    assert result.comparison.sd == pytest.approx(se * math.sqrt((M - 1) / (M - 3)), rel=0.02)
     p = stats.t(M - 1).cdf(observed.mean() / se)
-    assert found.comparison.p_a_greater == pytest.approx(p, abs=0.02)
-    assert found.paired is None
+    assert result.comparison.p_a_greater == pytest.approx(p, abs=0.02)
+    assert result.paired is None
 
 
 def test_one_trial_a_question_gets_the_paired_model():
-    a, b = made("a", 3, 0.2, n=1, m=40), made("b", 4, n=1, m=40)
-    (found,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
-    right_a, right_b = (one.outcomes.counts[:, 1] == 1 for one in (a, b))
-    assert found.paired.table == (
+    a, b = build("a", 3, 0.2, n=1, m=40), build("b", 4, n=1, m=40)
+    (result,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
+    right_a, right_b = (item.outcomes.counts[:, 1] == 1 for item in (a, b))
+    assert result.paired.table == (
         (right_a & right_b).sum(),
         (right_a & ~right_b).sum(),
         (~right_a & right_b).sum(),
@@ -132,18 +132,18 @@ def test_one_trial_a_question_gets_the_paired_model():
     )
     # by simulation: Dirichlet(1, 1, 1, 1) on the table says much the same of the difference
     rng = np.random.default_rng(1)
-    shares = rng.dirichlet(np.array(found.paired.table) + 1.0, 50_000)
+    shares = rng.dirichlet(np.array(result.paired.table) + 1.0, 50_000)
     difference = shares[:, 1] - shares[:, 2]
-    assert found.paired.difference == pytest.approx(difference.mean(), abs=0.03)
-    assert found.paired.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.03)
+    assert result.paired.difference == pytest.approx(difference.mean(), abs=0.03)
+    assert result.paired.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.03)
     assert compare_runs([a], [b]).tasks[0].paired is None
 
 
 def test_pass_curves_are_the_estimators_in_scope_population(pair):
-    (found,) = compare_runs(
+    (result,) = compare_runs(
         [pair[0]], [pair[1]], IntervalSpec(scope="population"), pass_curves=True
     ).tasks
-    curves = found.curves
+    curves = result.curves
     assert curves.ks.tolist() == [1, 2, 4, 8]
     for side, run in ((curves.a, pair[0]), (curves.b, pair[1])):
         for k, value in zip((1, 2, 4, 8), side, strict=True):
@@ -161,10 +161,10 @@ def test_pass_curves_are_the_estimators_in_scope_population(pair):
 def test_pass_curves_need_right_and_wrong():
     a = TaskRun.from_trials("a", "x", [[0, 2]], ["q"], weights=(0, 0.5, 1))
     b = TaskRun.from_trials("b", "x", [[1, 1]], ["q"], weights=(0, 0.5, 1))
-    (found,) = compare_runs([a], [b]).tasks
-    assert found.comparison.mc_error > 0
+    (result,) = compare_runs([a], [b]).tasks
+    assert result.comparison.mc_error > 0
     # one trial in each end against two in the middle: the same mean by symmetry
-    assert found.comparison.p_a_greater == pytest.approx(0.5, abs=0.02)
+    assert result.comparison.p_a_greater == pytest.approx(0.5, abs=0.02)
     with pytest.raises(InvalidInputError, match="`pass_at_k` must be left out for x, whose"):
         compare_runs([a], [b], pass_curves=True)
     c, d = (TaskRun.from_trials(name, "x", [[0, 1], []], ["q", "r"]) for name in "cd")
@@ -177,13 +177,13 @@ def test_pass_curves_need_right_and_wrong():
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_the_mean_of_the_tasks(scope):
-    a = [made("a", 1, 0.05, "x"), made("a", 2, 0.1, "y", m=30), made("a", 3, task="only a")]
-    b = [made("b", 5, task="only b"), made("b", 6, 0.0, "y", m=30), made("b", 7, 0.0, "x")]
-    found = compare_runs(a, b, IntervalSpec(scope=scope), rope=0.02)
-    assert [one.task for one in found.tasks] == ["x", "y"]
-    assert (found.only_a, found.only_b) == (("only a",), ("only b",))
-    parts = [one.comparison for one in found.tasks]
-    overall = found.overall
+    a = [build("a", 1, 0.05, "x"), build("a", 2, 0.1, "y", m=30), build("a", 3, task="only a")]
+    b = [build("b", 5, task="only b"), build("b", 6, 0.0, "y", m=30), build("b", 7, 0.0, "x")]
+    result = compare_runs(a, b, IntervalSpec(scope=scope), rope=0.02)
+    assert [item.task for item in result.tasks] == ["x", "y"]
+    assert (result.only_a, result.only_b) == (("only a",), ("only b",))
+    parts = [item.comparison for item in result.tasks]
+    overall = result.overall
     mean = (parts[0].difference + parts[1].difference) / 2
     sd = math.hypot(parts[0].sd, parts[1].sd) / 2
     assert (overall.posterior.mu, overall.posterior.sigma) == pytest.approx((mean, sd), abs=1e-9)
@@ -194,37 +194,37 @@ def test_the_mean_of_the_tasks(scope):
     ends = overall.interval
     assert (ends.low, ends.high) == pytest.approx(normal.ppf([0.025, 0.975]), abs=0.01)
     assert ends.scope == scope
-    assert found.p_a_greater == overall.p_a_greater
+    assert result.p_a_greater == overall.p_a_greater
     assert (overall.mc_error is None) == (scope == "benchmark")
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_certain_and_equal_models():
     # two categories of one score: everything scores 1
     sure = [TaskRun.from_trials("s", t, [[0]], ["q"], weights=(1.0, 1.0)) for t in "xy"]
-    found = compare_runs(sure, sure, rope=0.0)
-    assert (found.overall.z, found.p_a_greater, found.overall.p_rope) == (0.0, 0.5, 1.0)
-    assert found.overall.rule_z == "undecided"
-    assert found.tasks[0].questions == ()
+    result = compare_runs(sure, sure, rope=0.0)
+    assert (result.overall.z, result.p_a_greater, result.overall.p_rope) == (0.0, 0.5, 1.0)
+    assert result.overall.rule_z == "undecided"
+    assert result.tasks[0].questions == ()
 
 
 def test_a_comparison_is_plain_json(pair):
-    found = compare_runs([pair[0]], [pair[1]], pass_curves=True, rope=0.1)
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    result = compare_runs([pair[0]], [pair[1]], pass_curves=True, rope=0.1)
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     (task,) = plain["tasks"]
     assert plain["overall"] is None
     assert task["task"] == "aime"
-    assert task["difference"] == found.tasks[0].comparison.difference
+    assert task["difference"] == result.tasks[0].comparison.difference
     assert task["pass_at_k"]["ks"] == [1, 2, 4, 8]
     assert (task["a"]["n_range"], "per_question" in task["a"]) == ([8, 8], False)
     assert len(task["questions"]) == 5
-    assert task["verdict"] == found.tasks[0].verdict
+    assert task["verdict"] == result.tasks[0].verdict
 
 
 def test_what_is_refused(pair):
     a, b = pair
     with pytest.raises(InvalidInputError, match=r"`B` must have a task in common with A \(aime\)"):
-        compare_runs([a], [made("b", 1, task="hmmt")])
+        compare_runs([a], [build("b", 1, task="hmmt")])
     rubric = TaskRun.from_trials("r", "aime", [[2]], ["q0"], weights=(0, 0.5, 1))
     with pytest.raises(InvalidInputError, match="`B` must have the same category weights on aime"):
         compare_runs([a], [rubric])
@@ -235,14 +235,14 @@ def test_what_is_refused(pair):
 
 
 def test_what_differs_beside_the_model(pair):
-    a = made(
+    a = build(
         "a", 1, provenance=Provenance(generation_kwargs={"temperature": 0.6, "do_sample": True})
     )
-    b = made(
+    b = build(
         "b", 2, provenance=Provenance(generation_kwargs={"temperature": 1.0, "do_sample": True})
     )
-    (told,) = compare_runs([a], [b]).tasks[0].differs
-    assert "temperature: 0.6, 1.0" in told
+    (message,) = compare_runs([a], [b]).tasks[0].differs
+    assert "temperature: 0.6, 1.0" in message
     assert compare_runs([pair[0]], [pair[1]]).tasks[0].differs == ()
 
 
@@ -250,7 +250,7 @@ def test_what_differs_beside_the_model(pair):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ((0.95, 0.95), "A is better than B, with probability 0.950."),
         ((0.004, 0.95), "B is better than A, with probability 0.996."),
@@ -264,8 +264,8 @@ def test_what_differs_beside_the_model(pair):
         ((0.99, 0.95, (-0.1, 0.1), 0.2), "A is better than B, with probability 0.990."),
     ],
 )
-def test_verdicts(given, told):
-    assert verdict_sentence(*given) == told
+def test_verdicts(given, message):
+    assert verdict_sentence(*given) == message
 
 
 def test_probabilities_are_never_rounded_to_certainty():

@@ -27,7 +27,7 @@ def with_spec(function, runs, options):
     return function(runs, spec=spec, **others)
 
 
-def made(model, chance, seed, task="aime", m=M, n=N, order=1):
+def build(model, chance, seed, task="aime", m=M, n=N, order=1):
     rng = np.random.default_rng(seed)
     p = np.clip(np.linspace(0.05, 0.95, m) ** (1 / max(chance, 1e-9) - 1), 0, 1)
     matrix = (rng.random((m, n)) < p[:, None]).astype(int)
@@ -38,7 +38,12 @@ def made(model, chance, seed, task="aime", m=M, n=N, order=1):
 @pytest.fixture(scope="module")
 def four():
     # one of them keeps its questions the other way round
-    return [made("a", 0.50, 1), made("b", 0.53, 2, order=-1), made("c", 0.25, 3), made("d", 0.7, 4)]
+    return [
+        build("a", 0.50, 1),
+        build("b", 0.53, 2, order=-1),
+        build("c", 0.25, 3),
+        build("d", 0.7, 4),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -57,34 +62,34 @@ def test_probabilities_are_those_of_draws(four, board):
     assert board.models == tuple(sorted(drawn, key=lambda model: -drawn[model].mean()))
     best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
     ranks = (stack[:, None] < stack[None]).sum(axis=1) + 1
-    for i, place in enumerate(board.rows):
-        assert place.posterior.mu == pytest.approx(stack[i].mean(), abs=0.002)
+    for i, row in enumerate(board.rows):
+        assert row.posterior.mu == pytest.approx(stack[i].mean(), abs=0.002)
         low, high = np.quantile(stack[i], [0.025, 0.975])
-        assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.004)
-        assert place.p_best == pytest.approx(best[i], abs=0.012)
-        assert place.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
+        assert (row.interval.low, row.interval.high) == pytest.approx((low, high), abs=0.004)
+        assert row.p_best == pytest.approx(best[i], abs=0.012)
+        assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
         for j in range(4):
             above = 0.5 if i == j else (stack[i] > stack[j]).mean()
             assert board.p_greater[i, j] == pytest.approx(above, abs=0.015)
-        held = (ranks[i] >= place.rank_low) & (ranks[i] <= place.rank_high)
+        held = (ranks[i] >= row.rank_low) & (ranks[i] <= row.rank_high)
         assert held.mean() >= 0.94
-        assert (ranks[i] < place.rank_low).mean() < 0.04 > (ranks[i] > place.rank_high).mean()
+        assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
 
 
 def test_ties_are_cut_by_z(four, board):
-    mu = [one.posterior.mu for one in board.rows]
-    sigma = [one.posterior.sigma for one in board.rows]
+    mu = [item.posterior.mu for item in board.rows]
+    sigma = [item.posterior.sigma for item in board.rows]
     rank, expected = 1, [1]
     for i in range(1, 4):
         z = (mu[i - 1] - mu[i]) / math.hypot(sigma[i - 1], sigma[i])
         rank += z >= stats.norm.ppf(0.95)
         expected.append(rank)
-    assert [one.rank for one in board.rows] == expected
+    assert [item.rank for item in board.rows] == expected
     assert 1 < len(set(expected)) < 4  # something ties, and not all
     alone = leaderboard(four, ties="none", numbering="competition")
-    assert [one.rank for one in alone.rows] == [1, 2, 3, 4]
+    assert [item.rank for item in alone.rows] == [1, 2, 3, 4]
     loose = leaderboard(four, confidence=0.5)
-    assert [one.rank for one in loose.rows] == [1, 2, 3, 4]
+    assert [item.rank for item in loose.rows] == [1, 2, 3, 4]
     assert (loose.ranking.threshold, loose.ranking.confidence) == (0.0, 0.5)
 
 
@@ -93,9 +98,9 @@ def test_what_runs_took_stands_beside_them():
     run = TaskRun.from_trials(
         "m", "aime", [[0, 1]] * 3, ["x", "y", "z"], measured={"completion_tokens": tokens}
     )
-    (place,) = leaderboard([run]).rows
-    assert (place.tokens, place.seconds, place.n_range) == (30, None, (2, 2))
-    assert (place.rank, place.p_best, place.rank_high) == (1.0, 1.0, 1.0)
+    (row,) = leaderboard([run]).rows
+    assert (row.tokens, row.seconds, row.n_range) == (30, None, (2, 2))
+    assert (row.rank, row.p_best, row.rank_high) == (1.0, 1.0, 1.0)
 
 
 def test_population_pairs_questions_whatever_their_order(four):
@@ -112,7 +117,7 @@ def test_population_pairs_questions_whatever_their_order(four):
 
 def test_a_leaderboard_is_plain_json(board):
     plain = json.loads(json.dumps(board.to_dict(), allow_nan=False))
-    assert [one["model"] for one in plain["places"]] == list(board.models)
+    assert [item["model"] for item in plain["places"]] == list(board.models)
     assert plain["places"][0]["interval"]["level"] == 0.95
     assert np.array(plain["p_greater"]).shape == (4, 4)
     assert (plain["ties"], plain["questions"], plain["tasks"]) == ("leader", M, ["aime"])
@@ -173,7 +178,7 @@ def test_options_are_checked(four, option, match):
 
 def boards(scope):
     tasks = [
-        [made(model, chance, seed + 10 * t, f"t{t}", m=12 + 4 * t) for model, chance, seed in who]
+        [build(model, chance, seed + 10 * t, f"t{t}", m=12 + 4 * t) for model, chance, seed in who]
         for t, who in enumerate(
             [
                 [("a", 0.5, 1), ("b", 0.55, 2), ("c", 0.3, 3)],
@@ -186,8 +191,8 @@ def boards(scope):
 
 
 def test_the_mean_over_tasks_counts_each_the_same():
-    tasks, found = boards("benchmark")
-    overall = overall_leaderboard(found)
+    tasks, result = boards("benchmark")
+    overall = overall_leaderboard(result)
     assert (overall.task, overall.tasks, overall.n_questions) == (
         "mean of 3 tasks",
         ("t0", "t1", "t2"),
@@ -205,23 +210,23 @@ def test_the_mean_over_tasks_counts_each_the_same():
         )
         for model in "abc"
     }
-    for i, place in enumerate(overall.rows):
-        sample = drawn[place.model]
-        assert place.posterior.mu == pytest.approx(sample.mean(), abs=0.002)
-        assert place.posterior.sigma == pytest.approx(sample.std(), rel=0.03)
+    for i, row in enumerate(overall.rows):
+        sample = drawn[row.model]
+        assert row.posterior.mu == pytest.approx(sample.mean(), abs=0.002)
+        assert row.posterior.sigma == pytest.approx(sample.std(), rel=0.03)
         low, high = np.quantile(sample, [0.025, 0.975])
-        assert (place.interval.low, place.interval.high) == pytest.approx((low, high), abs=0.003)
+        assert (row.interval.low, row.interval.high) == pytest.approx((low, high), abs=0.003)
         for j, other in enumerate(overall.rows):
             if i != j:
                 above = (sample > drawn[other.model]).mean()
                 assert overall.p_greater[i, j] == pytest.approx(above, abs=0.015)
-        assert (place.tokens, place.n_range) == (None, None)
+        assert (row.tokens, row.n_range) == (None, None)
     json.dumps(overall.to_dict(), allow_nan=False)
 
 
 def test_the_mean_over_tasks_pairs_questions_in_scope_population():
-    tasks, found = boards("population")
-    overall = overall_leaderboard(found)
+    tasks, result = boards("population")
+    overall = overall_leaderboard(result)
     assert overall.ranking.paired
     assert overall.scope == "population"
     for i, a in enumerate(overall.models):
@@ -239,7 +244,7 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
                 assert overall.ranking.z[i, j] == pytest.approx(abs(mean) / sd, rel=1e-6)
             # a mean over tasks and questions is all but normal
             assert overall.p_greater[i, j] == pytest.approx(stats.norm.cdf(mean / sd), abs=0.03)
-    again = overall_leaderboard(found)
+    again = overall_leaderboard(result)
     assert np.array_equal(again.p_greater, overall.p_greater)
 
 
@@ -249,7 +254,7 @@ def test_leaderboards_that_do_not_fit_together():
         overall_leaderboard([first])
     with pytest.raises(InvalidInputError, match="`boards` must be of at least two different"):
         overall_leaderboard([first, first])
-    fewer = leaderboard([made("a", 0.5, 1, "t9"), made("b", 0.5, 2, "t9")])
+    fewer = leaderboard([build("a", 0.5, 1, "t9"), build("b", 0.5, 2, "t9")])
     with pytest.raises(InvalidInputError, match="`boards` must have the models of t0"):
         overall_leaderboard([first, fewer])
     _, (_, other, _) = boards("population")

@@ -27,7 +27,7 @@ def with_spec(function, runs, options):
     return function(runs, spec=spec, **others)
 
 
-def made(model, seed, lift=0.0, m=M, n=N, **more):
+def build(model, seed, lift=0.0, m=M, n=N, **more):
     rng = np.random.default_rng(seed)
     p = np.clip(np.linspace(0.05, 0.9, m) + lift, 0.0, 1.0)
     matrix = (rng.random((m, n)) < p[:, None]).astype(int)
@@ -46,12 +46,12 @@ def futures(run, extra, how_many, seed):
 
 
 def test_simulated_futures_reach_the_width_as_often_as_forecast():
-    run = made("a", 1)
+    run = build("a", 1)
     (line,) = plan_width([run], 0.06)
     f = line.forecast
     share = []
     for extra in (f.additional_low, f.additional, f.additional_high):
-        widths = [one.interval().width for one in futures(run, extra, 60, extra)]
+        widths = [item.interval().width for item in futures(run, extra, 60, extra)]
         share.append(np.mean(np.array(widths) <= 0.06))
     low, middle, high = share
     # 5%, 50% and 95%, give or take what 60 futures scatter
@@ -63,7 +63,7 @@ def test_simulated_futures_reach_the_width_as_often_as_forecast():
 
 
 def test_half_of_simulated_futures_tell_two_models_apart():
-    a, b = made("a", 1, 0.06), made("b", 2)
+    a, b = build("a", 1, 0.06), build("b", 2)
     plan = plan_separation([b, a])
     (line,) = plan.lines
     assert (line.models, plan.separated) == (("a", "b"), 0)
@@ -74,7 +74,7 @@ def test_half_of_simulated_futures_tell_two_models_apart():
 
 
 def test_only_pairs_that_are_close_are_planned_for():
-    runs = [made("a", 1), made("b", 2, 0.02), made("c", 3, -0.4)]
+    runs = [build("a", 1), build("b", 2, 0.02), build("c", 3, -0.4)]
     plan = plan_separation(runs)
     assert plan.separated == 2
     assert [set(line.models) for line in plan.lines] == [{"a", "b"}]
@@ -88,13 +88,13 @@ def test_only_pairs_that_are_close_are_planned_for():
 
 
 def test_a_width_that_is_reached():
-    (line,) = plan_width([made("a", 1)], 0.9)
+    (line,) = plan_width([build("a", 1)], 0.9)
     assert line.reached
     assert line.trials.to_dict() == {"middle": 0, "low": 0, "high": 0}
 
 
 def test_out_of_reach_about_questions_like_these():
-    (line,) = plan_width([made("a", 1)], 0.05, IntervalSpec(scope="population"))
+    (line,) = plan_width([build("a", 1)], 0.05, IntervalSpec(scope="population"))
     assert line.forecast.additional is None
     assert line.trials.middle is None
     assert any("more questions are needed" in note for note in line.notes)
@@ -106,7 +106,7 @@ def test_tokens_and_time_follow_from_what_trials_took():
     seconds = tuple(np.full(N, 6.0) for _ in range(M))
     beside = tuple(np.tile([2.0, 3.0], N // 2) for _ in range(M))
     measured = {"completion_tokens": tokens, "generated_s": seconds, "concurrency": beside}
-    (line,) = plan_width([made("a", 1, measured=measured)], 0.12)
+    (line,) = plan_width([build("a", 1, measured=measured)], 0.12)
     a_round = 10.0 * sum(range(1, M + 1))
     f = line.forecast
     for needed, n in (
@@ -120,15 +120,18 @@ def test_tokens_and_time_follow_from_what_trials_took():
 
 def test_what_was_not_recorded_is_said():
     half = (np.full(N, np.nan), *(np.array([4.0] * (N - 1) + [np.nan]) for _ in range(M - 1)))
-    (line,) = plan_width([made("a", 1, measured={"completion_tokens": half})], 0.12)
+    (line,) = plan_width([build("a", 1, measured={"completion_tokens": half})], 0.12)
     # a question of which nothing is known is taken to be like the others
     assert line.tokens.middle == pytest.approx(line.forecast.additional * M * 4.0)
-    known, of = (M - 1) * (N - 1), M * N
+    expected, of = (M - 1) * (N - 1), M * N
     assert line.unrecorded == (
-        f"tokens of {known} of {of} trials of a were recorded; the forecast extrapolates from them",
+        f"tokens of {expected} of {of} trials of a were recorded; "
+        "the forecast extrapolates from them",
         "time was not recorded for a",
     )
-    both = plan_separation([made("a", 1, 0.05, measured={"completion_tokens": half}), made("b", 2)])
+    both = plan_separation(
+        [build("a", 1, 0.05, measured={"completion_tokens": half}), build("b", 2)]
+    )
     (line,) = both.lines
     assert line.tokens is None  # of one of two models is not enough
     assert line.unrecorded[1] == "tokens were not recorded for b"
@@ -136,7 +139,7 @@ def test_what_was_not_recorded_is_said():
 
 
 @pytest.mark.parametrize(
-    ("about", "told"),
+    ("about", "message"),
     [
         (Provenance(generation_kwargs={"do_sample": False, "max_gen_toks": 9}), "decodes greedily"),
         (Provenance(config={"output_type": "multiple_choice"}), "compares likelihoods"),
@@ -144,12 +147,12 @@ def test_what_was_not_recorded_is_said():
         (Provenance(config={"output_type": "generate_until"}), None),
     ],
 )
-def test_trials_that_can_only_repeat_themselves(about, told):
-    (line,) = plan_width([made("a", 1, n=1, provenance=about)], 0.2)
-    found = [note for note in line.notes if "a further trial would repeat the first" in note]
-    assert len(found) == (told is not None)
-    assert all(told in note for note in found)
-    assert line.repeats is line.to_dict()["repeats"] is (told is not None)
+def test_trials_that_can_only_repeat_themselves(about, message):
+    (line,) = plan_width([build("a", 1, n=1, provenance=about)], 0.2)
+    result = [note for note in line.notes if "a further trial would repeat the first" in note]
+    assert len(result) == (message is not None)
+    assert all(message in note for note in result)
+    assert line.repeats is line.to_dict()["repeats"] is (message is not None)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +167,13 @@ def test_trials_that_can_only_repeat_themselves(about, told):
 )
 def test_options_of_a_width_are_checked(options, match):
     with pytest.raises(InvalidInputError, match=match):
-        with_spec(plan_width, [made("a", 1)], options)
+        with_spec(plan_width, [build("a", 1)], options)
 
 
 def test_what_cannot_be_separated():
     with pytest.raises(InvalidInputError, match="`RUN` must be of at least two models on aime"):
-        plan_separation([made("a", 1)])
+        plan_separation([build("a", 1)])
     with pytest.raises(InvalidInputError, match=r"`confidence` must be above 0\.5"):
-        plan_separation([made("a", 1), made("b", 2)], confidence=0.5)
+        plan_separation([build("a", 1), build("b", 2)], confidence=0.5)
     with pytest.raises(InvalidInputError, match="`RUN` must have answered the same questions"):
-        plan_separation([made("a", 1), made("b", 2, m=3)])
+        plan_separation([build("a", 1), build("b", 2, m=3)])

@@ -109,8 +109,8 @@ def test_the_pass_family_counts_subsets():
 
 
 def test_budgets_by_default_are_powers_of_two_and_those_of_the_run():
-    made = Provenance(metadata={"bayes": {"k": [3, 99, True], "tau": 0.25, "maj_k": 2}})
-    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=made)).rows
+    build = Provenance(metadata={"bayes": {"k": [3, 99, True], "tau": 0.25, "maj_k": 2}})
+    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=build)).rows
     assert [name for name in rows if name.startswith("pass@")] == [
         "pass@1", "pass@2", "pass@3", "pass@4",
     ]  # fmt: skip
@@ -123,8 +123,8 @@ def test_budgets_by_default_are_powers_of_two_and_those_of_the_run():
     "settings", [{"tau": 7, "maj_k": 0, "k": "2"}, {"tau": None}, "text", None, ["k"]]
 )
 def test_settings_that_make_no_sense_are_left_aside(settings):
-    made = Provenance(config={"metadata": {"bayes": settings}})
-    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=made)).rows
+    build = Provenance(config={"metadata": {"bayes": settings}})
+    rows = summarise(run_of(answers=tuple(ANSWERS), provenance=build)).rows
     assert {"pass@4", "g-pass@4_0.5", "maj@6"} <= set(rows)
     assert "pass@3" not in rows
 
@@ -189,12 +189,12 @@ def test_tokens_and_time_are_those_of_the_trials():
 
 
 def test_a_summary_is_plain_json():
-    made = summarise(run_of(notes=("two trials were left out",), answers=tuple(ANSWERS)))
-    plain = json.loads(json.dumps(made.to_dict(), allow_nan=False))
-    assert plain["hbayes"]["population"]["mu"] == made.learned["population"].mu
-    assert plain["bayes"]["interval"]["low"] == made.intervals["paper"].low
+    build = summarise(run_of(notes=("two trials were left out",), answers=tuple(ANSWERS)))
+    plain = json.loads(json.dumps(build.to_dict(), allow_nan=False))
+    assert plain["hbayes"]["population"]["mu"] == build.learned["population"].mu
+    assert plain["bayes"]["interval"]["low"] == build.intervals["paper"].low
     assert (plain["questions"], plain["trials"], plain["n_range"]) == (5, 30, [6, 6])
-    assert plain["rows"]["maj@6"] == made.rows["maj@6"]
+    assert plain["rows"]["maj@6"] == build.rows["maj@6"]
     assert plain["notes"][0] == "two trials were left out"
     assert "per_question" not in plain["bayes"]
 
@@ -203,8 +203,8 @@ def test_a_summary_is_plain_json():
 
 
 def two_tasks(model="A"):
-    one = run_of([[1, 1, 0, 1]] * 3, model, "one")
-    return one, run_of([[0, 0, 1, 0, 0]], model, "two")
+    item = run_of([[1, 1, 0, 1]] * 3, model, "one")
+    return item, run_of([[0, 0, 1, 0, 0]], model, "two")
 
 
 def test_means_of_independent_tasks():
@@ -215,14 +215,14 @@ def test_means_of_independent_tasks():
         mean = group.means[name]
         assert mean.weights == weights
         parts = {
-            "paper": (mean.paper, [one.paper for one in summaries]),
-            **{s: (mean.learned[s], [one.learned[s] for one in summaries]) for s in SCOPES},
+            "paper": (mean.paper, [item.paper for item in summaries]),
+            **{s: (mean.learned[s], [item.learned[s] for item in summaries]) for s in SCOPES},
         }
-        for found, (first, second) in parts.values():
+        for result, (first, second) in parts.values():
             mu = weights[0] * first.mu + weights[1] * second.mu
             sigma = math.sqrt((weights[0] * first.sigma) ** 2 + (weights[1] * second.sigma) ** 2)
-            assert (found.mu, found.sigma) == pytest.approx((mu, sigma), abs=1e-12)
-            assert found.scope == first.scope
+            assert (result.mu, result.sigma) == pytest.approx((mu, sigma), abs=1e-12)
+            assert result.scope == first.scope
     assert group.means["size"].average == pytest.approx(0.75 * 0.75 + 0.25 * 0.2)
     assert group.means["equal"].average == pytest.approx((0.75 + 0.2) / 2)
 
@@ -257,8 +257,8 @@ def test_the_interval_of_a_mean_with_drawn_laws():
 def test_groups_of_groups_and_models_that_lack_a_task():
     summaries = [summarise(run) for run in (*two_tasks("A"), two_tasks("B")[0])]
     groups = {"all": ["part", "two"], "part": ["one"], "none": [], "round": ["round", "two"]}
-    found = {(one.group, one.model): one.tasks for one in summarise_groups(summaries, groups)}
-    assert found == {
+    result = {(item.group, item.model): item.tasks for item in summarise_groups(summaries, groups)}
+    assert result == {
         ("all", "A"): ("one", "two"),
         ("part", "A"): ("one",),
         ("part", "B"): ("one",),

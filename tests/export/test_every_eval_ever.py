@@ -65,7 +65,7 @@ def summary():
 
 
 @pytest.fixture(scope="module")
-def found(summary):
+def result(summary):
     return submission(
         summary,
         model_id="org/model",
@@ -75,14 +75,14 @@ def found(summary):
 
 
 def results(record):
-    return {one["metric_config"]["metric_name"]: one for one in record["evaluation_results"]}
+    return {item["metric_config"]["metric_name"]: item for item in record["evaluation_results"]}
 
 
 # -- the aggregate record ------------------------------------------------------------------------
 
 
-def test_what_the_record_says_of_the_run(found):
-    record = dict(found.record)
+def test_what_the_record_says_of_the_run(result):
+    record = dict(result.record)
     del record["evaluation_results"]
     assert record == {
         "schema_version": "0.3.0",
@@ -119,14 +119,14 @@ def test_what_the_record_says_of_the_run(found):
     }
 
 
-def test_neither_paths_nor_keys_go_out(found, summary):
-    text = found.to_json() + "".join(map(json.dumps, instances(summary, found)))
+def test_neither_paths_nor_keys_go_out(result, summary):
+    text = result.to_json() + "".join(map(json.dumps, instances(summary, result)))
     assert "secret" not in text
     assert "/home" not in text
 
 
-def test_one_result_a_metric_with_its_uncertainty(found):
-    record = results(found.record)
+def test_one_result_a_metric_with_its_uncertainty(result):
+    record = results(result.record)
     outcomes = run().outcomes
     expected = {
         f"hbayes@{N}": hbayes_at_n(outcomes),
@@ -153,8 +153,8 @@ def test_one_result_a_metric_with_its_uncertainty(found):
     )
 
 
-def test_the_estimators_against_their_definitions(found):
-    record = results(found.record)
+def test_the_estimators_against_their_definitions(result):
+    record = results(result.record)
     right = TRIALS.sum(axis=1).tolist()
 
     def score(name):
@@ -176,12 +176,12 @@ def test_the_estimators_against_their_definitions(found):
     assert math.isclose(error, sigma)
 
 
-def test_what_every_result_says_of_questions_and_sampling(found):
+def test_what_every_result_says_of_questions_and_sampling(result):
     ids = set()
-    for one in found.record["evaluation_results"]:
-        ids.add(one["evaluation_result_id"])
-        assert one["evaluation_name"] == "aime25_bayes/boxed"
-        assert one["source_data"] == {
+    for item in result.record["evaluation_results"]:
+        ids.add(item["evaluation_result_id"])
+        assert item["evaluation_name"] == "aime25_bayes/boxed"
+        assert item["source_data"] == {
             "dataset_name": "aime25_bayes",
             "source_type": "hf_dataset",
             "hf_repo": "MathArena/aime_2025",
@@ -193,7 +193,7 @@ def test_what_every_result_says_of_questions_and_sampling(found):
                 "revision": "c94da77eb22bbd6439e62a323bec18493a421302",
             },
         }
-        config = one["generation_config"]
+        config = item["generation_config"]
         assert config["generation_args"] == {
             "temperature": 0.6,
             "max_tokens": 512,
@@ -201,10 +201,10 @@ def test_what_every_result_says_of_questions_and_sampling(found):
         }
         # a number that came as text is no number of the schema
         assert config["additional_details"]["top_k"] == "20"
-        metric = one["metric_config"]
+        metric = item["metric_config"]
         assert (metric["min_score"], metric["max_score"]) == (0.0, 1.0)
         assert metric["lower_is_better"] is False
-    assert len(ids) == len(found.record["evaluation_results"])
+    assert len(ids) == len(result.record["evaluation_results"])
     assert f"avg@{N}:boxed" in ids
 
 
@@ -212,37 +212,37 @@ def test_rubrics_say_their_weights_and_their_range():
     trials = [[0, 2, 1, 2], [1, 1, 0, 2], [2, 2, 2, 2]]
     graded = TaskRun.from_trials("m", "essays", trials, IDS[:3], (0.0, 0.5, 2.0))
     record = submission(summarise(graded, IntervalSpec(method="normal")), model_id="o/m").record
-    found = results(record)
-    assert set(found) == {"hbayes@4", "hbayes@4_population", "bayes@4", "avg@4"}
-    for one in found.values():
-        metric = one["metric_config"]
+    result = results(record)
+    assert set(result) == {"hbayes@4", "hbayes@4_population", "bayes@4", "avg@4"}
+    for item in result.values():
+        metric = item["metric_config"]
         assert (metric["min_score"], metric["max_score"]) == (0.0, 2.0)
         assert metric["metric_unit"] == "points"
-        assert one["score_details"]["details"]["category_weights"] == "0, 0.5, 2"
+        assert item["score_details"]["details"]["category_weights"] == "0, 0.5, 2"
     assert record["eval_library"] == {
         "name": "unknown",
         "version": "unknown",
         "additional_details": record["eval_library"]["additional_details"],
     }
-    assert found["avg@4"]["source_data"]["source_type"] == "other"
+    assert result["avg@4"]["source_data"]["source_type"] == "other"
 
 
 def test_a_record_of_part_of_a_task_says_so(summary):
     part = replace(summary.run, provenance=replace(summary.run.provenance, n_questions=M + 5))
     record = submission(summarise(part), model_id="org/model").record
-    details = [one["source_data"]["additional_details"] for one in record["evaluation_results"]]
-    assert {one["questions_of_the_task"] for one in details} == {str(M + 5)}
-    assert {one["questions"] for one in details} == {str(M)}
+    details = [item["source_data"]["additional_details"] for item in record["evaluation_results"]]
+    assert {item["questions_of_the_task"] for item in details} == {str(M + 5)}
+    assert {item["questions"] for item in details} == {str(M)}
 
 
 # -- where it belongs ----------------------------------------------------------------------------
 
 
-def test_the_name_of_the_file_is_the_runs_own(summary, found):
+def test_the_name_of_the_file_is_the_runs_own(summary, result):
     again = submission(summary, model_id="org/model", now=1_800_000_000)
-    assert again.path == found.path
+    assert again.path == result.path
     form = r"data/aime_2025/org/model/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-"
-    assert re.fullmatch(form + r"[0-9a-f]{12}\.json", found.path)
+    assert re.fullmatch(form + r"[0-9a-f]{12}\.json", result.path)
     flipped = TRIALS.copy()
     flipped[0, 0] ^= 1
     others = {
@@ -250,7 +250,7 @@ def test_the_name_of_the_file_is_the_runs_own(summary, found):
         submission(summarise(run(flipped, filter="boxed")), model_id="org/model").name,
         submission(summarise(run(TRIALS[:, ::-1], filter="boxed")), model_id="org/model").name,
     }
-    assert found.name not in others
+    assert result.name not in others
     assert len(others) == 3
 
 
@@ -288,14 +288,14 @@ def test_who_made_the_model_must_be_known():
     named = submission(summarise(flat), sender=Sender(developer="The Mint"))
     assert named.record["model_info"]["developer"] == "The Mint"
     hub = Provenance(backend="vllm", model_args={"pretrained": "org/model"})
-    told = TaskRun.from_trials("model", "sums", [[0, 1]], ["p"], provenance=hub)
-    assert submission(summarise(told)).model_id == "org/model"
+    named_run = TaskRun.from_trials("model", "sums", [[0, 1]], ["p"], provenance=hub)
+    assert submission(summarise(named_run)).model_id == "org/model"
 
 
 # -- the instance-level records ------------------------------------------------------------------
 
 
-def test_a_record_for_every_trial(found):
+def test_a_record_for_every_trial(result):
     seeds = tuple(tuple(100 * q + i for i in range(N)) for q in range(M))
     answers = tuple(tuple("7" if r else None for r in row) for row in TRIALS)
     measured = {
@@ -311,7 +311,7 @@ def test_a_record_for_every_trial(found):
     assert (scores == TRIALS).all()
     assert [row["metadata"]["trial"] for row in rows] == [str(i) for i in range(N)] * M
     assert [row["metadata"]["seed"] for row in rows] == [str(s) for row in seeds for s in row]
-    by_id = {one["evaluation_result_id"]: one for one in record.record["evaluation_results"]}
+    by_id = {item["evaluation_result_id"]: item for item in record.record["evaluation_results"]}
     average = by_id[rows[0]["evaluation_result_id"]]
     assert math.isclose(average["score_details"]["score"], scores.mean())
     for row in rows:
@@ -354,15 +354,15 @@ def test_the_texts_are_those_of_the_samples_file(logged):
     written.write(output)
     lines = output.getvalue().decode("ascii").splitlines()
     rows = [json.loads(line) for line in lines]
-    said = [row["output"]["raw"][0] for row in rows]
-    assert said == [text.replace("\ud800", "\ufffd") for trials in texts for text, _ in trials]
+    statement = [row["output"]["raw"][0] for row in rows]
+    assert statement == [text.replace("\ud800", "\ufffd") for trials in texts for text, _ in trials]
     assert [row["input"]["raw"] for row in rows[::2]] == [f"What is {n} + {n}?" for n in range(3)]
     assert [row["input"]["reference"] for row in rows[::2]] == [["0"], ["2"], ["4"]]
     assert (written.rows, written.without_completion) == (6, 0)
     assert written.checksum == hashlib.sha256(output.getvalue()).hexdigest()
-    whole = record.with_instances(written.rows, written.checksum).record
-    assert whole["detailed_evaluation_results"]["total_rows"] == 6
-    assert whole["detailed_evaluation_results"]["file_path"] == record.instances_path
+    complete = record.with_instances(written.rows, written.checksum).record
+    assert complete["detailed_evaluation_results"]["total_rows"] == 6
+    assert complete["detailed_evaluation_results"]["file_path"] == record.instances_path
     assert record.instances_path == record.path.replace(".json", "_samples.jsonl")
     hashes = {row["sample_hash"] for row in rows}
     assert len(hashes) == 3
@@ -381,13 +381,13 @@ def test_texts_stay_at_home_where_that_is_asked(logged):
 def test_texts_of_other_outcomes_are_not_taken(logged):
     """A samples file that was replaced since: no text is put beside an outcome it did not get."""
     read, _ = logged
-    (samples,) = {Path(one) for one in read.sources if "samples_" in one}
+    (samples,) = {Path(item) for item in read.sources if "samples_" in item}
     rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
     rows[1]["outcomes"] = rows[1]["outcomes"][::-1]
     samples.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     summary = summarise(read)
-    found = list(instances(summary, submission(summary, model_id="org/coin")))
-    assert [bool(row["output"]["raw"]) for row in found] == [True, True, False, False, True, True]
+    result = list(instances(summary, submission(summary, model_id="org/coin")))
+    assert [bool(row["output"]["raw"]) for row in result] == [True, True, False, False, True, True]
 
 
 def test_counts_have_no_instances():
@@ -405,14 +405,14 @@ def test_counts_have_no_instances():
 # -- the schema, where it is at hand -------------------------------------------------------------
 
 
-def test_the_schema_of_the_wheel_is_satisfied(found, summary):
+def test_the_schema_of_the_wheel_is_satisfied(result, summary):
     schema = pytest.importorskip(
         "every_eval_ever.schema", reason="every-eval-ever is not installed (it needs Python 3.12)"
     )
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     aggregate = jsonschema.Draft7Validator(schema.schema_json())
     instance = jsonschema.Draft7Validator(schema.schema_json("instance_level_eval.schema.json"))
-    whole = found.with_instances(M * N, "0" * 64)
-    assert list(aggregate.iter_errors(json.loads(whole.to_json()))) == []
-    for row in instances(summary, found):
+    complete = result.with_instances(M * N, "0" * 64)
+    assert list(aggregate.iter_errors(json.loads(complete.to_json()))) == []
+    for row in instances(summary, result):
         assert list(instance.iter_errors(row)) == []

@@ -30,7 +30,7 @@ M, N = 30, 8
 TRIALS = np.random.default_rng(6).integers(0, 2, (M, N))
 
 
-def made(**more):
+def build(**more):
     about = {
         "backend": "vllm",
         "model_args": {"pretrained": "org/model", "dtype": "bfloat16"},
@@ -44,7 +44,7 @@ def made(**more):
 
 
 def run(task="aime25_bayes", trials=TRIALS, **more):
-    more.setdefault("provenance", made())
+    more.setdefault("provenance", build())
     ids = [f"q{i}" for i in range(len(trials))]
     return TaskRun.from_trials("model", task, trials, ids, **more)
 
@@ -75,7 +75,7 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
 
 
 def test_the_notes_tell_of_questions_that_were_not_asked():
-    limited = summarise(run(provenance=made(n_questions=M + 27)))
+    limited = summarise(run(provenance=build(n_questions=M + 27)))
     assert f"per question on {M} of its {M + 27} questions; " in hub_result(limited).notes
 
 
@@ -84,18 +84,18 @@ def test_the_notes_tell_n_the_interval_and_the_settings(summary):
     posterior = hbayes_at_n(run().outcomes)
     interval = posterior.interval(0.95, "exact")
     assert notes.startswith(f"avg@{N} of {N} trials per question on {M} questions; ")
-    told = (
+    message = (
         f"95% credible interval of the mean score {100 * interval.low:.2f} to "
         f"{100 * interval.high:.2f}, about these questions (hbayes@{N}, exact; posterior mean "
         f"{100 * posterior.mu:.2f}, sd {100 * posterior.sigma:.2f})"
     )
-    assert told in notes
+    assert message in notes
     assert "temperature 0.6, top_p 0.95; aime25_bayes, lm_eval 0.4.13, task 1.0, " in notes
     assert "\n" not in notes
 
 
 def test_another_number_scale_scope_and_level():
-    found = hub_result(
+    actual = hub_result(
         summarise(run(), IntervalSpec(0.9, method="hdi")),
         value="pass@4",
         scale="share",
@@ -103,7 +103,7 @@ def test_another_number_scale_scope_and_level():
         source_url="https://example.org/logs",
         source_name="Logs",
     )
-    entry = read_back(found)
+    entry = read_back(actual)
     right = TRIALS.sum(axis=1)
     from math import comb
 
@@ -127,13 +127,13 @@ def test_trials_that_differ_in_number_are_told():
 
 
 def test_the_known_benchmarks_have_files_of_their_own():
-    files = {one.file for one in KNOWN.values()}
-    datasets = {one.dataset for one in KNOWN.values()}
+    files = {item.file for item in KNOWN.values()}
+    datasets = {item.dataset for item in KNOWN.values()}
     assert len(files) == len(datasets)
-    for name, one in KNOWN.items():
-        result = hub_result(summarise(run(name, TRIALS[:2], provenance=made(dataset=""))))
-        assert result.path == f".eval_results/{one.file}.yaml"
-        assert result.dataset_id == one.dataset
+    for name, item in KNOWN.items():
+        result = hub_result(summarise(run(name, TRIALS[:2], provenance=build(dataset=""))))
+        assert result.path == f".eval_results/{item.file}.yaml"
+        assert result.dataset_id == item.dataset
 
 
 def test_our_tasks_run_on_the_datasets_that_are_listed():
@@ -145,19 +145,19 @@ def test_our_tasks_run_on_the_datasets_that_are_listed():
 
 
 def test_a_known_name_on_another_dataset_is_another_benchmark():
-    other = made(dataset="somebody/gsm8k-hard")
+    other = build(dataset="somebody/gsm8k-hard")
     result = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)))
     assert result.path == ".eval_results/gsm8k-own.yaml"
     assert (result.dataset_id, result.task_id) == ("somebody/gsm8k-hard", "default")
-    assert any('"default"' in one for one in result.warnings)
+    assert any('"default"' in item for item in result.warnings)
     given = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)), task_id="hard")
     assert given.task_id == "hard"
-    assert not any("eval.yaml" in one for one in given.warnings)
+    assert not any("eval.yaml" in item for item in given.warnings)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
-    config = made(dataset="org/data", generation_kwargs={name: name, "temperature": 1})
+    config = build(dataset="org/data", generation_kwargs={name: name, "temperature": 1})
     result = hub_result(summarise(run(name, TRIALS[:2], provenance=config)))
     folder, file = result.path.split("/")
     assert folder == ".eval_results"
@@ -169,13 +169,13 @@ def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
 
 
 def test_what_was_not_pinned_is_not_given():
-    for revision, told in ((None, "pinned no revision"), ("main", "pinned main")):
-        found = hub_result(
-            summarise(run(trials=TRIALS[:2], provenance=made(revision=revision or "")))
+    for revision, message in ((None, "pinned no revision"), ("main", "pinned main")):
+        actual = hub_result(
+            summarise(run(trials=TRIALS[:2], provenance=build(revision=revision or "")))
         )
-        assert found.dataset_revision is None
-        assert "revision" not in found.text
-        assert any(told in one for one in found.warnings)
+        assert actual.dataset_revision is None
+        assert "revision" not in actual.text
+        assert any(message in item for item in actual.warnings)
     given = hub_result(summarise(run(trials=TRIALS[:2])), revision="a" * 40)
     assert given.dataset_revision == "a" * 40
 
@@ -193,14 +193,14 @@ def test_another_dataset_than_that_of_the_run_has_no_pinned_revision(summary):
 
 def test_a_run_of_another_model_is_told(summary):
     assert not any(
-        "is exported as" in one for one in hub_result(summary, model_id="org/model").warnings
+        "is exported as" in item for item in hub_result(summary, model_id="org/model").warnings
     )
-    (told,) = hub_result(summary, model_id="org/other").warnings
-    assert told == "the run was of org/model, and is exported as org/other"
+    (message,) = hub_result(summary, model_id="org/other").warnings
+    assert message == "the run was of org/model, and is exported as org/other"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
             {"value": "pass@9"},
@@ -211,13 +211,13 @@ def test_a_run_of_another_model_is_told(summary):
         ({"scale": "points"}, r"`scale` must be \"percent\" or \"share\"; got 'points'"),
     ],
 )
-def test_wrong_arguments_end_in_a_sentence(summary, arguments, told):
-    with pytest.raises(InvalidInputError, match=told):
+def test_wrong_arguments_end_in_a_sentence(summary, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
         hub_result(summary, **arguments)
 
 
 def test_a_dataset_that_nobody_knows_must_be_named():
-    nowhere = summarise(run("sums", TRIALS[:2], provenance=made(dataset="")))
+    nowhere = summarise(run("sums", TRIALS[:2], provenance=build(dataset="")))
     with pytest.raises(InvalidInputError, match=r"`--dataset` must name the hub's dataset of sums"):
         hub_result(nowhere)
     assert hub_result(nowhere, dataset="org/sums").dataset_id == "org/sums"
@@ -225,7 +225,7 @@ def test_a_dataset_that_nobody_knows_must_be_named():
 
 def test_scores_that_are_no_shares_are_refused():
     points = TaskRun.from_trials(
-        "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=made()
+        "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=build()
     )
     with pytest.raises(InvalidInputError, match=r"scores between 0 and 1.*0 to 5"):
         hub_result(summarise(points, IntervalSpec(method="normal")))
@@ -270,7 +270,7 @@ def hub(monkeypatch):
 @pytest.fixture(scope="module")
 def results(summary):
     gsm8k = summarise(
-        run("gsm8k", TRIALS[:5], provenance=made(dataset="openai/gsm8k", revision=""))
+        run("gsm8k", TRIALS[:5], provenance=build(dataset="openai/gsm8k", revision=""))
     )
     return [hub_result(summary), hub_result(gsm8k)]
 
@@ -280,14 +280,14 @@ def test_one_pull_request_with_all_files(hub, results):
     assert address == f"{os.environ['HF_ENDPOINT']}/org/model/discussions/7"
     ((query, lines),) = hub.commits
     assert query == {"create_pr": ["1"]}
-    assert hub.files_sent() == {one.path: one.text for one in results}
+    assert hub.files_sent() == {item.path: item.text for item in results}
     (header,) = (line["value"] for line in lines if line["key"] == "header")
     assert header["summary"] == "Evaluation results: aime_2025.yaml, gsm8k.yaml"
     assert results[0].notes in header["description"]
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "message"),
     [
         ("whoami", 401, "the token was not checked: .* answered 401: the token is not valid"),
         ("whoami", 500, "the token was not checked: .* answered 500: out of order"),
@@ -301,9 +301,9 @@ def test_one_pull_request_with_all_files(hub, results):
         ("commit/main", 400, "the pull request to org/model was not opened: .* answered 400"),
     ],
 )
-def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, told):
+def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, message):
     hub.failing[path] = (status, '{"error": "out of order\\nsecond \\u001b[31mline"}')
-    with pytest.raises(LmEvalBayesError, match=told) as caught:
+    with pytest.raises(LmEvalBayesError, match=message) as caught:
         open_pull_request(results, fake_hub.MODEL)
     assert str(caught.value).isprintable()
     assert fake_hub.TOKEN not in str(caught.value)

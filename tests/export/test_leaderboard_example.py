@@ -57,42 +57,42 @@ def board(tmp_path_factory):
         return sent / name
 
     hostile = "<b>evil|</b> [x](http://x.example)"
-    place = describe("counted", f"model: '{hostile}'\nlink: 'javascript:alert(1)'\n")
+    position = describe("counted", f"model: '{hostile}'\nlink: 'javascript:alert(1)'\n")
     rows = [f"{name},{i % 5},8" for i, name in enumerate(IDS)]
-    (place / "counts.csv").write_text("\n".join(["id,c,n", *rows]) + "\n", encoding="utf-8")
-    place = describe("records", "model: from-records\nlink: https://example.org/a\n")
+    (position / "counts.csv").write_text("\n".join(["id,c,n", *rows]) + "\n", encoding="utf-8")
+    position = describe("records", "model: from-records\nlink: https://example.org/a\n")
     run = TaskRun.from_trials("m", "t", [[1, 0, 1, 1, 0, 1]] * 15, IDS)
     summary = summarise(run, IntervalSpec(method="normal"))
     record = submission(summary, model_id="org/m")
     instances = InstancesFile(summary, record, texts=False)
-    write_files({place / record.instances_path: instances.write})
+    write_files({position / record.instances_path: instances.write})
     # from here on: none of these counts
-    place = describe("few", "model: few\n")
+    position = describe("few", "model: few\n")
     few = "\n".join(["id,c,n", *(f"{name},1,2" for name in IDS)])
-    (place / "counts.csv").write_text(few, encoding="utf-8")
-    place = describe("others", "model: others\n")
-    (place / "counts.csv").write_text("id,c,n\nelsewhere,1,4\n", encoding="utf-8")
+    (position / "counts.csv").write_text(few, encoding="utf-8")
+    position = describe("others", "model: others\n")
+    (position / "counts.csv").write_text("id,c,n\nelsewhere,1,4\n", encoding="utf-8")
     describe("nothing", "model: nothing\n")
     describe("unnamed", "link: https://example.org\n")
     describe("code", "model: !!python/object/apply:os.system ['touch pwned']\n")
-    place = describe("broken", "model: broken\n")
-    (place / "m_samples.jsonl").write_text('{"evaluation": {', encoding="utf-8")
-    place = describe("link", "model: link\n")
-    (place / "counts.csv").symlink_to("/etc/passwd")
+    position = describe("broken", "model: broken\n")
+    (position / "m_samples.jsonl").write_text('{"evaluation": {', encoding="utf-8")
+    position = describe("link", "model: link\n")
+    (position / "counts.csv").symlink_to("/etc/passwd")
     shutil.copytree(sent / "gpt-4o", sent / "zz-again")
-    code, told, left_out = build(folder)
+    code, message, left_out = build(folder)
     assert code == 0, left_out
-    return folder, told, left_out
+    return folder, message, left_out
 
 
 LEFT_OUT = {"few", "others", "nothing", "unnamed", "code", "broken", "link", "zz-again"}
 
 
 def test_the_page_ranks_as_the_kernels_do(board):
-    folder, told, _ = board
-    assert "8 models, 8 submissions left out" in told
-    found = json.loads((folder / "page" / "leaderboard.json").read_text(encoding="utf-8"))
-    places = {one["model"]: one for one in found["leaderboards"][0]["places"]}
+    folder, message, _ = board
+    assert "8 models, 8 submissions left out" in message
+    result = json.loads((folder / "page" / "leaderboard.json").read_text(encoding="utf-8"))
+    places = {item["model"]: item for item in result["leaderboards"][0]["places"]}
     assert len(places) == 8
     for folder_name, model in (("o3-mini-high", "o3-mini (high)"), ("gpt-4o", "gpt-4o")):
         matrix = leb.Outcomes.from_matrix(outcomes_of(folder_name))
@@ -107,8 +107,8 @@ def test_the_page_ranks_as_the_kernels_do(board):
 
 
 def test_what_does_not_count_is_named_and_harms_nothing(board):
-    folder, _, told = board
-    named = {line.split(": ")[1] for line in told.splitlines() if line.startswith("left out: ")}
+    folder, _, message = board
+    named = {line.split(": ")[1] for line in message.splitlines() if line.startswith("left out: ")}
     assert named == LEFT_OUT
     page = (folder / "page" / "README.md").read_text(encoding="utf-8")
     foot = page.split("## Left out")[1]
@@ -137,8 +137,8 @@ def test_a_check_writes_nothing_and_says_so(board, monkeypatch, capsys):
 
     def main(*options):
         monkeypatch.setattr(sys, "argv", ["build_page.py", *options])
-        code, told = script.main(), capsys.readouterr()
-        return code, told.out, told.err
+        code, message = script.main(), capsys.readouterr()
+        return code, message.out, message.err
 
     assert main("--check")[:2] == (1, "8 submissions count, 8 do not\n")
     assert not (folder / "page").exists()
@@ -149,9 +149,9 @@ def test_a_check_writes_nothing_and_says_so(board, monkeypatch, capsys):
     questions.write_text("\n".join(IDS[:-1]), encoding="utf-8")
     with (folder / "leaderboard.yaml").open("a", encoding="utf-8") as config:
         config.write("questions: questions.txt\n")
-    code, _, told = main()
+    code, _, message = main()
     assert code == 1
-    assert "1 question is missing or not of this leaderboard, such as aime-2025-II-15" in told
+    assert "1 question is missing or not of this leaderboard, such as aime-2025-II-15" in message
     assert not (folder / "page").exists()
 
 

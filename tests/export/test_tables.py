@@ -49,12 +49,12 @@ def best_first(board):
 def test_csv_holds_the_numbers_of_the_kernels(board):
     rows = list(csv.DictReader(io.StringIO(table_text([board], "csv"))))
     assert len(rows) == len(NAMES)
-    found = {row["model"]: row for row in rows}
+    result = {row["model"]: row for row in rows}
     for name in ("Qwen/Qwen2.5-7B-Instruct", "數 Größe 🙂"):
         of_model = run(name, RIGHT[NAMES.index(name)])
         posterior = hbayes_at_n(of_model.outcomes)
         interval = posterior.interval(0.95, "normal")
-        row = found[name]
+        row = result[name]
         assert float(row["mean"]) == posterior.mu
         assert float(row["sd"]) == posterior.sigma
         assert (float(row["low"]), float(row["high"])) == (interval.low, interval.high)
@@ -80,10 +80,10 @@ def test_no_cell_of_a_csv_file_is_a_formula(board, best_first):
 
 
 def test_json_is_the_leaderboard(board):
-    found = json.loads(table_text([board, board], "json"))
-    assert len(found["leaderboards"]) == 2
-    first = found["leaderboards"][0]
-    assert [place["model"] for place in first["places"]] == list(board.models)
+    result = json.loads(table_text([board, board], "json"))
+    assert len(result["leaderboards"]) == 2
+    first = result["leaderboards"][0]
+    assert [position["model"] for position in first["places"]] == list(board.models)
     assert first["p_greater"] == board.p_greater.tolist()
 
 
@@ -95,7 +95,9 @@ def test_markdown_shows_every_name_as_it_is(board, best_first):
     markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     tokens = parser.parse(table_text([board], "markdown"))
-    cells = [tokens[place + 1] for place, token in enumerate(tokens) if token.type == "td_open"]
+    cells = [
+        tokens[position + 1] for position, token in enumerate(tokens) if token.type == "td_open"
+    ]
     assert len(cells) == 8 * len(NAMES)
     names = cells[1::8]
     kinds = {child.type for cell in names for child in cell.children}
@@ -127,22 +129,22 @@ PRINTS = {
 
 def printed(source):
     """Return what LaTeX prints of a cell; fail on anything that is more than text."""
-    shown, place = "", 0
-    while place < len(source):
-        command = re.compile(r"\\([a-z]+)\{\}").match(source, place)
+    shown, position = "", 0
+    while position < len(source):
+        command = re.compile(r"\\([a-z]+)\{\}").match(source, position)
         if command:
             shown += PRINTS[command[1]]
-            place = command.end()
-        elif source[place] == "\\":
-            assert source[place + 1] in "{}$&%#_", source[place:]
-            shown += source[place + 1]
-            place += 2
-        elif source[place] in "{}":
-            place += 1
+            position = command.end()
+        elif source[position] == "\\":
+            assert source[position + 1] in "{}$&%#_", source[position:]
+            shown += source[position + 1]
+            position += 2
+        elif source[position] in "{}":
+            position += 1
         else:
-            assert source[place] not in '$&%#_^~\\<>|"', source[place:]
-            shown += source[place]
-            place += 1
+            assert source[position] not in '$&%#_^~\\<>|"', source[position:]
+            shown += source[position]
+            position += 1
     # ligatures: a dash of two hyphens, an inverted mark
     assert not re.search(r"--|[?!]`", source)
     return shown
@@ -165,22 +167,22 @@ def test_latex_prints_every_name_as_it_is(board, best_first):
 
 def test_what_stands_below_a_table_is_what_was_asked_for():
     runs = [run("one", (8, 8, 7)), run("two", (0, 1, 0), n=10)]
-    told = {
+    message = {
         ties: table_text(
             [leaderboard(runs, IntervalSpec(0.9, "population", "hdi"), ties=ties)],
             "markdown",
         )
         for ties in ("adjacent", "leader", "pairwise", "none")
     }
-    assert len(set(told.values())) == 4
-    for text in told.values():
+    assert len(set(message.values())) == 4
+    for text in message.values():
         assert f"90% credible intervals (hdi) about {scope_label('population')}" in text
         assert "| 90% interval |" in text
-    assert "| 10 |" in told["none"]
-    assert "Only equal means share a rank" in told["none"]
+    assert "| 10 |" in message["none"]
+    assert "Only equal means share a rank" in message["none"]
     for ties in ("adjacent", "leader", "pairwise"):
-        assert "posterior probability that the be" in told[ties]
-    assert f"P(best): {P_BEST_MEANING}." in told["leader"]
+        assert "posterior probability that the be" in message[ties]
+    assert f"P(best): {P_BEST_MEANING}." in message["leader"]
 
 
 def test_an_unknown_tie_rule_has_no_caption(board):
@@ -202,9 +204,9 @@ def test_no_name_leads_out_of_its_folder():
     names = [*NAMES, "..", ".", "", "/", "a/../../b", "CON", "nul.txt", "data", "x" * 500, "é", "A"]
     slugs = [slug(name) for name in names]
     assert len(set(slugs)) == len(names)
-    for found in slugs:
-        assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", found)
-        assert ".." not in found
-        assert len(found) <= 80
-        assert found.split(".")[0] not in ("con", "nul")
-        assert found != "data"
+    for result in slugs:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", result)
+        assert ".." not in result
+        assert len(result) <= 80
+        assert result.split(".")[0] not in ("con", "nul")
+        assert result != "data"

@@ -87,8 +87,8 @@ def test_means_and_sds_are_those_of_the_kernels(ask):
         calls.append(["avgAtN", right.tolist(), total.tolist()])
         average = leb.avg_at_n(given)
         expected.append({"value": average.value, "sigma": average.sigma})
-    for found, right in zip(ask(calls), expected, strict=True):
-        assert found == pytest.approx(right, rel=0, abs=1e-12)
+    for result, right in zip(ask(calls), expected, strict=True):
+        assert result == pytest.approx(right, rel=0, abs=1e-12)
 
 
 def test_pass_at_k(ask):
@@ -99,8 +99,8 @@ def test_pass_at_k(ask):
             calls.append(["passAtK", right.tolist(), total.tolist(), k])
             value = leb.pass_at_k(outcomes(right, total), k).value if k <= smallest else None
             expected.append(value)
-    for found, right in zip(ask(calls), expected, strict=True):
-        assert found == (None if right is None else pytest.approx(right, rel=0, abs=1e-12))
+    for result, right in zip(ask(calls), expected, strict=True):
+        assert result == (None if right is None else pytest.approx(right, rel=0, abs=1e-12))
 
 
 def test_intervals_are_the_beta_intervals(ask):
@@ -118,29 +118,29 @@ def test_intervals_are_the_beta_intervals(ask):
             low, high = beta_ends(mu, sigma, (0.0, 1.0), 0.95)
         calls.append(["betaInterval", mu, sigma, 0.95])
         expected.append({"low": low, "high": high})
-    for found, right in zip(ask(calls), expected, strict=True):
-        assert found == pytest.approx(right, rel=0, abs=1e-9)
+    for result, right in zip(ask(calls), expected, strict=True):
+        assert result == pytest.approx(right, rel=0, abs=1e-9)
 
 
 def test_quantiles_of_any_beta(ask):
     rng = np.random.default_rng(4)
     a, b = 10 ** rng.uniform(-2, 5, (2, 300))
     u = np.concatenate([rng.random(200), 10 ** rng.uniform(-8, -1, 100)])
-    found = np.array(ask([["betaQuantile", *one] for one in zip(a, b, u, strict=True)]))
-    np.testing.assert_allclose(found, stats.beta.ppf(u, a, b), rtol=0, atol=1e-12)
+    result = np.array(ask([["betaQuantile", *item] for item in zip(a, b, u, strict=True)]))
+    np.testing.assert_allclose(result, stats.beta.ppf(u, a, b), rtol=0, atol=1e-12)
     # the relative error counts where no neighbouring float could be meant
-    inside = (found > 1e-300) & (found < 1 - 1e-4)
+    inside = (result > 1e-300) & (result < 1 - 1e-4)
     assert inside.sum() > 150
-    np.testing.assert_allclose(special.betainc(a, b, found)[inside], u[inside], rtol=1e-9)
+    np.testing.assert_allclose(special.betainc(a, b, result)[inside], u[inside], rtol=1e-9)
 
 
 def test_the_normal_distribution(ask):
     z = np.concatenate([np.linspace(-9, 9, 181), [2.5 * 2**0.5, -2.5 * 2**0.5]])
-    found = ask([["normalCdf", value] for value in z])
-    np.testing.assert_allclose(found, special.ndtr(z), rtol=1e-11, atol=1e-15)
+    result = ask([["normalCdf", value] for value in z])
+    np.testing.assert_allclose(result, special.ndtr(z), rtol=1e-11, atol=1e-15)
     levels = [0.5, 0.9, 0.95, 0.975, 0.9995]
-    found = ask([["normalQuantile", p] for p in levels])
-    np.testing.assert_allclose(found, special.ndtri(levels), rtol=0, atol=1e-12)
+    result = ask([["normalQuantile", p] for p in levels])
+    np.testing.assert_allclose(result, special.ndtri(levels), rtol=0, atol=1e-12)
 
 
 def test_probabilities_are_written_as_everywhere(ask):
@@ -158,15 +158,15 @@ def test_ranks_ties_and_separations(ask):
             f"m{i}": leb.bayes_at_n(outcomes(rng.binomial(8, p, 20), np.full(20, 8)))
             for i, p in enumerate(rng.uniform(0.3, 0.6, 6))
         }
-        found = [{"mu": one.mu, "sigma": one.sigma} for one in posteriors.values()]
-        calls.append(["ranksWithTies", found, float(special.ndtri(0.95))])
+        result = [{"mu": item.mu, "sigma": item.sigma} for item in posteriors.values()]
+        calls.append(["ranksWithTies", result, float(special.ndtri(0.95))])
         ranking = leb.rank(posteriors, "adjacent", 0.95, draws=1000)
         expected.append([ranking.rank_of(name) for name in posteriors])
         x, y = rng.integers(0, 5, (2, 7))
         calls.append(["kendallTauB", x.tolist(), y.tolist()])
         expected.append(pytest.approx(float(leb.kendall_tau_b(x, y)), abs=1e-12))
-    found = ask(calls)
-    assert found == expected
+    result = ask(calls)
+    assert result == expected
     (apart,) = ask([["separation", {"mu": 0.5, "sigma": 0.03}, {"mu": 0.4, "sigma": 0.04}]])
     assert apart == pytest.approx({"z": 2.0, "rho": special.ndtr(2.0)}, abs=1e-12)
 
@@ -180,19 +180,19 @@ def test_the_learned_prior(ask):
         (np.array([3]), np.array([5])),
         (np.repeat([20, 21], 50), np.full(100, 40)),
     ]
-    found = ask([["hbayesAtN", right.tolist(), total.tolist()] for right, total in cases])
-    for (right, total), one in zip(cases, found, strict=True):
+    result = ask([["hbayesAtN", right.tolist(), total.tolist()] for right, total in cases])
+    for (right, total), item in zip(cases, result, strict=True):
         posterior = leb.hbayes_at_n(outcomes(right, total))
-        ours = {"mu": one["mu"], "sigma": one["sigma"], "mean": one["mean"]}
+        ours = {"mu": item["mu"], "sigma": item["sigma"], "mean": item["mean"]}
         expected = {
             "mu": posterior.mu,
             "sigma": posterior.sigma,
             "mean": float(posterior.learned.mean[1]),
         }
         assert ours == pytest.approx(expected, rel=0, abs=1e-4)
-        assert one["sigma"] == pytest.approx(posterior.sigma, rel=1e-3)
+        assert item["sigma"] == pytest.approx(posterior.sigma, rel=1e-3)
         ends = posterior.interval(0.95, "beta")
-        low, high = beta_ends(one["mu"], one["sigma"], (0.0, 1.0), 0.95)
+        low, high = beta_ends(item["mu"], item["sigma"], (0.0, 1.0), 0.95)
         assert (low, high) == pytest.approx((ends.low, ends.high), rel=0, abs=1e-3)
 
 
@@ -202,8 +202,8 @@ def test_made_up_models_have_the_scores_they_are_said_to_have(ask):
         calls.append(["mimic", mean, m, strength])
         expected.append(leb.mimics_with_means([mean], m, strength=strength)[0])
     calls.append(["truePassAtK", expected[0].tolist(), 4])
-    *found, true_pass = ask(calls)
-    for ours, theirs in zip(found, expected, strict=True):
+    *result, true_pass = ask(calls)
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
     assert true_pass == pytest.approx(float(np.mean(1 - (1 - expected[0]) ** 4)), abs=1e-12)
 
@@ -246,14 +246,14 @@ class Markup(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.tags.append((tag, found))
-        if "id" in found:
-            self.ids.append(found["id"])
-        if tag == "label" and "for" in found:
-            self.labelled.add(found["for"])
+        result = dict(attrs)
+        self.tags.append((tag, result))
+        if "id" in result:
+            self.ids.append(result["id"])
+        if tag == "label" and "for" in result:
+            self.labelled.add(result["for"])
         if tag in ("input", "select"):
-            self.controls.append((found, "label" in self._open))
+            self.controls.append((result, "label" in self._open))
         if tag not in ("input", "meta", "br"):
             self._open.append(tag)
 
@@ -289,7 +289,7 @@ def test_every_control_has_a_name_and_every_id_is_its_own():
 def test_every_file_of_the_page_is_part_of_it():
     text = demo_page()
     folder = resources.files("lm_eval_bayes.report.demo_page")
-    names = {one.name for one in folder.iterdir() if one.name.endswith((".js", ".css", ".html"))}
+    names = {item.name for item in folder.iterdir() if item.name.endswith((".js", ".css", ".html"))}
     scripts = {"special.js", "kernels.js", "drawings.js", "page.js"}
     assert names == {"page.html", "page.css", *scripts}
     for name in names - {"page.html"}:
@@ -298,15 +298,15 @@ def test_every_file_of_the_page_is_part_of_it():
 
 def test_settings_stand_in_the_page_and_cannot_leave_their_place():
     text = demo_page(DemoSettings(models=3, questions=12, trials=40, strength=10.0, seed=77))
-    found = re.search(r'<script type="application/json" id="start">(.*?)</script>', text)
-    start = json.loads(found[1])
+    result = re.search(r'<script type="application/json" id="start">(.*?)</script>', text)
+    start = json.loads(result[1])
     assert (start["models"], start["questions"], start["trials"]) == (3, 12, 40)
     assert (start["spread"], start["seed"], start["prior"]) == (1.0, 77, "uniform")
-    assert "<" not in found[1]
+    assert "<" not in result[1]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"models": 1}, "`models` must be an integer of at least 2"),
         ({"questions": 400}, "`questions` must be an integer of at least 5 and at most 100"),
@@ -320,8 +320,8 @@ def test_settings_stand_in_the_page_and_cannot_leave_their_place():
         ({"seed": -1}, "`seed` must"),
     ],
 )
-def test_settings_out_of_range_are_refused(given, told):
-    with pytest.raises(leb.InvalidInputError, match=re.escape(told)):
+def test_settings_out_of_range_are_refused(given, message):
+    with pytest.raises(leb.InvalidInputError, match=re.escape(message)):
         DemoSettings(**given)
 
 
@@ -406,7 +406,7 @@ def test_the_page_in_chromium_shows_the_kernels_numbers(ask, tmp_path):
         assert float(row[6].rstrip("%")) == pytest.approx(100 * right[model].mean() / 8, abs=0.051)
     pictures = re.findall(r'<svg [^>]*role="img" aria-label="([^"]+)"', document)
     assert len(pictures) == 5
-    assert all(len(told) > 40 for told in pictures)
+    assert all(len(message) > 40 for message in pictures)
 
 
 def test_all_controls_work_in_chromium_without_an_error(tmp_path):
@@ -414,8 +414,8 @@ def test_all_controls_work_in_chromium_without_an_error(tmp_path):
     document, heard = dumped(text, tmp_path)
     assert heard == []
     assert "<title>[]</title>" in document
-    told = re.search(r'id="repeat-status"[^>]*>([^<]*)<', document)[1]
-    share = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)%", told)}
+    message = re.search(r'id="repeat-status"[^>]*>([^<]*)<', document)[1]
+    share = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)%", message)}
     # a hard benchmark, 16 trials: the uniform prior misses, the learned one holds what it says
     assert share["uniform"] < 50
     assert share["learned"] > 88

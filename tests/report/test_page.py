@@ -6,10 +6,12 @@ import base64
 import hashlib
 import json
 import re
+import sys
 import time
 from collections import Counter
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,19 +67,19 @@ class Page(HTMLParser):
     def all(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
 
-    def said(self):
+    def visible_text(self):
         return " ".join("".join(self.text).split())
 
     def data(self):
-        (found,) = (
+        (result,) = (
             "".join(text) for attrs, text in self.scripts if attrs.get("id") == "report-data"
         )
-        return json.loads(found)
+        return json.loads(result)
 
 
 def trials(p, n, seed):
     rng = np.random.default_rng(seed)
-    return [(rng.random(n) < one).astype(int) for one in p]
+    return [(rng.random(n) < item).astype(int) for item in p]
 
 
 def run(model="a/one", task="aime", n=8, m=6, seed=0, p=None, tokens=100.0, **more):
@@ -106,20 +108,54 @@ def usual():
     return page_of(*runs)
 
 
+def test_the_renderer_computes_no_result():
+    """While the page is rendered, no function of `stats` runs but those that read records."""
+    runs = [
+        run(model, "first", seed=i, p=np.full(5, 0.3 + 0.2 * i)) for i, model in enumerate("ab")
+    ]
+    data = report_data(SavedRuns(tuple(runs)))
+    called = set()
+
+    def record(frame, event, argument):
+        path = frame.f_code.co_filename
+        if event == "call" and "lm_eval_bayes" in path:
+            room, file = Path(path).parts[-2:]
+            called.add((room, file, frame.f_code.co_name))
+
+    sys.setprofile(record)
+    try:
+        render(data)
+    finally:
+        sys.setprofile(None)
+    assert ("page", "tables.py", "question_table") in called
+    files = {file for room, file, _ in called if room == "stats"}
+    assert files <= {"outcomes.py", "ranking.py", "results.py"}
+    assert not {room for room, _, _ in called} & {"comparison", "hierarchical", "distributions"}
+    names = {name for room, _, name in called if room in ("stats", "analysis")}
+    assert not names & {
+        "rank",
+        "interval",
+        "interval_by",
+        "summarise",
+        "model_costs",
+        "score_curve",
+    }
+
+
 # -- the numbers ---------------------------------------------------------------------------------
 
 
 def test_at_one_trial_the_interval_about_questions_like_these_is_that_of_a_beta():
     # 12 of 30 right at N = 1: Beta(1 + 12, 1 + 18) exactly [Bowyer 2025, eq. 7]
-    one = TaskRun.from_trials("m", "t", [[1]] * 12 + [[0]] * 18, [f"{q}" for q in range(30)])
-    page, _ = page_of(one, scope="population")
+    item = TaskRun.from_trials("m", "t", [[1]] * 12 + [[0]] * 18, [f"{q}" for q in range(30)])
+    page, _ = page_of(item, scope="population")
     low, high = stats.beta.ppf([0.025, 0.975], 13, 19)
     (board,) = Page(page).data()["leaderboards"]
     interval = board["places"][0]["interval"]
     assert [interval["low"], interval["high"]] == pytest.approx([low, high], abs=2e-5)
-    said = Page(page).said()
-    assert f"{100 * low:.1f} – {100 * high:.1f}" in said
-    assert f"{100 * 13 / 32:.1f} ± {100 * stats.beta.std(13, 19):.1f}" in said
+    visible_text = Page(page).visible_text()
+    assert f"{100 * low:.1f} – {100 * high:.1f}" in visible_text
+    assert f"{100 * 13 / 32:.1f} ± {100 * stats.beta.std(13, 19):.1f}" in visible_text
 
 
 def test_models_on_different_questions_are_never_ranked_with_each_other():
@@ -127,22 +163,22 @@ def test_models_on_different_questions_are_never_ranked_with_each_other():
     b = TaskRun.from_trials("B", "t", [[1]] * 9 + [[0]] * 12, [f"other {q}" for q in range(21)])
     page, contents = page_of(a, b)
     assert [panel.models for panel in contents.panels] == [("A",), ("B",)]
-    assert Page(page).said().count("answered other questions of this task") == 2
+    assert Page(page).visible_text().count("answered other questions of this task") == 2
     assert "Pairwise comparison" not in page
 
 
 def test_a_curve_is_the_posterior_of_the_first_trials(usual):
     _, contents = usual
     panel = contents.panels[0]
-    for found, one in zip(panel.curves, panel.runs, strict=True):
-        matrix = np.stack(one.trials)
-        for n, mu, low, high in zip(found.n, found.mu, found.low, found.high, strict=True):
+    for result, item in zip(panel.curves, panel.runs, strict=True):
+        matrix = np.stack(item.trials)
+        for n, mu, low, high in zip(result.n, result.mu, result.low, result.high, strict=True):
             posterior = hbayes_at_n(Outcomes.from_matrix(matrix[:, :n]))
             interval = posterior.interval(0.95, "exact")
             assert mu == pytest.approx(posterior.mu, abs=1e-12)
             assert (low, high) == pytest.approx((interval.low, interval.high), abs=0.012)
-        assert found.n == tuple(range(1, 9))
-        assert found.mu[-1] == panel.board.rows[panel.models.index(one.model)].posterior.mu
+        assert result.n == tuple(range(1, 9))
+        assert result.mu[-1] == panel.board.rows[panel.models.index(item.model)].posterior.mu
 
 
 def test_the_frontier_is_those_that_no_model_beats():
@@ -153,30 +189,30 @@ def test_the_frontier_is_those_that_no_model_beats():
     ]
     _, contents = page_of(*runs)
     costs = contents.panels[0].costs
-    points = [(one.tokens, -one.mu) for one in costs]
-    for one, mine in zip(costs, points, strict=True):
-        beaten = any(p != mine and p[0] <= mine[0] and p[1] <= mine[1] for p in points)
-        assert one.frontier is not beaten
+    points = [(item.tokens, -item.mu) for item in costs]
+    for item, point in zip(costs, points, strict=True):
+        beaten = any(p != point and p[0] <= point[0] and p[1] <= point[1] for p in points)
+        assert item.frontier is not beaten
 
 
 def test_questions_are_matched_by_their_ids_whatever_their_order():
     p = np.array([0.05, 0.5, 0.95])
-    one = run("A", p=p, ids=["x", "y", "z"], n=30)
-    two = TaskRun.from_trials("B", "aime", list(one.trials[::-1]), ["z", "y", "x"])
-    _, contents = page_of(one, two)
+    item = run("A", p=p, ids=["x", "y", "z"], n=30)
+    two = TaskRun.from_trials("B", "aime", list(item.trials[::-1]), ["z", "y", "x"])
+    _, contents = page_of(item, two)
     shown = question_table(contents.panels[0], contents).rows
     assert [question.name for question in shown] == ["x", "y", "z"]
     for question in shown:
         assert question.cells[0] == question.cells[1]
-        right = int(one.trials["xyz".index(question.name)].sum())
+        right = int(item.trials["xyz".index(question.name)].sum())
         assert question.cells[0].counted == f"{right} of 30 right"
 
 
 def test_the_mean_of_tasks_has_the_sd_of_independent_scores(usual):
     _, contents = usual
     for group in contents.groups:
-        own = [one for one in contents.summaries if one.run.model == group.model]
-        sd = np.sqrt(sum((0.5 * one.learned["benchmark"].sigma) ** 2 for one in own))
+        own = [item for item in contents.summaries if item.run.model == group.model]
+        sd = np.sqrt(sum((0.5 * item.learned["benchmark"].sigma) ** 2 for item in own))
         assert group.means["equal"].learned["benchmark"].sigma == pytest.approx(sd, rel=1e-12)
 
 
@@ -185,15 +221,15 @@ def test_the_mean_of_tasks_has_the_sd_of_independent_scores(usual):
 
 def check_whole(page):
     """Check what every page must be."""
-    found = Page(page)
-    assert found.open == []
+    result = Page(page)
+    assert result.open == []
     assert page.startswith("<!doctype html>")
     assert MARK in page[:4096]
     page.encode("utf-8")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff\u202a-\u202e]", page)
-    ids = Counter(attrs["id"] for _, attrs in found.elements if "id" in attrs)
+    ids = Counter(attrs["id"] for _, attrs in result.elements if "id" in attrs)
     assert [name for name, n in ids.items() if n > 1] == []
-    for tag, attrs in found.elements:
+    for tag, attrs in result.elements:
         assert "style" not in attrs
         assert not [name for name in attrs if name.startswith("on")]
         assert "src" not in attrs
@@ -211,33 +247,34 @@ def check_whole(page):
         if attrs.get("role") == "region":
             assert attrs["aria-label"]
             assert attrs["tabindex"] == "0"
-    return found
+    return result
 
 
 def test_the_page_is_one_whole_file(usual):
     page, _ = usual
-    found = check_whole(page)
+    result = check_whole(page)
     policy = next(
-        m["content"] for m in found.all("meta") if m.get("http-equiv") == "Content-Security-Policy"
+        m["content"] for m in result.all("meta") if m.get("http-equiv") == "Content-Security-Policy"
     )
     style = re.search("<style>(.*?)</style>", page, re.DOTALL).group(1)
     script = re.search("<script>(.*?)</script>", page, re.DOTALL).group(1)
     digests = [
-        base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script)
+        base64.b64encode(hashlib.sha256(item.encode()).digest()).decode()
+        for item in (style, script)
     ]
     assert policy.split("; ")[:3] == [
         "default-src 'none'",
         f"style-src 'sha256-{digests[0]}'",
         f"script-src 'sha256-{digests[1]}'",
     ]
-    assert len(found.scripts) == 2
+    assert len(result.scripts) == 2
     assert "http" not in re.sub("http-equiv", "", style + script)
 
 
 def test_all_of_it_is_there(usual):
     page, contents = usual
-    said = Page(page).said()
-    for told in (
+    visible_text = Page(page).visible_text()
+    for message in (
         "Pairwise comparison",
         "Questions",
         "Convergence",
@@ -248,8 +285,8 @@ def test_all_of_it_is_there(usual):
         "What is 3 + 3?",
         "pass@4",
     ):
-        assert told in said
-    assert "Rubrics" not in said
+        assert message in visible_text
+    assert "Rubrics" not in visible_text
     assert [panel.task for panel in contents.panels] == ["first", "second"]
     data = Page(page).data()
     assert [board["task"] for board in data["leaderboards"]] == ["first", "second"]
@@ -260,24 +297,24 @@ def test_all_of_it_is_there(usual):
 
 def test_the_leader_is_said_in_a_sentence():
     sure = [run("good", p=np.full(9, 0.9), n=30), run("poor", p=np.full(9, 0.1), n=30, seed=1)]
-    said = Page(page_of(*sure)[0]).said()
-    assert "good is the best with >99% probability" in said
+    visible_text = Page(page_of(*sure)[0]).visible_text()
+    assert "good is the best with >99% probability" in visible_text
     alike = [run(f"m{i}", p=np.full(9, 0.5), n=3, seed=i) for i in range(7)]
-    said = Page(page_of(*alike)[0]).said()
-    assert "the trials do not separate it from" in said
-    assert "3 more models" in said
-    said = Page(page_of(alike[0])[0]).said()
-    assert re.search(r"m0 scores \d+\.\d% \(\d", said)
+    visible_text = Page(page_of(*alike)[0]).visible_text()
+    assert "the trials do not separate it from" in visible_text
+    assert "3 more models" in visible_text
+    visible_text = Page(page_of(alike[0])[0]).visible_text()
+    assert re.search(r"m0 scores \d+\.\d% \(\d", visible_text)
 
 
 def test_what_is_not_known_is_left_out():
     counts = Outcomes.from_counts([[3, 5], [8, 0]], question_ids=("p", "q"))
     page, _ = page_of(TaskRun("m", "t", ("counts.csv",), counts))
     check_whole(page)
-    said = Page(page).said()
-    for told in ("Convergence", "Cost", "Pairwise comparison"):
-        assert told not in said
-    assert "The text of this question was not saved" in said
+    visible_text = Page(page).visible_text()
+    for message in ("Convergence", "Cost", "Pairwise comparison"):
+        assert message not in visible_text
+    assert "The text of this question was not saved" in visible_text
 
 
 def test_categories_with_scores_of_their_own():
@@ -287,11 +324,11 @@ def test_categories_with_scores_of_their_own():
         for m in ("A", "B")
     ]
     page, _ = page_of(*runs, interval="beta")
-    found = check_whole(page)
-    assert "percent" not in found.said().partition("How to read this report")[0].replace(
+    result = check_whole(page)
+    assert "percent" not in result.visible_text().partition("How to read this report")[0].replace(
         "probability, in percent,", ""
     )
-    assert "× -1" in found.said()
+    assert "× -1" in result.visible_text()
 
 
 def test_uneven_trials_and_one_question_and_nothing_answered():
@@ -299,7 +336,7 @@ def test_uneven_trials_and_one_question_and_nothing_answered():
     single = TaskRun.from_trials("B", "u", [[1]], ["p"])
     page, contents = page_of(uneven, single)
     check_whole(page)
-    assert "1 to 3" in Page(page).said()
+    assert "1 to 3" in Page(page).visible_text()
     assert contents.panels[0].curves[0].n == (1,)
 
 
@@ -326,7 +363,7 @@ def test_many_questions_are_cut_with_a_word_about_it():
 
 
 def test_nobody_gets_out_of_the_text():
-    made = Provenance(
+    build = Provenance(
         backend=HOSTILE,
         model_args={HOSTILE: HOSTILE, "tokenizer": HOSTILE, "hf_overrides": {"a": [HOSTILE]}},
         generation_kwargs={"until": [HOSTILE]},
@@ -337,7 +374,7 @@ def test_nobody_gets_out_of_the_text():
         config={"doc_to_text": HOSTILE},
     )
     more = {
-        "provenance": made,
+        "provenance": build,
         "ids": [f"{q}{HOSTILE}" for q in range(6)],
         "questions": (HOSTILE,) * 6,
         "notes": (HOSTILE,),
@@ -355,30 +392,30 @@ def test_nobody_gets_out_of_the_text():
     contents = report_data(saved)
     for title in ("", HOSTILE):
         page = render(contents, title=title)
-        found = check_whole(page)
-        assert len(found.scripts) == 2
+        result = check_whole(page)
+        assert len(result.scripts) == 2
         assert "<script>window" not in page
         assert "<img" not in page
         assert "{{ 7*7 }}" in page
-        assert "<script>window.injected=1</script>" in found.said()
-        assert r"\u202e" in found.said()
-        assert r"\x00" in found.said()
-        assert r"\ud800" in found.said()
-        data = found.data()
+        assert "<script>window.injected=1</script>" in result.visible_text()
+        assert r"\u202e" in result.visible_text()
+        assert r"\x00" in result.visible_text()
+        assert r"\ud800" in result.visible_text()
+        data = result.data()
         assert data["warnings"] == [HOSTILE]
         assert "/home/me" not in page
 
 
 def test_five_megabytes_of_a_question_are_shortened():
-    whole = "7" * 5_000_000
-    one = run(
-        questions=(whole,) * 6,
-        provenance=Provenance(model_args={"tokenizer": whole}, config={"y": whole}),
-        notes=(whole,),
-        model=whole,
+    complete = "7" * 5_000_000
+    item = run(
+        questions=(complete,) * 6,
+        provenance=Provenance(model_args={"tokenizer": complete}, config={"y": complete}),
+        notes=(complete,),
+        model=complete,
     )
     began = time.perf_counter()
-    page, _ = page_of(one)
+    page, _ = page_of(item)
     assert time.perf_counter() - began < 5.0
     check_whole(page)
     assert len(page) < 300_000
@@ -387,7 +424,7 @@ def test_five_megabytes_of_a_question_are_shortened():
 
 
 def test_keys_and_passwords_are_not_shown_around():
-    made = Provenance(
+    build = Provenance(
         model_args={
             "pretrained": "phi",
             "api_key": "abc-secret",
@@ -400,13 +437,13 @@ def test_keys_and_passwords_are_not_shown_around():
         metadata={"key": "hf_abcdefghijklmnopqrstu"},
         config={"password": "abc-secret"},
     )
-    page, _ = page_of(run(provenance=made))
-    said = Page(page).said()
+    page, _ = page_of(run(provenance=build))
+    visible_text = Page(page).visible_text()
     assert "abc-secret" not in page
     assert "hf_abc" not in page
-    assert "<eos>" in said
-    assert "phi" in said
-    assert "https://host/v1" in said
+    assert "<eos>" in visible_text
+    assert "phi" in visible_text
+    assert "https://host/v1" in visible_text
 
 
 # -- what it looks like --------------------------------------------------------------------------
@@ -420,9 +457,9 @@ def luminance(colour):
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def contrast(one, other):
+def contrast(item, other):
     """Return the contrast of two colours as WCAG 2.2 defines it."""
-    low, high = sorted(map(luminance, (one, other)))
+    low, high = sorted(map(luminance, (item, other)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -431,7 +468,7 @@ def test_all_letters_contrast_with_what_is_behind_them():
     sheet = (package / "templates" / "report.css").read_text(encoding="utf-8")
     shades = re.findall(r"\.[hd]\d+ ?\{ ?background: ?(#\w+); ?color: ?(#\w+);? ?\}", sheet)
     assert len(shades) == 21 + 2 * 21
-    assert min(contrast(*one) for one in shades) >= 4.5
+    assert min(contrast(*item) for item in shades) >= 4.5
     blocks = re.findall(r":root \{(.*?)\}", sheet, re.DOTALL)[:2]
     assert len(blocks) == 2
     for block in blocks:
