@@ -1,4 +1,8 @@
-"""The goal and the budget of a run that raises N round by round, checked after every round."""
+"""The goal and the budget of a run that raises N round by round, checked after every round.
+
+The stopping rules themselves are those of :mod:`lm_eval_bayes.stats.sequential`; :data:`RULES` says
+which one a goal sets.
+"""
 
 from __future__ import annotations
 
@@ -283,10 +287,8 @@ class Goal:
     ) -> tuple[int | None, int | None, int | None]:
         """Forecast the further trials until the width is reached, and their central 90% interval.
 
-        They are forecast from a sample of the questions if there are many.
-
-        The number of trials depends on the relative decrease of the width, so the sample's own
-        width is used.
+        Of very many questions a sample is used. The number of trials depends on the relative
+        decrease of the width, so the sample's own width is taken.
         """
         relative_width = (self.width or 0.0) / width
         n = outcomes.counts.shape[0]
