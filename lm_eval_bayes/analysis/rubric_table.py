@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, missing_signals, score_categories
@@ -67,7 +68,7 @@ def pooled_thresholds(runs: Iterable[TaskRun]) -> Thresholds:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Record):
     """A schema that not all runs can give.
 
     Attributes
@@ -86,10 +87,6 @@ class LeftOut:
 
     def __str__(self) -> str:
         return f"{self.schema} (missing: {self.lacks}, in {', '.join(self.models)})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {"schema": self.schema, "models": list(self.models), "lacks": self.lacks}
 
 
 @dataclass(frozen=True, eq=False)

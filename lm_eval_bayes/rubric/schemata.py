@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered, unreachable
 from lm_eval_bayes.rubric.signals import SignalTable
@@ -33,7 +34,7 @@ from lm_eval_bayes.stats.validation import IntArray
 
 
 @dataclass(frozen=True)
-class Category:
+class Category(Record):
     """One category of a schema.
 
     Attributes
@@ -174,9 +175,7 @@ class Schema:
         """Return plain JSON types."""
         return {
             "name": self.name,
-            "categories": [
-                {"name": c.name, "when": c.when, "weight": c.weight} for c in self.categories
-            ],
+            "categories": [category.to_dict() for category in self.categories],
             "needs": list(self.needs),
             "why": self.why,
         }

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
@@ -90,7 +90,7 @@ CONTENT_FREE_INPUT = VerifierInput(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Record):
     """Calibrated probabilities of the three labels.
 
     Attributes
@@ -107,10 +107,6 @@ class Verdict:
     def label(self) -> str:
         """The most probable label; of equal ones the first."""
         return LABELS[int(np.argmax((self.a, self.b, self.c)))]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {"a": self.a, "b": self.b, "c": self.c}
 
 
 @dataclass(frozen=True)

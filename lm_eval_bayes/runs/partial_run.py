@@ -1,4 +1,10 @@
-"""Trials of one model on one task as one file holds them, before files are merged."""
+"""Trials of one model on one task as one file holds them, before files are merged.
+
+Three records are needed. :class:`QuestionTrials` is one question, trial by trial: what merging
+compares, by number, seed and text. :class:`PartialRun` holds the questions of a file with what says
+which files belong together. :class:`~lm_eval_bayes.runs.task_run.TaskRun` is the result, checked:
+the trials of all files as columns, without what only merging needs.
+"""
 
 from __future__ import annotations
 

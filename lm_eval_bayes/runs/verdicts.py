@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.task_run import TaskRun, read_line
@@ -44,7 +45,7 @@ class ChangedTrialError(VerdictsError):
 
 
 @dataclass(frozen=True)
-class TrialVerdict:
+class TrialVerdict(Record):
     """The verdict on one trial.
 
     Attributes
@@ -78,14 +79,11 @@ class TrialVerdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types, without fields that are None."""
-        fields = dict(vars(self))
-        if self.scores is not None:
-            fields["scores"] = list(self.scores)
-        return {name: value for name, value in fields.items() if value is not None}
+        return {name: value for name, value in super().to_dict().items() if value is not None}
 
 
 @dataclass(frozen=True)
-class VerdictsHeader:
+class VerdictsHeader(Record):
     """Who judged, how, and what.
 
     Attributes
@@ -104,13 +102,7 @@ class VerdictsHeader:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "samples": self.samples,
-            "verifier": dict(self.verifier),
-            "baseline": list(self.baseline),
-        }
+        return {"format": FORMAT, "version": VERSION, **super().to_dict()}
 
 
 @dataclass(frozen=True)
