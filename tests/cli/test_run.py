@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shutil
 import signal
@@ -100,6 +101,35 @@ def test_a_signal_before_anything_is_sampled_tells_which_one_it_was(
     finally:
         signal.signal(signal.SIGINT, before)
     assert (ended, err.splitlines()[-1]) == (code, "stopped")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_results_are_written_after_a_signal_while_sampling(lmeb, monkeypatch, tmp_path, name):
+    signum, calls = getattr(signal, name), []
+    sample = CoinSampling.sample
+
+    def interrupted(self, requests, measure):
+        calls.append(requests)
+        if len(calls) > 1:
+            signal.raise_signal(signum)
+        return sample(self, requests, measure)
+
+    before = signal.signal(signum, signal.SIG_DFL)
+    monkeypatch.setattr(CoinSampling, "sample", interrupted)
+    try:
+        ended, _, err = lmeb(
+            *("--width", "0.01", *COIN, "--limit", "10"),
+            *("--output_path", tmp_path / "out", "--log_samples"),
+        )
+    finally:
+        signal.signal(signum, before)
+    assert ended == 128 + signum
+    assert "stopped: interrupted" in err
+    (path,) = (tmp_path / "out").rglob("results_*.json")
+    stopping = json.loads(path.read_text())["config"]["stopping"]
+    assert stopping["reason"] == "interrupted"
+    assert [r["trials"] for r in stopping["rounds"]] == [4]
 
 
 @pytest.mark.parametrize(
