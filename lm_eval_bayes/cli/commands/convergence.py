@@ -19,7 +19,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, check_resampling, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -103,7 +103,7 @@ def command(
     with named_as_options("score"):
         scores = None if score is None else [score_named(name) for name in score]
     spec = intervals.spec()
-    _check(replicates, confidence)
+    check_resampling(replicates, confidence)
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
@@ -133,15 +133,6 @@ def command(
 
         draw_convergence(plot, results[0], one_line(results[0].task))
         warn(f"figure written to {plot}")
-
-
-def _check(replicates: int, confidence: float) -> None:
-    """Refuse wrong options before any run is read."""
-    from lm_eval_bayes.stats.validation import check_confidence, check_size
-
-    with named_as_options("replicates", "confidence"):
-        check_size("replicates", replicates, 1)
-        check_confidence(confidence)
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
+    check_resampling,
     expand_options,
     parse_integers,
     parse_numbers,
@@ -126,7 +127,7 @@ def command(
         lengths = check_trials(parse_integers("--trials", trials))
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
-    _check(replicates, confidence)
+    check_resampling(replicates, confidence)
     files: dict[Path, bytes] = {}
     if output is not None:
         files[output] = _matrix(benchmark, lengths[-1], spec.seed, output)
@@ -199,16 +200,6 @@ def _parse_beta(text: str) -> tuple[float, float]:
     if not (1e-3 <= a <= 1e5 and 1e-3 <= b <= 1e5):
         raise InvalidInputError.of("--beta", rule, text)
     return a, b
-
-
-def _check(replicates: int | None, confidence: float) -> None:
-    """Refuse wrong options before anything is simulated."""
-    from lm_eval_bayes.stats.validation import check_confidence, check_size
-
-    with named_as_options("replicates", "confidence"):
-        if replicates is not None:
-            check_size("replicates", replicates, 1)
-        check_confidence(confidence)
 
 
 # -- files ---------------------------------------------------------------------------------------

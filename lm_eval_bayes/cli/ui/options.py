@@ -206,3 +206,23 @@ def parse_pair(option: str, text: str, rule: str) -> tuple[float, float]:
         return float(first), float(second)
     except ValueError:
         raise InvalidInputError.of(option, rule, text) from None
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def check_resampling(replicates: int | None, confidence: float) -> None:
+    """Refuse wrong `--replicates` and `--confidence` before any work; None stands for a default.
+
+    Raises
+    ------
+    InvalidInputError
+        If `replicates` is less than 1, or `confidence` is not a one-sided confidence.
+    """
+    from lm_eval_bayes.stats.validation import check_confidence
+    from lm_eval_bayes.stats.validation import check_size
+
+    with named_as_options("replicates", "confidence"):
+        if replicates is not None:
+            check_size("replicates", replicates, 1)
+        check_confidence(confidence)
