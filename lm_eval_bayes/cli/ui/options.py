@@ -219,8 +219,7 @@ def check_resampling(replicates: int | None, confidence: float) -> None:
     InvalidInputError
         If `replicates` is less than 1, or `confidence` is not a one-sided confidence.
     """
-    from lm_eval_bayes.stats.validation import check_confidence
-    from lm_eval_bayes.stats.validation import check_size
+    from lm_eval_bayes.stats.validation import check_confidence, check_size
 
     with named_as_options("replicates", "confidence"):
         if replicates is not None:
