@@ -213,13 +213,11 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
         "gguf_file": given.get("gguf_file"),
         "peft": given.get("peft"),
         "delta": given.get("delta"),
-        "weights": _weights(lm, given),
-        "settings": _settings(lm, given),
+        **_files(lm, given),
         "dtype": _dtype(given.get("dtype"), lm.config),
         "mixed_precision": _name(given.get("mixed_precision_dtype")),
         "quantization": _quantization(lm.config),
         "tokenizer": tokenizer if isinstance(tokenizer, str) else None,
-        "tokenizer_files": _tokenizer(lm, given),
         "add_bos_token": given.get("add_bos_token"),
         "chat_template": None if template is None else hash_text(_text(template)),
         "max_length": int(lm.max_length),
@@ -239,40 +237,27 @@ def _left_out(name: str, value: Any) -> bool:
     return value is None or (value is False and name in ("autogptq", "gptqmodel"))
 
 
-def _weights(lm: Any, given: Mapping[str, Any]) -> str | None:
-    pretrained = given["pretrained"]
-    if not isinstance(pretrained, str):
-        return hash_of_parameters(pretrained)
-    revision = given.get("revision")
-    commit = getattr(lm.config, "_commit_hash", None)
-    base = weights_of(
-        pretrained, commit or revision, given.get("subfolder") or None, given.get("gguf_file")
-    )
-    added = [given[name] for name in ("peft", "delta") if given.get(name)]
-    if not added:
-        return base
-    return hash_json([base, *[weights_of(str(name), revision) for name in added]])
-
-
-def _settings(lm: Any, given: Mapping[str, Any]) -> str | None:
-    pretrained = given["pretrained"]
-    if not isinstance(pretrained, str):
+def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the identity of weights, settings and tokenizer: of their files or of objects."""
+    pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
+    revision, subfolder = given.get("revision"), given.get("subfolder") or None
+    commit = getattr(lm.config, "_commit_hash", None) or revision
+    if isinstance(pretrained, str):
+        weights = weights_of(pretrained, commit, subfolder, given.get("gguf_file"))
+        added = [given[name] for name in ("peft", "delta") if given.get(name)]
+        if added:
+            weights = hash_json([weights, *[weights_of(str(name), revision) for name in added]])
+        settings = settings_of(pretrained, commit, subfolder)
+    else:
+        weights = hash_of_parameters(pretrained)
         config = {k: v for k, v in lm.config.to_dict().items() if k != "transformers_version"}
-        return hash_text(json.dumps(config, sort_keys=True, default=str))
-    commit = getattr(lm.config, "_commit_hash", None)
-    return settings_of(pretrained, commit or given.get("revision"), given.get("subfolder") or None)
-
-
-def _tokenizer(lm: Any, given: Mapping[str, Any]) -> str | None:
-    tokenizer, pretrained = given.get("tokenizer"), given["pretrained"]
-    if tokenizer is not None and not isinstance(tokenizer, str):
-        return hash_text(repr(sorted(tokenizer.get_vocab().items())))
-    if tokenizer is None and not isinstance(pretrained, str):
-        return hash_text(repr(sorted(lm.tokenizer.get_vocab().items())))
-    commit = getattr(lm.config, "_commit_hash", None) if tokenizer is None else None
-    return tokenizer_of(
-        tokenizer or pretrained, commit or given.get("revision"), given.get("subfolder") or None
-    )
+        settings = hash_text(json.dumps(config, sort_keys=True, default=str))
+    source = tokenizer or pretrained
+    if isinstance(source, str):
+        files = tokenizer_of(source, commit if tokenizer is None else revision, subfolder)
+    else:
+        files = hash_text(repr(sorted((tokenizer or lm.tokenizer).get_vocab().items())))
+    return {"weights": weights, "settings": settings, "tokenizer_files": files}
 
 
 def hash_of_parameters(model: Any) -> str:

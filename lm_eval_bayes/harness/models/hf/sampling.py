@@ -100,6 +100,8 @@ class HFSampling(LazyWeights):
         ModelConfigError
             If a generation setting is out of range, or leaves no room for the prompt.
         """
+        import torch
+
         started = time.perf_counter()
         queue = Queue(self._rows(requests))
         if not queue:
@@ -122,7 +124,7 @@ class HFSampling(LazyWeights):
             except NotLoopableError as error:
                 self._loop, self._why_no_loop = None, str(error)
                 queue.put_back(rows)
-            except _out_of_memory() as error:
+            except torch.cuda.OutOfMemoryError as error:
                 self._shrink(len(rows), error)
                 queue.put_back([row for row in rows if row.finish_reason is None])
 
@@ -362,10 +364,3 @@ class Queue:
 
 def _round_and_length(row: Row) -> tuple[int, int]:
     return row.round, -len(row.prompt)
-
-
-def _out_of_memory() -> type[BaseException]:
-    import torch
-
-    kind: type[BaseException] = torch.cuda.OutOfMemoryError
-    return kind
