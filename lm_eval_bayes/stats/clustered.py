@@ -11,8 +11,8 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
 from lm_eval_bayes.stats.frequentist.means import cluster_index
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
-from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import FloatArray, read_only
+from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.validation import FloatArray
 
 #: Nodes of the final grid, in logit θ and in log d; both integrands are smooth and die away
 #: at both ends, where the trapezoid rule converges faster than any power of the step.
@@ -102,7 +102,7 @@ def _posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posteri
         cluster_mean[t] = (mass * p).sum()
         spread = p * (wrong + b) / (total * (total + 1.0)) + (p - cluster_mean[t]) ** 2
         cluster_sd[t] = np.sqrt((mass * spread).sum())
-    strength = _tabulate(log_d, by_d).quantile(np.array([0.025, 0.5, 0.975]))
+    log_strength = _tabulate(log_d, by_d).quantile(STRENGTH_MASSES)
     table = _tabulate(y, by_theta)
     score = low + span * special.expit(table.score)
     mu, sigma = low + span * mean, span * sd
@@ -111,19 +111,13 @@ def _posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posteri
         mu=mu,
         sigma=sigma,
         per_question=PerQuestion(
-            read_only(low + span * cluster_mean[alike.where], np.float64),
-            read_only(span * cluster_sd[alike.where], np.float64),
+            low + span * cluster_mean[alike.where], span * cluster_sd[alike.where]
         ),
         bounds=(low, low + span),
         prior=None,
         distribution=TabulatedDistribution(CdfTable(table.probability, score), mu, sigma),
         scope="population",
-        learned=LearnedPrior(
-            mean=read_only([1.0 - mean, mean], np.float64),
-            strength=float(np.exp(strength[1])),
-            strength_low=float(np.exp(strength[0])),
-            strength_high=float(np.exp(strength[2])),
-        ),
+        learned=LearnedPrior.of([1.0 - mean, mean], np.exp(log_strength)),
         note="one cluster says little about others" if s.size == 1 else None,
     )
 

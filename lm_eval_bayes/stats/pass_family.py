@@ -39,13 +39,14 @@ from lm_eval_bayes.stats.validation import (
 _REMEMBERED = 256
 
 
-#: The successes among k trials that a quantity asks for. mG-Pass@k is none of these: its credit
-#: is (2/k) max(J − ⌈k/2⌉, 0).
-THRESHOLDS: Mapping[str, Callable[[int, Any], int]] = {
+#: The successes among k trials that a quantity asks for; None for a credit that grows with the
+#: successes J, (2/k) max(J − ⌈k/2⌉, 0).
+THRESHOLDS: Mapping[str, Callable[[int, Any], int | None]] = {
     "pass@k": lambda k, tau: 1,
     "pass^k": lambda k, tau: k,
     "strict-maj@k": lambda k, tau: k // 2 + 1,
     "g-pass@k": lambda k, tau: successes_needed(tau, k),
+    "mg-pass@k": lambda k, tau: None,
 }
 
 
@@ -302,7 +303,7 @@ def _check(outcomes: Outcomes, k: int) -> int:
 def _estimate(quantity: str, outcomes: Outcomes, k: int, tau: Tau | None = None) -> Estimate:
     """Return the mean credit of the successes in a random k-subset."""
     k = _check(outcomes, k)
-    needed = THRESHOLDS[quantity](k, tau) if quantity in THRESHOLDS else None
+    needed = THRESHOLDS[quantity](k, tau)
     pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
     scores = np.empty(pairs.times.size)
     for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
@@ -548,9 +549,8 @@ def _posterior(
     """Return the posterior of the mean of curve(p_α)."""
     check_outcomes("outcomes", outcomes)
     k = check_k(k)
-    curve: Curve = MeanExcess(k)
-    if quantity in THRESHOLDS:
-        curve = at_least(THRESHOLDS[quantity](k, tau), k)
+    needed = THRESHOLDS[quantity](k, tau)
+    curve: Curve = MeanExcess(k) if needed is None else at_least(needed, k)
     require_binary(outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
@@ -564,9 +564,7 @@ def _posterior(
         quantity=f"{quantity} posterior",
         mu=mu,
         sigma=sigma,
-        per_question=PerQuestion(
-            read_only(question_mean, np.float64), read_only(question_sd, np.float64)
-        ),
+        per_question=PerQuestion(question_mean, question_sd),
         bounds=(0.0, curve.top),
         prior=pseudo,
         distribution=IndependentBetas(nu[:, 1], nu[:, 0], curve, 0.0, 1.0, mu, sigma),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
@@ -41,7 +42,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(Record):
     """A ranking of L models, best first; every array follows `models`.
 
     Attributes
@@ -83,14 +84,14 @@ class Ranking:
     """
 
     models: tuple[str, ...]
-    ranks: FloatArray
-    mu: FloatArray
-    sigma: FloatArray
+    ranks: FloatArray = field(metadata=NOT_IN_JSON)
+    mu: FloatArray = field(metadata=NOT_IN_JSON)
+    sigma: FloatArray = field(metadata=NOT_IN_JSON)
     z: FloatArray = field(repr=False)
-    p_best: FloatArray
-    expected_rank: FloatArray
-    rank_low: FloatArray
-    rank_high: FloatArray
+    p_best: FloatArray = field(metadata=NOT_IN_JSON)
+    expected_rank: FloatArray = field(metadata=NOT_IN_JSON)
+    rank_low: FloatArray = field(metadata=NOT_IN_JSON)
+    rank_high: FloatArray = field(metadata=NOT_IN_JSON)
     rank_distribution: FloatArray = field(repr=False)
     p_greater: FloatArray = field(repr=False)
     ties: TieRule
@@ -129,25 +130,7 @@ class Ranking:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; a z of two certain, different scores is None."""
-        return {
-            "quantity": self.quantity,
-            "scope": self.scope,
-            "ties": self.ties,
-            "numbering": self.numbering,
-            "confidence": self.confidence,
-            "threshold": self.threshold,
-            "models": self.rows(),
-            "z": [
-                [value if np.isfinite(value) else None for value in row] for row in self.z.tolist()
-            ],
-            "rank_distribution": self.rank_distribution.tolist(),
-            "p_greater": self.p_greater.tolist(),
-            "draws": self.draws,
-            "seed": self.seed,
-            "mc_error": self.mc_error,
-            "paired": self.paired,
-            "note": self.note,
-        }
+        return {**super().to_dict(), "models": self.rows()}
 
 
 def rank(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import (
@@ -18,7 +19,7 @@ from lm_eval_bayes.stats.intervals import (
     Scope,
     score_interval,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_size
+from lm_eval_bayes.stats.validation import FloatArray, check_size, protect, read_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,13 @@ class PerQuestion(Record):
 
     mu: FloatArray
     sigma: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+
+#: The masses of the quantiles of a strength: its central 95% and its median.
+STRENGTH_MASSES = np.array([0.025, 0.5, 0.975])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +56,15 @@ class LearnedPrior(Record):
     strength_low: float
     strength_high: float
 
+    @classmethod
+    def of(cls, mean: npt.ArrayLike, strength: FloatArray) -> LearnedPrior:
+        """Return the record from the 2.5%, 50% and 97.5% quantiles of the strength."""
+        low, median, high = strength.tolist()
+        return cls(read_only(mean, np.float64), median, low, high)
+
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Posterior(Record):
     """The posterior of a benchmark's score, the mean of its questions' scores.
 
     Attributes
@@ -104,19 +118,21 @@ class Posterior:
     per_question: PerQuestion
     bounds: tuple[float, float]
     prior: float | None
-    distribution: Distribution = field(repr=False)
+    distribution: Distribution = field(repr=False, metadata=NOT_IN_JSON)
     scope: Scope = "benchmark"
     k: int | None = None
     tau: float | None = None
-    level: float = 0.95
-    method: IntervalMethod = "exact"
+    level: float = field(default=0.95, metadata=NOT_IN_JSON)
+    method: IntervalMethod = field(default="exact", metadata=NOT_IN_JSON)
     n_trials: float | None = None
     learned: LearnedPrior | None = None
     ess: float | None = None
     seed: int | None = None
     note: str | None = None
-    benchmark: Posterior | None = field(default=None, repr=False)
-    question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+    benchmark: Posterior | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
+    question_ids: tuple[Hashable, ...] | None = field(
+        default=None, repr=False, metadata=NOT_IN_JSON
+    )
     trials_range: tuple[int, int] | None = field(default=None, repr=False)
 
     def interval(
@@ -175,23 +191,9 @@ class Posterior:
         """
         interval = self.interval() if interval is None else interval
         return {
-            "quantity": self.quantity,
-            "mu": self.mu,
-            "sigma": self.sigma,
+            **super().to_dict(),
             "interval": interval.to_dict(),
-            "scope": self.scope,
-            "prior": self.prior,
-            "bounds": list(self.bounds),
-            "k": self.k,
-            "tau": self.tau,
-            "n_trials": self.n_trials,
-            "trials_range": None if self.trials_range is None else list(self.trials_range),
-            "learned": None if self.learned is None else self.learned.to_dict(),
-            "ess": self.ess,
-            "seed": self.seed,
-            "note": self.note,
             "n_questions": int(self.per_question.mu.size),
-            "per_question": self.per_question.to_dict(),
         }
 
 

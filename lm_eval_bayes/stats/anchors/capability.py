@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -31,10 +31,31 @@ from lm_eval_bayes.stats.validation import (
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["query", "shared"]
-BETWEEN: tuple[Between, ...] = ("query", "shared")
 #: Which neighbouring intervals are returned: the fewest, or those between equal tails.
 RangeMethod: TypeAlias = Literal["hdi", "exact"]
-RANGE_METHODS: tuple[RangeMethod, ...] = ("hdi", "exact")
+
+
+def _fewest(ends: FloatArray, level: float) -> tuple[int, int]:
+    """Return the shortest range of intervals that holds `level`; `ends` are cumulated masses."""
+    for length in range(1, ends.size - 1):
+        held = ends[length:] - ends[:-length]
+        best = int(held.argmax())
+        if held[best] >= level:
+            return best, best + length - 1
+    return 0, ends.size - 2
+
+
+def _equal_tails(ends: FloatArray, level: float) -> tuple[int, int]:
+    """Return the range of intervals between two tails of equal mass."""
+    tail = 0.5 * (1.0 - level)
+    return int((ends[1:] <= tail).sum()), int((ends[1:-1] < 1.0 - tail).sum())
+
+
+_RANGES: Mapping[RangeMethod, Callable[[FloatArray, float], tuple[int, int]]] = {
+    "hdi": _fewest,
+    "exact": _equal_tails,
+}
+RANGE_METHODS: tuple[RangeMethod, ...] = tuple(_RANGES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,19 +151,7 @@ class CapabilityPosterior(Record):
         ((1, 2), (1, 2))
         """
         level, method = check_level(level), check_option("method", method, RANGE_METHODS)
-        size = self.probability.size
-        ends = np.concatenate(([0.0], np.cumsum(self.probability)))
-        if method == "exact":
-            tail = 0.5 * (1.0 - level)
-            first = int((ends[1:] <= tail).sum())
-            last = int((ends[1:-1] < 1.0 - tail).sum())
-            return first, last
-        for length in range(1, size):
-            held = ends[length:] - ends[:-length]
-            best = int(held.argmax())
-            if held[best] >= level:
-                return best, best + length - 1
-        return 0, size - 1
+        return _RANGES[method](np.concatenate(([0.0], np.cumsum(self.probability))), level)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, the labels and the peak as plain JSON types."""
@@ -311,15 +320,34 @@ def interval_logs(
     if subsets is None:
         subsets = np.ones((1, solved.size))
     edges = with_virtual_ends(probabilities, epsilon)
-    if between == "query":
-        logs = solved * np.log(edges) + failed * np.log1p(-edges)
-        log_terms = np.logaddexp(logs[:-1], logs[1:]) - np.log(2.0)
-        return np.asarray(log_terms @ subsets.T)
-    out = [
-        shared_position_log(weaker, stronger, solved, failed, subsets)
-        for weaker, stronger in pairwise(edges)
-    ]
-    return np.stack(out)
+    return _INTERVAL_LOGS[between](edges, solved, failed, subsets)
+
+
+def _query_logs(
+    edges: FloatArray, solved: FloatArray, failed: FloatArray, subsets: FloatArray
+) -> FloatArray:
+    """Return the logs of products of averages over the two boundary anchors."""
+    logs = solved * np.log(edges) + failed * np.log1p(-edges)
+    log_terms = np.logaddexp(logs[:-1], logs[1:]) - np.log(2.0)
+    return np.asarray(log_terms @ subsets.T)
+
+
+def _shared_logs(
+    edges: FloatArray, solved: FloatArray, failed: FloatArray, subsets: FloatArray
+) -> FloatArray:
+    """Return the logs of integrals over one position between the two boundary anchors."""
+    return np.stack(
+        [
+            shared_position_log(weaker, stronger, solved, failed, subsets)
+            for weaker, stronger in pairwise(edges)
+        ]
+    )
+
+
+_INTERVAL_LOGS: Mapping[
+    Between, Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+] = {"query": _query_logs, "shared": _shared_logs}
+BETWEEN: tuple[Between, ...] = tuple(_INTERVAL_LOGS)
 
 
 def with_virtual_ends(probabilities: FloatArray, epsilon: float) -> FloatArray:

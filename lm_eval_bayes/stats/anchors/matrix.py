@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
@@ -29,7 +30,7 @@ ORDERS: tuple[Order, ...] = ("ability", "given")
 
 
 @dataclass(frozen=True, eq=False)
-class AnchorMatrix:
+class AnchorMatrix(Record):
     """Anchors in the order of their ability, weakest first [Xiao 2025].
 
     Build it with :meth:`from_outcomes` or :meth:`from_probabilities`.
@@ -62,11 +63,7 @@ class AnchorMatrix:
     question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        table = numeric("probabilities", self.probabilities)
-        if table.ndim != 2 or 0 in table.shape:
-            rule = "be 2-D, one row per anchor and one column per query, and not empty"
-            raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
-        table = table.astype(np.float64)
+        table = _as_table(self.probabilities).astype(np.float64)
         bad = ~((table >= 0.0) & (table <= 1.0))
         if bad.any():
             row, column = (int(i) for i in np.argwhere(bad)[0])
@@ -170,10 +167,7 @@ class AnchorMatrix:
         ('anchor 1', 'anchor 0')
         """
         order = check_option("order", order, ORDERS)
-        table = numeric("probabilities", probabilities)
-        if table.ndim != 2 or 0 in table.shape:
-            rule = "be 2-D, one row per anchor and one column per query, and not empty"
-            raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
+        table = _as_table(probabilities)
         if names is None:
             names = [f"anchor {i}" for i in range(table.shape[0])]
         checked = _check_names(names, table.shape[0])
@@ -219,12 +213,16 @@ class AnchorMatrix:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; question ids as text."""
         ids = None if self.question_ids is None else [str(name) for name in self.question_ids]
-        return {
-            "names": list(self.names),
-            "ability": self.ability.tolist(),
-            "probabilities": self.probabilities.tolist(),
-            "question_ids": ids,
-        }
+        return {**super().to_dict(), "ability": self.ability.tolist(), "question_ids": ids}
+
+
+def _as_table(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return probabilities as a table that is not empty."""
+    table = numeric("probabilities", probabilities)
+    if table.ndim != 2 or 0 in table.shape:
+        rule = "be 2-D, one row per anchor and one column per query, and not empty"
+        raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
+    return table
 
 
 def take_queries(outcomes: Outcomes, queries: Iterable[int] | IntArray) -> Outcomes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
@@ -17,6 +17,7 @@ from lm_eval_bayes.stats.comparison.difference import (
     draw_variance,
     p_above,
     paired_posterior,
+    separation_in_sd,
 )
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -33,7 +34,12 @@ from lm_eval_bayes.stats.validation import (
 
 Verdict: TypeAlias = Literal["a", "b", "undecided"]
 Estimator: TypeAlias = Literal["hbayes", "bayes"]
-ESTIMATORS: tuple[Estimator, ...] = ("hbayes", "bayes")
+#: The posterior of scope "benchmark", from outcomes and the seed of its draws.
+FITS: Mapping[Estimator, Callable[[Outcomes, int], Posterior]] = {
+    "hbayes": lambda outcomes, seed: hbayes_at_n(outcomes, seed=seed),
+    "bayes": lambda outcomes, seed: bayes_at_n(outcomes),
+}
+ESTIMATORS: tuple[Estimator, ...] = tuple(FITS)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class DifferenceSummary(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Record):
     """The comparison of models A and B.
 
     Attributes
@@ -94,11 +100,11 @@ class Comparison:
         Seed of the draws; None where nothing was drawn.
     """
 
-    a: Posterior
-    b: Posterior
-    interval_a: Interval
-    interval_b: Interval
-    posterior: Posterior
+    a: Posterior = field(metadata=NOT_IN_JSON)
+    b: Posterior = field(metadata=NOT_IN_JSON)
+    interval_a: Interval = field(metadata=NOT_IN_JSON)
+    interval_b: Interval = field(metadata=NOT_IN_JSON)
+    posterior: Posterior = field(metadata=NOT_IN_JSON)
     interval: Interval
     z: float
     rho: float
@@ -132,23 +138,10 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
         return {
+            **super().to_dict(),
             "scope": self.scope,
             "difference": self.difference,
             "sd": self.sd,
-            "interval": self.interval.to_dict(),
-            "z": self.z if np.isfinite(self.z) else None,
-            "rho": self.rho,
-            "p_a_greater": self.p_a_greater,
-            "mc_error": self.mc_error,
-            "rope": None if self.rope is None else list(self.rope),
-            "p_rope": self.p_rope,
-            "confidence": self.confidence,
-            "rule_intervals": self.rule_intervals,
-            "rule_z": self.rule_z,
-            "n_questions": self.n_questions,
-            "left_out_a": self.left_out_a,
-            "left_out_b": self.left_out_b,
-            "seed": self.seed,
             "note": self.posterior.note,
             "a": self.a.to_dict(self.interval_a),
             "b": self.b.to_dict(self.interval_b),
@@ -240,7 +233,7 @@ def compare(
         draws = int(np.clip(1_000_000 // pair.a.n_questions, 4_000, 20_000))
     draws = check_size("draws", draws, 1000)
     if spec.scope == "benchmark":
-        first, second = (_fit(side, estimator, spec.seed) for side in (pair.a, pair.b))
+        first, second = (FITS[estimator](side, spec.seed) for side in (pair.a, pair.b))
         posterior = difference_posterior(first, second)
     else:
         first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in (pair.a, pair.b))
@@ -298,7 +291,7 @@ def summarise_difference(
         sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
         for_interval = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
-    z = _ratio(posterior.mu, posterior.sigma)
+    z = separation_in_sd(posterior.mu, posterior.sigma)
     return DifferenceSummary(
         interval=for_interval.interval_by(spec, draws),
         z=z,
@@ -344,11 +337,6 @@ def share_error(share: float, n_draws: int, *posteriors: Posterior) -> float:
     return float(np.sqrt(smoothed * (1.0 - smoothed) * draw_variance(n_draws, posteriors)))
 
 
-def _fit(outcomes: Outcomes, estimator: Estimator, seed: int) -> Posterior:
-    """Return the posterior of scope "benchmark"."""
-    return bayes_at_n(outcomes) if estimator == "bayes" else hbayes_at_n(outcomes, seed=seed)
-
-
 def _check_rope(rope: object) -> tuple[float, float] | None:
     """Return the region of practical equivalence as (low, high)."""
     if rope is None:
@@ -375,13 +363,6 @@ def _inside(posterior: Posterior, region: tuple[float, float], sample: FloatArra
     if posterior.sigma == 0.0:
         return float(low <= posterior.mu <= high)
     return p_above(posterior, low) - p_above(posterior, high)
-
-
-def _ratio(difference: float, sd: float) -> float:
-    """Return |difference| / sd; 0 for no difference, also a certain one."""
-    if difference == 0.0:
-        return 0.0
-    return abs(difference) / sd if sd > 0.0 else float("inf")
 
 
 def _non_overlapping(a: Interval, b: Interval) -> Verdict:

@@ -302,6 +302,13 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
     return float(1.0 - difference.distribution.cdf(np.array([threshold]))[0])
 
 
+def separation_in_sd(difference: float, sd: float) -> float:
+    """Return z = |difference| / sd [Hariri 2026, §2.5]; 0 for equal means, else up to ∞."""
+    if difference == 0.0:
+        return 0.0
+    return abs(difference) / sd if sd > 0.0 else float("inf")
+
+
 def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     """Return the variance of a mean of draws in units of that of a single one.
 
@@ -388,8 +395,8 @@ def _posterior(
         mu=float(np.clip(mu, *bounds)),
         sigma=sigma,
         per_question=PerQuestion(
-            read_only(a.per_question.mu - b.per_question.mu, np.float64),
-            read_only(np.hypot(a.per_question.sigma, b.per_question.sigma), np.float64),
+            a.per_question.mu - b.per_question.mu,
+            np.hypot(a.per_question.sigma, b.per_question.sigma),
         ),
         bounds=bounds,
         prior=a.prior,

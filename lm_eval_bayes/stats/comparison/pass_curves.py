@@ -15,10 +15,9 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n, require_trials
-from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, Estimator
+from lm_eval_bayes.stats.bayes_at_n import require_trials
+from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Align, Aligned, Outcomes, align_questions, distinct_pairs
 from lm_eval_bayes.stats.pass_family import require_binary
@@ -325,7 +324,7 @@ def _latent_curves(
         outcomes.prior_strength,
     )
     # with the categories turned round the score is q = 1 − p, with digits where it is small
-    posterior = (bayes_at_n if estimator == "bayes" else hbayes_at_n)(failures)
+    posterior = FITS[estimator](failures, 0)
     n_questions = outcomes.n_questions
     steps = np.diff(ks, prepend=0)
     curves = np.empty((draws, ks.size))

@@ -19,6 +19,7 @@ from lm_eval_bayes.stats.comparison.difference import (
     notes_on_pairs,
     paired_spread,
     question_means,
+    separation_in_sd,
 )
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
@@ -177,10 +178,8 @@ class Separation(NamedTuple):
 
     @property
     def z(self) -> float:
-        """|difference| / sd [Hariri 2026, §2.5]; 0 for equal means, else up to ∞."""
-        if self.difference == 0.0:
-            return 0.0
-        return abs(self.difference) / self.sd if self.sd > 0.0 else float("inf")
+        """|difference| / sd."""
+        return separation_in_sd(self.difference, self.sd)
 
 
 def separation(a: Posterior, b: Posterior) -> Separation:

@@ -13,12 +13,12 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     LINEAR,
+    SCHEMES,
     Metric,
     Prefixes,
     Scheme,
     Step,
     check_prefixes,
-    check_scheme,
     draw_blocks,
     scores_of,
     signs,
@@ -217,7 +217,7 @@ def convergence_at_n(
     """
     prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
     replicates = check_size("replicates", replicates, 1)
-    scheme = check_scheme(scheme)
+    scheme = check_option("scheme", scheme, SCHEMES)
     check_option("ties", ties, tuple(NEIGHBOUR_RULES))
     threshold = _threshold(ties, confidence, prefixes.metric)
     seed = check_seed(seed)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
+    SCHEMES,
     Metric,
     Scheme,
     check_prefixes,
-    check_scheme,
     draw_blocks,
     signs,
 )
@@ -22,6 +22,7 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     Tau,
     blocks,
+    check_option,
     check_seed,
     check_size,
     numeric,
@@ -188,7 +189,7 @@ def kendall_curve(
     if np.ptp(truth) == 0.0:
         raise InvalidInputError.of("gold", "not be the same for all models", truth.tolist())
     replicates = check_size("replicates", replicates, 1)
-    scheme = check_scheme(scheme)
+    scheme = check_option("scheme", scheme, SCHEMES)
     seed = check_seed(seed)
     pairs = _pairs(n_models)
     right = _compare(truth, pairs)

@@ -13,7 +13,7 @@ exact, so rounding neither breaks nor makes a tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -291,17 +291,6 @@ def scores_of(prefixes: Prefixes, columns: IntArray) -> FloatArray:
     return scores
 
 
-def check_scheme(scheme: object) -> Scheme:
-    """Return the bootstrap scheme.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither "column" nor "row".
-    """
-    return check_option("scheme", scheme, SCHEMES)
-
-
 def draw_blocks(
     scheme: Scheme, shape: tuple[int, int, int], replicates: int, seed: int
 ) -> Iterator[IntArray]:
@@ -349,15 +338,28 @@ Metric: TypeAlias = Literal[
 
 #: Scores that are linear in the outcomes.
 LINEAR: tuple[Metric, ...] = ("bayes", "avg")
-#: Scores that depend on a question's number of correct trials, and on k.
-PASS_FAMILY: tuple[Metric, ...] = (
-    "pass@k",
-    "pass^k",
-    "naive pass@k",
-    "naive pass^k",
-    "g-pass",
-    "mg-pass",
-)
+
+
+def _credits(credit: Callable[[int], int], k: int, n: int, c: int, choose: list[list[int]]) -> int:
+    """Return Σ_j credit(j) C(c, j) C(n−c, k−j), over the possible successes j in k trials."""
+    possible = range(max(0, k - (n - c)), min(c, k) + 1)
+    return sum(credit(j) * choose[c][j] * choose[n - c][k - j] for j in possible)
+
+
+#: Scores that depend on a question's number of correct trials c of n, and on k: the score times
+#: its denominator (for Pass@k its difference from 1, below 0), with the successes that G-Pass needs
+#: and the table of binomial coefficients.
+_NUMERATORS: Mapping[Metric, Callable[[int, int, int, int, list[list[int]]], int]] = {
+    "pass@k": lambda k, needed, n, c, choose: -choose[n - c][k],
+    "pass^k": lambda k, needed, n, c, choose: choose[c][k],
+    "naive pass@k": lambda k, needed, n, c, choose: -((n - c) ** k),
+    "naive pass^k": lambda k, needed, n, c, choose: c**k,
+    "g-pass": lambda k, needed, n, c, choose: _credits(lambda j: int(j >= needed), k, n, c, choose),
+    "mg-pass": lambda k, needed, n, c, choose: _credits(
+        lambda j: 2 * max(j - (k + 1) // 2, 0), k, n, c, choose
+    ),
+}
+PASS_FAMILY: tuple[Metric, ...] = tuple(_NUMERATORS)
 METRICS = LINEAR + PASS_FAMILY
 
 #: Sums below this fit in a 64-bit integer with room for a difference.
@@ -453,7 +455,7 @@ def pass_table(metric: Metric, k: int, needed: int, n_trials: int, n_questions: 
     """
     choose = [[math.comb(n, j) for j in range(k + 1)] for n in range(n_trials + 1)]
     numerators = [
-        [_numerator(metric, k, needed, n, c, choose) for c in range(n + 1)]
+        [_NUMERATORS[metric](k, needed, n, c, choose) for c in range(n + 1)]
         for n in range(1, n_trials + 1)
     ]
     denominators = [_denominator(metric, k, n) for n in range(1, n_trials + 1)]
@@ -469,25 +471,6 @@ def pass_table(metric: Metric, k: int, needed: int, n_trials: int, n_questions: 
             values[n, : len(row)] = [value / denominator for value in row]
     parts[: k - 1] = np.nan
     return PassTable(values, parts, 1.0 if metric in ("pass@k", "naive pass@k") else 0.0, exact)
-
-
-def _numerator(metric: Metric, k: int, needed: int, n: int, c: int, choose: list[list[int]]) -> int:
-    """Return a question's score over its denominator; for Pass@k its difference from 1, below 0."""
-    if metric == "pass@k":
-        return -choose[n - c][k]
-    if metric == "pass^k":
-        return choose[c][k]
-    if metric == "naive pass@k":
-        return -int((n - c) ** k)
-    if metric == "naive pass^k":
-        return int(c**k)
-    right, wrong = choose[c], choose[n - c]
-    low, high = max(0, k - (n - c)), min(c, k)
-    if metric == "g-pass":
-        return sum(right[j] * wrong[k - j] for j in range(max(low, needed), high + 1))
-    half = (k + 1) // 2
-    js = range(max(low, half + 1), high + 1)
-    return sum(2 * (j - half) * right[j] * wrong[k - j] for j in js)
 
 
 def _denominator(metric: Metric, k: int, n: int) -> int:

@@ -161,27 +161,12 @@ class CdfTable:
         return CdfTable(self.probability, low + (high - low) * self.score)
 
 
-@dataclass(frozen=True, eq=False)
-class TabulatedDistribution(Distribution):
-    """A distribution given by its tabulated distribution function.
-
-    Parameters
-    ----------
-    table : CdfTable
-        On the scale of the score.
-    mean, sd : float
-        Exact mean and standard deviation.
-    """
+class FromTable(Distribution):
+    """A distribution whose numbers come from its table."""
 
     computed: ClassVar[bool] = True
 
     table: CdfTable
-    mean: float
-    sd: float
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        return Moments(self.mean, self.sd)
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
@@ -194,6 +179,27 @@ class TabulatedDistribution(Distribution):
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
         return self.table.quantile(rng.random(n_draws))
+
+
+@dataclass(frozen=True, eq=False)
+class TabulatedDistribution(FromTable):
+    """A distribution given by its tabulated distribution function.
+
+    Parameters
+    ----------
+    table : CdfTable
+        On the scale of the score.
+    mean, sd : float
+        Exact mean and standard deviation.
+    """
+
+    table: CdfTable
+    mean: float
+    sd: float
+
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation."""
+        return Moments(self.mean, self.sd)
 
 
 @dataclass(frozen=True, eq=False)

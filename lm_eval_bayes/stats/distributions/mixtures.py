@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from lm_eval_bayes.stats.distributions.base import (
     CategoryPosterior,
     CdfTable,
     Distribution,
+    FromTable,
     Moments,
     QuestionMeans,
     draw_beta,
@@ -26,7 +26,7 @@ _BLOCK = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class BetaMixtureDistribution(Distribution):
+class BetaMixtureDistribution(FromTable):
     """p_α ~ Beta(x_α + s m, y_α + s (1 − m)) with (m, s) on a weighted grid; C = 1.
 
     Parameters
@@ -44,8 +44,6 @@ class BetaMixtureDistribution(Distribution):
         Mean and standard deviation of (1/M) Σ p_α.
     """
 
-    computed: ClassVar[bool] = True
-
     successes: FloatArray
     failures: FloatArray
     low: float
@@ -61,22 +59,10 @@ class BetaMixtureDistribution(Distribution):
         return Moments(self.low + span * self.mu, span * self.sigma)
 
     @cached_property
-    def table(self) -> CdfTable:
+    def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once
         """The distribution function of the benchmark's score."""
         mixture = self.mixture if self.mixture.x.size == 1 else self.coarse_mixture()
         return mixture_table(mixture, self.mu, self.sigma).scaled(self.low, self.high)
-
-    def quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the scores below which the masses lie."""
-        return self.table.quantile(masses)
-
-    def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses at or below the scores."""
-        return self.table.cdf(scores)
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
-        return self.table.quantile(rng.random(n_draws))
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions jointly, shape (n_draws, M)."""
@@ -183,15 +169,18 @@ class ParticleDistribution(Distribution):
         Σ_k w_k m_k of each particle.
     weight : array, shape (P,)
         Posterior probability of each particle, sum 1.
+    mean, sd : float
+        Mean and standard deviation of the particles.
     """
 
     scores: FloatArray
     weight: FloatArray
+    mean: float
+    sd: float
 
     def moments(self) -> Moments:
-        """Return the weighted mean and standard deviation of the particles."""
-        mean = float(self.weight @ self.scores)
-        return Moments(mean, float(np.sqrt(self.weight @ (self.scores - mean) ** 2)))
+        """Return the mean and standard deviation of the particles."""
+        return Moments(self.mean, self.sd)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""

@@ -58,16 +58,24 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class AtLeastOne:
-    """1 − (1 − p)^k, the latent Pass@k."""
+class _OfTrials:
+    """A curve of k trials that reaches 1."""
 
     k: int
-    top: float = 1.0
 
     @property
     def degree(self) -> int:
         """k."""
         return self.k
+
+    @property
+    def top(self) -> float:
+        """The value at p = 1."""
+        return 1.0
+
+
+class AtLeastOne(_OfTrials):
+    """1 − (1 − p)^k, the latent Pass@k."""
 
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return 1 − q^k without losing the digits of a small p."""
@@ -80,17 +88,8 @@ class AtLeastOne:
         return np.asarray(-np.expm1(log_q)), np.asarray(np.exp(log_q))
 
 
-@dataclass(frozen=True)
-class AllOf:
+class AllOf(_OfTrials):
     """p^k, the latent Pass^k."""
-
-    k: int
-    top: float = 1.0
-
-    @property
-    def degree(self) -> int:
-        """k."""
-        return self.k
 
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return p^k without losing the digits of a small q."""
@@ -104,17 +103,10 @@ class AllOf:
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(_OfTrials):
     """P(J >= j), the latent G-Pass@k_τ with j = max(1, ⌈τk⌉)."""
 
     j: int
-    k: int
-    top: float = 1.0
-
-    @property
-    def degree(self) -> int:
-        """k."""
-        return self.k
 
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return the binomial tail as a regularised incomplete beta function."""
@@ -126,16 +118,8 @@ class AtLeast:
         return beta_quantile(self.j, above, s), beta_quantile(above, self.j, 1.0 - s)
 
 
-@dataclass(frozen=True)
-class MeanExcess:
+class MeanExcess(_OfTrials):
     """(2/k) E max(J − ⌈k/2⌉, 0), the latent mG-Pass@k; always 0 at k = 1."""
-
-    k: int
-
-    @property
-    def degree(self) -> int:
-        """k."""
-        return self.k
 
     @property
     def top(self) -> float:
@@ -166,7 +150,7 @@ def at_least(j: int, k: int) -> Curve:
     """Return the curve P(J >= j), in closed form at both ends."""
     if j == 1:
         return AtLeastOne(k)
-    return AllOf(k) if j == k else AtLeast(j, k)
+    return AllOf(k) if j == k else AtLeast(k, j)
 
 
 def binomial_tail(j: int, k: int, p: FloatArray) -> FloatArray:

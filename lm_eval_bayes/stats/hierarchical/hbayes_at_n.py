@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
+from lm_eval_bayes.stats.distributions.base import CdfTable, Distribution, TabulatedDistribution
 from lm_eval_bayes.stats.distributions.mixtures import (
     BetaMixtureDistribution,
     DirichletMixtureDistribution,
@@ -25,7 +26,7 @@ from lm_eval_bayes.stats.hierarchical.beta_binomial import (
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, learn_particles
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
-from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedPrior, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
 #: The warning of a benchmark's posterior where no question has two trials.
@@ -124,19 +125,18 @@ def _binary(
     pairs = distinct_pairs(x, y)
     mixture = mixture_on_grid(pairs, grid)
     mean, sd = mixture.question_moments()
-    per_question = PerQuestion(
-        read_only(low + span * mean[pairs.where], np.float64),
-        read_only(span * sd[pairs.where], np.float64),
-    )
     mu, sigma = mixture.score_moments()
-    benchmark = Posterior(
-        quantity="hbayes@N",
-        mu=float(np.clip(low + span * mu, low, high)),
-        sigma=span * sigma,
-        per_question=per_question,
-        bounds=bounds,
-        prior=None,
-        distribution=BetaMixtureDistribution(
+
+    def population() -> TabulatedDistribution:
+        mean, sd, table = _mean_table(*mean_density(x, y, grid))
+        mean = float(np.clip(low + span * mean, low, high))
+        return TabulatedDistribution(table.scaled(low, high), mean, span * sd)
+
+    return _posterior(
+        outcomes,
+        spec,
+        PerQuestion(low + span * mean[pairs.where], span * sd[pairs.where]),
+        BetaMixtureDistribution(
             successes=x,
             failures=y,
             low=low,
@@ -146,26 +146,55 @@ def _binary(
             mu=mu,
             sigma=sigma,
         ),
+        population,
+        n_trials=float((x + y).mean()),
+        learned=_learned_from_grid(grid),
+    )
+
+
+def _posterior(
+    outcomes: Outcomes,
+    spec: IntervalSpec,
+    per_question: PerQuestion,
+    distribution: Distribution,
+    population: Callable[[], Distribution],
+    *,
+    n_trials: float,
+    learned: LearnedPrior,
+    ess: float | None = None,
+) -> Posterior:
+    """Return the posterior of the scope asked for; `ess` is that of the particles, if any."""
+    bounds = (float(outcomes.weights.min()), float(outcomes.weights.max()))
+    mu, sigma = distribution.moments()
+    benchmark = Posterior(
+        quantity="hbayes@N",
+        mu=float(np.clip(mu, *bounds)),
+        sigma=sigma,
+        per_question=per_question,
+        bounds=bounds,
+        prior=None,
+        distribution=distribution,
         level=spec.level,
         method=spec.method,
-        n_trials=float((x + y).mean()),
+        n_trials=n_trials,
         trials_range=outcomes.trials_range,
-        learned=_learned_from_grid(grid),
-        note=note_on_trials(outcomes, "benchmark"),
+        learned=learned,
+        ess=ess,
+        seed=None if ess is None else spec.seed,
+        note=_note(outcomes, "benchmark", ess),
         question_ids=outcomes.question_ids,
     )
     if spec.scope == "benchmark":
         return benchmark
-    axis, density = mean_density(x, y, grid)
-    mu, sigma, table = _mean_table(axis, density)
-    mu, sigma = float(np.clip(low + span * mu, low, high)), span * sigma
+    distribution = population()
+    mu, sigma = distribution.moments()
     return replace(
         benchmark,
-        mu=mu,
+        mu=float(np.clip(mu, *bounds)),
         sigma=sigma,
-        distribution=TabulatedDistribution(table.scaled(low, high), mu, sigma),
+        distribution=distribution,
         scope=spec.scope,
-        note=note_on_trials(outcomes, spec.scope),
+        note=_note(outcomes, spec.scope, ess),
         benchmark=benchmark,
     )
 
@@ -192,13 +221,8 @@ def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     step = grid.steps[1, 0, 0]
     edges = np.append(grid.log_strength[:, 0] - 0.5 * step, grid.log_strength[-1, 0] + 0.5 * step)
     below = np.concatenate([[0.0], np.cumsum(mass)])
-    low, middle, high = np.exp(np.interp([0.025, 0.5, 0.975], below, edges))
-    return LearnedPrior(
-        mean=read_only([1.0 - mean, mean], np.float64),
-        strength=float(middle),
-        strength_low=float(low),
-        strength_high=float(high),
-    )
+    strength = np.exp(np.interp(STRENGTH_MASSES, below, edges))
+    return LearnedPrior.of([1.0 - mean, mean], strength)
 
 
 def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
@@ -243,17 +267,11 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     mean, sd = np.empty(order.size), np.empty(order.size)
     mean[order], sd[order] = moments.question_mean, moments.question_sd
     mu, sigma = float(np.clip(low + span * moments.mean, low, high)), span * moments.sd
-    benchmark = Posterior(
-        quantity="hbayes@N",
-        mu=mu,
-        sigma=sigma,
-        per_question=PerQuestion(
-            read_only(np.clip(low + span * mean, low, high), np.float64),
-            read_only(span * sd, np.float64),
-        ),
-        bounds=(low, high),
-        prior=None,
-        distribution=DirichletMixtureDistribution(
+    return _posterior(
+        outcomes,
+        spec,
+        PerQuestion(np.clip(low + span * mean, low, high), span * sd),
+        DirichletMixtureDistribution(
             read_only(counts, np.float64),
             read_only(particles.share * particles.strength[:, None], np.float64),
             particles.weight,
@@ -261,28 +279,18 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
             mu,
             sigma,
         ),
-        level=spec.level,
-        method=spec.method,
-        n_trials=outcomes.mean_trials,
-        trials_range=outcomes.trials_range,
-        learned=_learned_from_particles(particles),
-        ess=particles.ess,
-        seed=spec.seed,
-        note=_note(outcomes, "benchmark", particles.ess),
-        question_ids=outcomes.question_ids,
-    )
-    if spec.scope == "benchmark":
-        return benchmark
-    return replace(
-        benchmark,
-        mu=float(np.clip(low + span * moments.population_mean, low, high)),
-        sigma=span * moments.population_sd,
-        distribution=ParticleDistribution(
-            read_only(low + span * (particles.share @ unit), np.float64), particles.weight
+        lambda: ParticleDistribution(
+            read_only(low + span * (particles.share @ unit), np.float64),
+            particles.weight,
+            float(np.clip(low + span * moments.population_mean, low, high)),
+            span * moments.population_sd,
         ),
-        scope=spec.scope,
-        note=_note(outcomes, spec.scope, particles.ess),
-        benchmark=benchmark,
+        n_trials=outcomes.mean_trials,
+        learned=LearnedPrior.of(
+            particles.weight @ particles.share,
+            particles.quantile(particles.strength, STRENGTH_MASSES),
+        ),
+        ess=particles.ess,
     )
 
 
@@ -353,32 +361,21 @@ def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Mom
     )
 
 
-def _learned_from_particles(particles: Particles) -> LearnedPrior:
-    """Summarize the particles: the mean of m, the median and central 95% of s."""
-    low, median, high = particles.quantile(particles.strength, np.array([0.025, 0.5, 0.975]))
-    return LearnedPrior(
-        mean=read_only(particles.weight @ particles.share, np.float64),
-        strength=float(median),
-        strength_low=float(low),
-        strength_high=float(high),
-    )
+def _note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str | None:
+    """Return the warnings about a posterior.
 
-
-def _note(outcomes: Outcomes, scope: Scope, ess: float) -> str | None:
-    """Return the warnings about a posterior."""
-    low_ess = f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
-    notes = (note_on_trials(outcomes, scope), low_ess if ess < FEW else None)
-    return " ".join(filter(None, notes)) or None
-
-
-def note_on_trials(outcomes: Outcomes, scope: Scope) -> str | None:
-    """Return `NO_TRIALS` without trials, `PRIOR_ALONE` where no question has two.
-
-    The latter is about scope "benchmark" only.
+    `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two.
     """
     trials = outcomes.n_trials
     if outcomes.prior_strength > 0.0:
         trials = trials + outcomes.prior_counts.sum(axis=1)
+    notes = []
     if trials.max() == 0:
-        return NO_TRIALS
-    return PRIOR_ALONE if scope == "benchmark" and trials.max() <= 1 else None
+        notes.append(NO_TRIALS)
+    elif scope == "benchmark" and trials.max() == 1:
+        notes.append(PRIOR_ALONE)
+    if ess is not None and ess < FEW:
+        notes.append(
+            f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
+        )
+    return " ".join(notes) or None

@@ -20,7 +20,7 @@ alpha-spending function gives the part of the error rate that may be used by t (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -43,7 +43,12 @@ from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_c
 
 Spending: TypeAlias = Literal["obrien-fleming", "pocock"]
 
-SPENDINGS: tuple[Spending, ...] = ("obrien-fleming", "pocock")
+#: The alpha that may be spent at a share t of the trials, for an error rate; see `alpha_spent`.
+_SPENDINGS: Mapping[Spending, Callable[[float, float], float]] = {
+    "obrien-fleming": lambda t, error: 4.0 * special.ndtr(special.ndtri(0.25 * error) / np.sqrt(t)),
+    "pocock": lambda t, error: error * np.log1p((np.e - 1.0) * t),
+}
+SPENDINGS: tuple[Spending, ...] = tuple(_SPENDINGS)
 #: A part of alpha smaller than this is not spent at an analysis but left for the next one.
 _LEAST = 1e-9
 #: Nodes between the boundaries: at the least, and in one Gauss–Legendre panel.
@@ -267,9 +272,7 @@ def alpha_spent(t: float, error: float, spending: Spending) -> float:
     >>> [round(alpha_spent(t, 0.05, "pocock"), 5) for t in (0.2, 0.5, 1.0)]
     [0.01477, 0.03101, 0.05]
     """
-    if spending == "pocock":
-        return error * float(np.log1p((np.e - 1.0) * t))
-    return 4.0 * float(special.ndtr(special.ndtri(0.25 * error) / np.sqrt(t)))
+    return float(_SPENDINGS[spending](t, error))
 
 
 @lru_cache(maxsize=64)

@@ -66,11 +66,6 @@ class PredictiveTrials:
         low, span, unit = scaled_weights(weights)
         return cls(known_counts, strength, truth, unit, low, span)
 
-    @property
-    def draws(self) -> int:
-        """D, the number of draws."""
-        return int(self.truth.shape[0])
-
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
 
@@ -200,11 +195,6 @@ class PredictivePopulation:
             step=rng.standard_normal(draws),
         )
 
-    @property
-    def draws(self) -> int:
-        """D, the number of draws."""
-        return int(self.strength.size)
-
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
 
@@ -301,20 +291,9 @@ class WidthGoal:
 
 
 @dataclass(frozen=True, eq=False)
-class SeparationGoal:
-    """Two models' z = |μ − μ'| / sqrt(σ² + σ'²) at least `target`.
+class _ZGoal:
+    """Two models' z at least `target`; `current` is the z now."""
 
-    Parameters
-    ----------
-    predictive : pair of PredictiveTrials or PredictivePopulation
-        The posterior predictive draws of the two models.
-    target, current : float
-        The z to be reached, and the z now.
-    """
-
-    predictive: tuple[
-        PredictiveTrials | PredictivePopulation, PredictiveTrials | PredictivePopulation
-    ]
     target: float
     current: float
 
@@ -322,6 +301,23 @@ class SeparationGoal:
     def done(self) -> bool:
         """Whether the current z reaches the target."""
         return self.current >= self.target
+
+
+@dataclass(frozen=True, eq=False)
+class SeparationGoal(_ZGoal):
+    """Two models' z = |μ − μ'| / sqrt(σ² + σ'²) at least `target`.
+
+    Parameters
+    ----------
+    target, current : float
+        The z to be reached, and the z now.
+    predictive : pair of PredictiveTrials or PredictivePopulation
+        The posterior predictive draws of the two models.
+    """
+
+    predictive: tuple[
+        PredictiveTrials | PredictivePopulation, PredictiveTrials | PredictivePopulation
+    ]
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Return the predictive draws in which z reaches the target."""
@@ -451,7 +447,7 @@ def _first(trials: FloatArray, share: FloatArray, wanted: float) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class PairedSeparationGoal:
+class PairedSeparationGoal(_ZGoal):
     """Two models' z in scope "population" at least `target`, with paired questions.
 
     The predictive draws are those of the given questions, as in scope "benchmark": category
@@ -461,18 +457,16 @@ class PairedSeparationGoal:
 
     Parameters
     ----------
+    target, current : float
+        The z to be reached, and the z now.
     predictive : pair of PredictiveTrials
         The predictive draws of the two models' benchmark posteriors.
     columns : pair of array of int, shape (M,)
         The column of each of the first model's questions.
-    target, current : float
-        The z to be reached, and the z now.
     """
 
     predictive: tuple[PredictiveTrials, PredictiveTrials]
     columns: tuple[IntArray, IntArray]
-    target: float
-    current: float
 
     @classmethod
     def of(
@@ -488,12 +482,7 @@ class PairedSeparationGoal:
             PredictiveTrials.of(posterior, draws, rng) for posterior in shared.posteriors
         )
         columns = shared.columns[0], shared.columns[1]
-        return cls((first, second), columns, target, current)
-
-    @property
-    def done(self) -> bool:
-        """Whether the current z reaches the target."""
-        return self.current >= self.target
+        return cls(target, current, (first, second), columns)
 
     def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Return the predictive draws in which z reaches the target."""

@@ -236,7 +236,7 @@ def trials_needed(
             goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
         else:
             predictive = [_predictive(posterior, trials, draws, rng) for posterior in posteriors]
-            goal = SeparationGoal((predictive[0], predictive[1]), target, now.z)
+            goal = SeparationGoal(target, now.z, (predictive[0], predictive[1]))
     shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
     (low, middle, high), last = further_trials(goal, shares, max_trials, rng)
     if middle is None:
