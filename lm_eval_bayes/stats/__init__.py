@@ -5,5 +5,5 @@ This room depends on numpy and scipy only. Every function takes validated arrays
 an explicit seed. Files, saved runs, models and the harness do not belong here.
 
 The layers import downwards only: simulation, convergence and sequential; ranking; comparison;
-hierarchical; results; intervals; distributions; outcomes; validation.
+hierarchical; results; intervals; distributions; outcomes and tie rules; validation.
 """
