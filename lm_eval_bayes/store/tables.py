@@ -164,6 +164,11 @@ def _source(fingerprint: Mapping[str, object]) -> str | None:
     return canonical_json({key: fingerprint.get(key) for key in SOURCE_OF_WEIGHTS}, "fingerprint")
 
 
+_KEY_IDS = "SELECT " + ", ".join(
+    f"(SELECT id FROM {table} WHERE hash = ?)" for table in ("models", "samplings", "prompts")
+)
+
+
 class KeyIds(dict[TrialKey, tuple[int, int, int]]):
     """The ids of the model, sampling and prompt of keys, each looked up once.
 
@@ -185,13 +190,14 @@ class KeyIds(dict[TrialKey, tuple[int, int, int]]):
         self._connection, self._path = connection, path
 
     def __missing__(self, key: TrialKey) -> tuple[int, int, int]:
-        connection, path = self._connection, self._path
-        self[key] = ids = (
-            require_id(connection, "models", key.model, path),
-            require_id(connection, "samplings", key.sampling, path),
-            require_id(connection, "prompts", key.prompt, path),
-        )
-        return ids
+        hashes = {"models": key.model, "samplings": key.sampling, "prompts": key.prompt}
+        # One statement for the three, as every commit of trials looks up its keys.
+        ids = self._connection.execute(_KEY_IDS, tuple(hashes.values())).fetchone()
+        if None in ids:
+            for table, digest in hashes.items():
+                require_id(self._connection, table, digest, self._path)
+        self[key] = model, sampling, prompt = ids
+        return model, sampling, prompt
 
 
 def insert_trials(
