@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._boot._lm_eval_bayes_boot import HOOKS
 from lm_eval_bayes.harness.plugin import patches
-from lm_eval_bayes.harness.plugin.registration import COMPONENTS, Component
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
 
 #: Releases of the harness that every change of this package is tested with.
 TESTED_HARNESSES = ("0.4.12", "0.4.13")

@@ -35,7 +35,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._boot._lm_eval_bayes_boot import HOOKS
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
@@ -50,6 +49,9 @@ AFTER = {
     "filter": "lm_eval.filters",
     "model": "lm_eval.models",
 }
+
+#: The modules of the harness that the start-up file waits for, in the order of their imports.
+HOOKS = (*dict.fromkeys(AFTER.values()), "lm_eval.tasks", "lm_eval.evaluator")
 
 
 class Component(NamedTuple):
