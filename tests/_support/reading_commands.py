@@ -197,10 +197,19 @@ def decide(case: SavedCase, folder: Path) -> Reading:
             *("--model_args", MODELS["weaker"], "--limit", case.questions),
         )
     number = r"([+-]?\d+(?:\.\d+)?)"
-    match = re.search(rf"^{TASK}  N 4  mu {number} .* z = {number} is", error, re.MULTILINE)
+    pattern = rf"^{TASK}  N 4  mu {number} .* difference {number} \(sd {number}\), z = {number} is"
+    match = re.search(pattern, error, re.MULTILINE)
     assert match is not None, error
-    mu, z = map(float, match.groups())
-    return Reading(verdict=(mu, z), notices=_notices(error))
+    mu, difference, sd, z = map(float, match.groups())
+    # four planned trials are too few for the error rate of the rule
+    few_trials = tuple(line for line in _notices(error) if "does not keep to the rate" in line)
+    assert len(few_trials) == 1
+    return Reading(
+        scores={"hbayes": mu - difference},
+        digits=3,
+        verdict=(difference, sd, z),
+        notices=tuple(line for line in _notices(error) if line not in few_trials),
+    )
 
 
 # -- rubrics and a judge ---------------------------------------------------------------------------

@@ -301,7 +301,10 @@ def test_the_same_questions_are_compared(lmeb, other):
     chosen = ("--samples", json.dumps({TASK: list(range(10))}))
     code, _, err = lmeb("--decide", other, *COIN, *chosen, "--max-trials", "4")
     assert code == 0
+    assert "difference +0.0000 (sd 0." in err
     assert "z = 0 is below" in err
+    (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert f"{TASK}: hbayes@N does not keep to the rate of 0.05 on 10 questions" in warning
 
 
 # -- how it ends ----------------------------------------------------------------------------

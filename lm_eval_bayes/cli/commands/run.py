@@ -14,6 +14,7 @@ import typer
 from lm_eval_bayes._util.text import format_duration, format_range, plural
 from lm_eval_bayes.cli.ui.errors import exit_code
 from lm_eval_bayes.cli.ui.options import Level, expand_options
+from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
@@ -259,6 +260,7 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
     from rich.markup import escape
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
+    printed: set[tuple[str, str]] = set()
 
     def report(event: Round | str) -> None:
         if isinstance(event, str):
@@ -270,6 +272,9 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
             interval = f"\\[{analysis.low:.4f}, {analysis.high:.4f}]"
             reason = f"{escape(analysis.reason)}{_forecast(analysis)}"
             console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
+            if analysis.note is not None and (analysis.task, analysis.note) not in printed:
+                printed.add((analysis.task, analysis.note))
+                warn(f"warning: {analysis.task}: {analysis.note}")
         tokens = "" if event.tokens is None else f", {event.tokens:,} tokens"
         time = format_duration(3600 * event.hours)
         console.print(f"  {plural(event.n_trials, 'trial')}{tokens}, {time}", style="dim")

@@ -18,6 +18,7 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
@@ -118,6 +119,8 @@ class InterimAnalysis(Record):
         Trials per question that are still needed, by forecast; None where there is none.
     further_low, further_high : int or None
         The central 90% interval of that forecast.
+    note : str or None
+        The stopping rule's own note: how often it errs, or where its error rate does not hold.
     """
 
     task: str
@@ -133,6 +136,7 @@ class InterimAnalysis(Record):
     further: int | None = None
     further_low: int | None = None
     further_high: int | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -257,11 +261,13 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        posteriors = {"this run": posterior}
+        posteriors, estimate = {"this run": posterior}, ""
         if self.baseline is not None:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
+            gap = separation(posterior, baseline)
+            estimate = f"difference {gap.difference:+.4f} (sd {gap.sd:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
@@ -276,10 +282,11 @@ class Goal:
             low=interval.low,
             high=interval.high,
             reached=verdict is not None and verdict.stop,
-            reason="until the budget is used" if verdict is None else verdict.reason,
+            reason="until the budget is used" if verdict is None else estimate + verdict.reason,
             further=further,
             further_low=low,
             further_high=high,
+            note=None if verdict is None else verdict.note,
         )
 
     def _forecast(
