@@ -19,19 +19,21 @@ __version__ = "0.1.0"
 
 # Nothing is imported here, and numpy and scipy only when the first name is asked for: commands
 # that print help start quickly, and Ctrl-C finds them where they can tell of it.
-def __getattr__(name: str) -> object:
-    if name == "__all__" or not name.startswith("_"):
-        from importlib import import_module
+def _public() -> dict[str, object]:
+    """Return what is public, by name."""
+    from importlib import import_module
 
-        api = import_module("lm_eval_bayes._api")
-        if name == "__all__":
-            return ["__version__", *api.__all__]
-        if name in api.__all__:
-            return globals().setdefault(name, getattr(api, name))
+    api = vars(import_module("lm_eval_bayes._api"))
+    return {name: api[name] for name in sorted(api) if not name.startswith("_")}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__all__":
+        return ["__version__", *_public()]
+    if not name.startswith("_") and name in (public := _public()):
+        return globals().setdefault(name, public[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    from lm_eval_bayes._api import __all__ as names
-
-    return sorted({*names, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*_public(), *(name for name in globals() if name.startswith("__"))})
