@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -299,6 +299,57 @@ def check_real(name: str, value: object, rule: str, within: Callable[[float], bo
     if number is None or not within(number):
         raise InvalidInputError.of(name, rule, value)
     return number
+
+
+def check_pair(
+    name: str, value: object, rule: str, within: Callable[[float, float], bool]
+) -> tuple[float, float]:
+    """Return a tuple or list of two real numbers as floats.
+
+    Parameters
+    ----------
+    name, value, rule
+        As in `check_real`.
+    within : callable
+        Whether the two numbers are as `rule` says.
+
+    Raises
+    ------
+    InvalidInputError
+        If `value` is no such pair.
+    """
+    numbers = [as_real(number) for number in value] if isinstance(value, (tuple, list)) else []
+    first, second = numbers if len(numbers) == 2 else (None, None)
+    if first is None or second is None or not within(first, second):
+        raise InvalidInputError.of(name, rule, value)
+    return first, second
+
+
+def check_rising(name: str, values: object, rule: str, minimum: int, most: int) -> list[int]:
+    """Return one or more increasing integers of at least `minimum`.
+
+    Parameters
+    ----------
+    name : str
+        The argument.
+    values : object
+        As in `check_sequence`.
+    rule : str
+        What the argument must be, for the error.
+    minimum : int
+        Of each number; 10¹² is the maximum.
+    most : int
+        More numbers than this are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If `values` are no such numbers.
+    """
+    numbers = [check_count(name, n, minimum) for n in check_sequence(name, values, rule, most)]
+    if not numbers or any(after <= n for n, after in pairwise(numbers)):
+        raise InvalidInputError.of(name, rule, numbers)
+    return numbers
 
 
 def check_seed(seed: object) -> int:

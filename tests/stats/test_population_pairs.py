@@ -20,7 +20,10 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
-from lm_eval_bayes.stats.sequential.predictive_draws import PairedSeparationGoal
+from lm_eval_bayes.stats.sequential.predictive_draws import (
+    PredictiveTrials,
+    paired_separation_goal,
+)
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
@@ -242,8 +245,8 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
     now = [hbayes_at_n(Outcomes.from_counts(x), "population") for x in sides]
     shared = SharedQuestions.of(now)
     for extra in (0, 24):
-        goal = PairedSeparationGoal.of(shared, 1.0, 0.0, 24, rng)
-        truths = [draws.truth for draws in goal.predictive]
+        predictive = [PredictiveTrials.of(each, 24, rng) for each in shared.posteriors]
+        truths = [draws.truth for draws in predictive]
         predicted = [
             compare(
                 *(
@@ -258,10 +261,10 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
         # the share of predicted over a target is that of z from other trials of the same truths
         z = np.sort([each.z for each in predicted])
         for target in (z[6], z[12], z[18]):
-            share = replace(goal, target=float(target)).reached(extra, rng).mean()
-            assert share == pytest.approx((z > target).mean(), abs=0.21)
+            goal, _ = paired_separation_goal(predictive, shared.columns, float(target), rng)
+            assert goal(extra).mean() == pytest.approx((z > target).mean(), abs=0.21)
         (first, noise), (second, other) = (
-            draws.question_averages(extra, rng) for draws in goal.predictive
+            draws.question_averages(extra, rng) for draws in predictive
         )
         d = first - second
         between = d.var(axis=1) / (25 * (1 - 4 / 25) + 1)
@@ -271,14 +274,14 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
 
 def test_endless_trials_leave_what_the_questions_differ_by():
     rng = np.random.default_rng(9)
-    goal = PairedSeparationGoal.of(
-        SharedQuestions.of([POPULATIONS["0"], POPULATIONS["3"]]), 2.0, 0.0, 400, rng
-    )
-    truth = goal.predictive[0].truth[:, :, 1] - goal.predictive[1].truth[:, :, 1]
+    shared = SharedQuestions.of([POPULATIONS["0"], POPULATIONS["3"]])
+    predictive = [PredictiveTrials.of(each, 400, rng) for each in shared.posteriors]
+    goal, at_last = paired_separation_goal(predictive, shared.columns, 2.0, rng)
+    truth = predictive[0].truth[:, :, 1] - predictive[1].truth[:, :, 1]
     # s²/M · (M − 1)/(M − 3), as Student's t has it
     z = np.abs(truth.mean(axis=1)) / np.sqrt(truth.var(axis=1, ddof=1) / 30 * 29 / 27)
-    assert goal.at_last() == pytest.approx((z > 2.0).mean(), abs=1e-12)
-    assert goal.reached(1_000_000, rng).mean() == pytest.approx(goal.at_last(), abs=0.01)
+    assert at_last == pytest.approx((z > 2.0).mean(), abs=1e-12)
+    assert goal(1_000_000).mean() == pytest.approx(at_last, abs=0.01)
 
 
 def test_errors_of_rubrics_cover_their_particles():

@@ -222,21 +222,17 @@ def test_normal_widths():
     assert wide == pytest.approx([0.01 + 0.195996, 0.391993], abs=1e-6)
 
 
-class Steps:
-    """A goal that half of the predictive draws reach after 10 trials and all after 100."""
-
-    done = False
-
-    def reached(self, extra, rng):
-        return np.array([extra >= 10, extra >= 100])
+def steps(extra):
+    """Half of the predictive draws reach this goal after 10 trials and all after 100."""
+    return np.array([extra >= 10, extra >= 100])
 
 
 def test_the_search_finds_whole_numbers():
-    needed, last = further_trials(Steps(), (0.25, 0.75), 1000, np.random.default_rng(0))
+    needed, last = further_trials(steps, (0.25, 0.75), 1000)
     assert last == 1.0
     assert 5 <= needed[0] <= 10
     assert 60 <= needed[1] <= 100
-    assert further_trials(Steps(), (0.25, 0.75), 50, np.random.default_rng(0))[0][1] is None
+    assert further_trials(steps, (0.25, 0.75), 50)[0][1] is None
 
 
 @pytest.mark.parametrize(

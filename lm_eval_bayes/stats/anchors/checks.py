@@ -13,7 +13,7 @@ from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
-    as_real,
+    check_pair,
     check_real,
     check_seed,
     check_size,
@@ -164,18 +164,13 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
     [1]
     """
     check_anchors("references", references)
-    ends = as_real(low), as_real(high)
-    if ends[0] is None or ends[1] is None or not 0.0 <= ends[0] <= ends[1] <= 1.0:
-        raise InvalidInputError.of("low, high", "satisfy 0 <= low <= high <= 1", (low, high))
+    rule = "satisfy 0 <= low <= high <= 1"
+    low, high = check_pair("low, high", (low, high), rule, lambda x, y: 0.0 <= x <= y <= 1.0)
     solved = references.probabilities.mean(axis=0)
     # the mean of n shares of .5 may miss .5 by a rounding
-    inside = (solved >= ends[0] - 1e-12) & (solved <= ends[1] + 1e-12)
-    return QueryFilter(
-        read_only(np.flatnonzero(inside), np.int64),
-        read_only(solved, np.float64),
-        ends[0],
-        ends[1],
-    )
+    inside = (solved >= low - 1e-12) & (solved <= high + 1e-12)
+    kept = read_only(np.flatnonzero(inside), np.int64)
+    return QueryFilter(kept, read_only(solved, np.float64), low, high)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from lm_eval_bayes.stats.validation import (
     as_real,
     check_confidence,
     check_option,
+    check_pair,
+    check_real,
     check_size,
 )
 
@@ -42,7 +44,7 @@ FITS: Mapping[Estimator, Callable[[Outcomes, int], Posterior]] = {
 ESTIMATORS: tuple[Estimator, ...] = tuple(FITS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DifferenceSummary(Record):
     """What the posterior of A − B says; the attributes are those of `Comparison`."""
 
@@ -58,7 +60,7 @@ class DifferenceSummary(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Record):
+class Comparison(DifferenceSummary):
     """The comparison of models A and B.
 
     Attributes
@@ -105,16 +107,7 @@ class Comparison(Record):
     interval_a: Interval = field(metadata=NOT_IN_JSON)
     interval_b: Interval = field(metadata=NOT_IN_JSON)
     posterior: Posterior = field(metadata=NOT_IN_JSON)
-    interval: Interval
-    z: float
-    rho: float
-    p_a_greater: float
-    mc_error: float | None
-    rope: tuple[float, float] | None
-    p_rope: float | None
-    confidence: float
     rule_intervals: Verdict
-    rule_z: Verdict
     n_questions: int
     left_out_a: int = 0
     left_out_b: int = 0
@@ -251,7 +244,7 @@ def compare(
         interval_b=interval_b,
         posterior=posterior,
         **vars(summary),
-        rule_intervals=_non_overlapping(interval_a, interval_b),
+        rule_intervals=_verdict(interval_a.low > interval_b.high, interval_b.low > interval_a.high),
         n_questions=pair.a.n_questions,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
@@ -292,6 +285,7 @@ def summarise_difference(
         for_interval = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
     z = separation_in_sd(posterior.mu, posterior.sigma)
+    decided = z >= z_threshold(confidence)
     return DifferenceSummary(
         interval=for_interval.interval_by(spec, draws),
         z=z,
@@ -301,7 +295,7 @@ def summarise_difference(
         rope=region,
         p_rope=None if region is None else _inside(posterior, region, sample),
         confidence=float(confidence),
-        rule_z=_sign(posterior.mu) if z >= z_threshold(confidence) else "undecided",
+        rule_z=_verdict(decided and posterior.mu > 0.0, decided and posterior.mu < 0.0),
     )
 
 
@@ -342,17 +336,10 @@ def _check_rope(rope: object) -> tuple[float, float] | None:
     if rope is None:
         return None
     rule = "be a number of at least 0, or a pair (low, high) of numbers with low <= high"
-    half = as_real(rope)
-    if half is not None:
-        if not 0.0 <= half < np.inf:
-            raise InvalidInputError.of("rope", rule, rope)
+    if as_real(rope) is not None:
+        half = check_real("rope", rope, rule, lambda x: 0.0 <= x < np.inf)
         return -half, half
-    if not isinstance(rope, (tuple, list)) or len(rope) != 2:
-        raise InvalidInputError.of("rope", rule, rope)
-    low, high = as_real(rope[0]), as_real(rope[1])
-    if low is None or high is None or not -np.inf < low <= high < np.inf:
-        raise InvalidInputError.of("rope", rule, rope)
-    return low, high
+    return check_pair("rope", rope, rule, lambda low, high: -np.inf < low <= high < np.inf)
 
 
 def _inside(posterior: Posterior, region: tuple[float, float], sample: FloatArray | None) -> float:
@@ -365,15 +352,6 @@ def _inside(posterior: Posterior, region: tuple[float, float], sample: FloatArra
     return p_above(posterior, low) - p_above(posterior, high)
 
 
-def _non_overlapping(a: Interval, b: Interval) -> Verdict:
-    """Return the better model where the intervals do not overlap."""
-    if a.low > b.high:
-        return "a"
-    return "b" if b.low > a.high else "undecided"
-
-
-def _sign(difference: float) -> Verdict:
-    """Return the model that a difference favours."""
-    if difference == 0.0:
-        return "undecided"
-    return "a" if difference > 0.0 else "b"
+def _verdict(a_better: bool, b_better: bool) -> Verdict:
+    """Return the better model."""
+    return "a" if a_better else "b" if b_better else "undecided"

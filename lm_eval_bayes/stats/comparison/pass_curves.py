@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,8 +27,8 @@ from lm_eval_bayes.stats.validation import (
     check_count,
     check_level,
     check_option,
+    check_rising,
     check_seed,
-    check_sequence,
     check_size,
     read_only,
 )
@@ -348,11 +347,7 @@ def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntA
     if k_max is not None:
         raise InvalidInputError.of("k_max", "be left out where `ks` is given", k_max)
     rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
-    budgets = [check_count("ks", k, 1) for k in check_sequence("ks", ks, rule, _MOST_BUDGETS)]
-    rising = all(k < after for k, after in pairwise(budgets))
-    if not rising or not 1 <= len(budgets) <= _MOST_BUDGETS:
-        raise InvalidInputError.of("ks", rule, budgets)
-    return np.array(budgets, dtype=np.int64)
+    return np.array(check_rising("ks", ks, rule, 1, _MOST_BUDGETS), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -65,15 +65,11 @@ class SharedQuestions:
         >>> [columns.tolist() for columns in SharedQuestions.of([a, b]).columns]
         [[0, 1], [1, 0]]
         """
-        benchmarks = tuple(
-            posterior.benchmark for posterior in posteriors if posterior.benchmark is not None
-        )
-        if len(benchmarks) < len(posteriors):
+        benchmarks = tuple(p.benchmark for p in posteriors if p.benchmark is not None)
+        n_questions = min((p.per_question.mu.size for p in benchmarks), default=0)
+        if len(benchmarks) < len(posteriors) or n_questions < 2:
             return None
-        n_questions = benchmarks[0].per_question.mu.size
-        if n_questions < 2 or any(
-            posterior.per_question.mu.size != n_questions for posterior in benchmarks
-        ):
+        if any(p.per_question.mu.size > n_questions for p in benchmarks):
             return None
         ids = [p.question_ids for p in benchmarks if p.question_ids is not None]
         if not ids:

@@ -9,6 +9,7 @@ normal variables with correlation ρ, and an answer is right where its variable 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,8 +25,8 @@ from lm_eval_bayes.stats.pass_family import require_binary
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
-    as_real,
     check_level,
+    check_pair,
     check_seed,
     check_size,
 )
@@ -136,25 +137,20 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
     """
     check_same_weights(a, b)
     level = check_level(level)
-    beta_a, beta_b = (_beta(name, side) for name, side in (("a", a), ("b", b)))
-    means, variances, logit_means, logit_variances = zip(
-        *((x / (x + y), x * y / (x + y) ** 2 / (x + y + 1.0),
-           special.digamma(x) - special.digamma(y),
-           special.polygamma(1, x) + special.polygamma(1, y))
-          for x, y in (beta_a, beta_b)), strict=True
-    )  # fmt: skip
-    sd = float(np.sqrt(sum(variances)))
+    beta_a, beta_b = _beta("a", a), _beta("b", b)
+    x, y = np.transpose([beta_a, beta_b])
+    means, variances = x / (x + y), x * y / (x + y) ** 2 / (x + y + 1.0)
+    logit_means = special.digamma(x) - special.digamma(y)
+    logit_variances = special.polygamma(1, x) + special.polygamma(1, y)
+    difference, sd = float(means[0] - means[1]), float(np.sqrt(variances.sum()))
     table = difference_table(
-        lambda u: beta_quantile(*beta_a, u),
-        lambda u: beta_quantile(*beta_b, u),
-        float(means[0] - means[1]),
-        sd,
+        partial(beta_quantile, *beta_a), partial(beta_quantile, *beta_b), difference, sd
     )
     log_odds = difference_table(
-        lambda u: _logit_quantile(*beta_a, u),
-        lambda u: _logit_quantile(*beta_b, u),
+        partial(_logit_quantile, *beta_a),
+        partial(_logit_quantile, *beta_b),
         float(logit_means[0] - logit_means[1]),
-        float(np.sqrt(sum(logit_variances))),
+        float(np.sqrt(logit_variances.sum())),
     )
     tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
     low, _, high = np.clip(table.quantile(tails), -1.0, 1.0)
@@ -163,7 +159,7 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
         model="unpaired",
         theta_a=float(means[0]),
         theta_b=float(means[1]),
-        difference=float(means[0] - means[1]),
+        difference=difference,
         sd=sd,
         interval=_interval(low, high, level),
         odds_ratio=float(odds[1]),
@@ -227,14 +223,19 @@ def compare_paired(
     ((6, 6, 0, 8), True, True)
     """
     level = check_level(level)
-    alpha, beta = _check_correlation_prior(correlation_prior)
+    prior = check_pair(
+        "correlation_prior",
+        correlation_prior,
+        "be a pair of finite numbers above 0",
+        lambda alpha, beta: 0.0 < alpha < np.inf and 0.0 < beta < np.inf,
+    )
     seed, draws = check_seed(seed), check_size("draws", draws, 1000)
     pair = align_questions(a, b, align)
     right_a, right_b = _answers("a", pair.a), _answers("b", pair.b)
     only_a, only_b = int((right_a & ~right_b).sum()), int((~right_a & right_b).sum())
     both = int((right_a & right_b).sum())
     counts = (both, only_a, only_b, pair.a.n_questions - both - only_a - only_b)
-    logits, weight = paired_posterior_draws(counts, (alpha, beta), draws, seed)
+    logits, weight = paired_posterior_draws(counts, prior, draws, seed)
     theta_a, theta_b, rho_hat = special.expit(logits)
     difference, log_odds = theta_a - theta_b, logits[0] - logits[1]
     mean = float(weight @ difference)
@@ -315,17 +316,6 @@ def _interval(
 ) -> Interval:
     """Return an equal-tailed interval of scope "population"."""
     return Interval(float(low), float(high), level, "exact", "population", mc_error, seed)
-
-
-def _check_correlation_prior(value: object) -> tuple[float, float]:
-    """Return the two Beta parameters of ρ̂."""
-    rule = "be a pair of finite numbers above 0"
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise InvalidInputError.of("correlation_prior", rule, value)
-    alpha, beta = as_real(value[0]), as_real(value[1])
-    if alpha is None or beta is None or not (0.0 < alpha < np.inf and 0.0 < beta < np.inf):
-        raise InvalidInputError.of("correlation_prior", rule, value)
-    return alpha, beta
 
 
 def bivariate_normal_cdf(

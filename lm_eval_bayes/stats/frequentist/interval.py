@@ -18,7 +18,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import FloatArray, as_real, numeric
+from lm_eval_bayes.stats.validation import FloatArray, check_pair, numeric
 
 #: The smallest and the largest score that are possible; None where nothing bounds them.
 Bounds: TypeAlias = tuple[float, float] | None
@@ -189,7 +189,5 @@ def _check_bounds(bounds: Bounds) -> Bounds:
     """Return the bounds as two floats in order, or None."""
     if bounds is None:
         return None
-    ends = [as_real(end) for end in bounds] if isinstance(bounds, (tuple, list)) else []
-    if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-        raise InvalidInputError.of("bounds", "be two numbers, low < high, or None", bounds)
-    return ends[0], ends[1]
+    rule = "be two numbers, low < high, or None"
+    return check_pair("bounds", bounds, rule, lambda low, high: low < high)

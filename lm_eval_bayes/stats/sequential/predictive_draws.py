@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,6 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import paired_spread
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import scaled_weights
@@ -146,22 +146,20 @@ class PredictivePopulation:
 
     Parameters
     ----------
-    mu, sigma : float
-        Posterior mean and sd now.
+    posterior : Posterior
+        The posterior now.
     trials : float
         N so far.
-    n_questions, n_categories : int
-        M and K.
+    n_categories : int
+        K.
     strength : array, shape (D,)
         Draws of s.
     step : array, shape (D,)
         Standard normal draws: the further change of each draw's mean, in sd.
     """
 
-    mu: float
-    sigma: float
+    posterior: Posterior
     trials: float
-    n_questions: int
     n_categories: int
     strength: FloatArray
     step: FloatArray
@@ -185,15 +183,8 @@ class PredictivePopulation:
         middle, low, high = np.log([learned.strength, learned.strength_low, learned.strength_high])
         # log s is normal on either side of its median, with the two tails' own widths
         width = np.where(normal < 0.0, middle - low, high - middle) / special.ndtri(0.975)
-        return cls(
-            mu=posterior.mu,
-            sigma=posterior.sigma,
-            trials=trials,
-            n_questions=int(posterior.per_question.mu.size),
-            n_categories=int(learned.mean.size),
-            strength=np.exp(middle + width * normal),
-            step=rng.standard_normal(draws),
-        )
+        strength, step = np.exp(middle + width * normal), rng.standard_normal(draws)
+        return cls(posterior, trials, learned.mean.size, strength, step)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
@@ -218,12 +209,16 @@ class PredictivePopulation:
 
     def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each draw at 1/N = `per_trial`."""
-        s = self.strength
-        prior, most = self.n_categories + 1.0, self.n_questions * (s + 1.0)
+        s, mu_now, sigma_now = self.strength, self.posterior.mu, self.posterior.sigma
+        prior, most = self.n_categories + 1.0, self.posterior.per_question.mu.size * (s + 1.0)
         now, then = prior + most / (1.0 + s / self.trials), prior + most / (1.0 + s * per_trial)
-        sigma = self.sigma * np.sqrt(now / then)
-        return self.mu + self.step * np.sqrt(self.sigma**2 - sigma**2), sigma
+        sigma = sigma_now * np.sqrt(now / then)
+        return mu_now + self.step * np.sqrt(sigma_now**2 - sigma**2), sigma
 
+
+Predictive: TypeAlias = PredictiveTrials | PredictivePopulation
+#: Which draws reach a goal after a number of further trials per question, shape (D,).
+Goal: TypeAlias = Callable[[int], npt.NDArray[np.bool_]]
 
 #: Factor between the numbers of trials of the coarse search.
 _STRIDE = 4
@@ -235,94 +230,32 @@ _ROUNDS = 3
 _NORMAL = 1e8
 
 
-class Goal(Protocol):
-    """A goal to be reached by further trials."""
+def width_goal(
+    predictive: Predictive,
+    width: float,
+    bounds: tuple[float, float],
+    spec: IntervalSpec,
+    rng: np.random.Generator,
+) -> Goal:
+    """Return the goal of a credible interval at most `width` wide; see `interval_widths`."""
 
-    @property
-    def done(self) -> bool:
-        """Whether it is reached already."""
+    def reached(extra: int) -> npt.NDArray[np.bool_]:
+        mu, sigma = predictive.moments(extra, rng)
+        return np.asarray(interval_widths(mu, sigma, bounds, spec) <= width)
 
-    def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Return which draws have reached it after `extra` further trials per question."""
-
-
-@dataclass(frozen=True, eq=False)
-class WidthGoal:
-    """A credible interval at most `target` wide.
-
-    Parameters
-    ----------
-    predictive : PredictiveTrials or PredictivePopulation
-        The posterior predictive draws.
-    target, current : float
-        The width to be reached, and the width now.
-    bounds : tuple of float
-        The smallest and the largest score that are possible.
-    spec : IntervalSpec
-        Level and method of the interval. Any method but "normal" is represented by the
-        moment-matched Beta.
-    """
-
-    predictive: PredictiveTrials | PredictivePopulation
-    target: float
-    current: float
-    bounds: tuple[float, float]
-    spec: IntervalSpec
-
-    @property
-    def done(self) -> bool:
-        """Whether the interval is narrow enough already."""
-        return self.current <= self.target
-
-    def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Return the predictive draws in which the interval is narrow enough."""
-        mu, sigma = self.predictive.moments(extra, rng)
-        return np.asarray(self._widths(mu, sigma) <= self.target)
-
-    def limit(self) -> float | None:
-        """Return the median of the limiting width for many trials, None where it is 0."""
-        if isinstance(self.predictive, PredictiveTrials):
-            return None
-        return float(np.median(self._widths(*self.predictive.at_last())))
-
-    def _widths(self, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the width of the interval at each mean and sd."""
-        return interval_widths(mu, sigma, self.bounds, self.spec)
+    return reached
 
 
-@dataclass(frozen=True, eq=False)
-class _ZGoal:
-    """Two models' z at least `target`; `current` is the z now."""
+def separation_goal(
+    predictive: Sequence[Predictive], target: float, rng: np.random.Generator
+) -> Goal:
+    """Return the goal of two models' z = |μ − μ'| / sqrt(σ² + σ'²) of at least `target`."""
 
-    target: float
-    current: float
+    def reached(extra: int) -> npt.NDArray[np.bool_]:
+        (mu, sigma), (mu_other, sigma_other) = (side.moments(extra, rng) for side in predictive)
+        return np.asarray(np.abs(mu - mu_other) > target * np.hypot(sigma, sigma_other))
 
-    @property
-    def done(self) -> bool:
-        """Whether the current z reaches the target."""
-        return self.current >= self.target
-
-
-@dataclass(frozen=True, eq=False)
-class SeparationGoal(_ZGoal):
-    """Two models' z = |μ − μ'| / sqrt(σ² + σ'²) at least `target`.
-
-    Parameters
-    ----------
-    target, current : float
-        The z to be reached, and the z now.
-    predictive : pair of PredictiveTrials or PredictivePopulation
-        The posterior predictive draws of the two models.
-    """
-
-    predictive: tuple[
-        PredictiveTrials | PredictivePopulation, PredictiveTrials | PredictivePopulation
-    ]
-
-    def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Return the predictive draws in which z reaches the target."""
-        (mu, sigma), (mu_other, sigma_other) = (f.moments(extra, rng) for f in self.predictive)
-        return np.asarray(np.abs(mu - mu_other) > self.target * np.hypot(sigma, sigma_other))
+    return reached
 
 
 def interval_widths(
@@ -365,7 +298,7 @@ def interval_widths(
 
 
 def further_trials(
-    goal: Goal, shares: tuple[float, ...], max_trials: int, rng: np.random.Generator
+    goal: Goal, shares: tuple[float, ...], max_trials: int
 ) -> tuple[list[int | None], float]:
     """Return the trials per question at which given shares of predictive draws reach a goal.
 
@@ -381,8 +314,6 @@ def further_trials(
         In (0, 1), increasing.
     max_trials : int
         The largest number of trials to evaluate.
-    rng : Generator
-        The source of the predicted trials.
 
     Returns
     -------
@@ -391,17 +322,14 @@ def further_trials(
     last : float
         The share at `max_trials`.
     """
-    if goal.done:
-        return [0] * len(shares), 1.0
-    coarse = [1]
-    while coarse[-1] < max_trials:
-        coarse.append(min(coarse[-1] * _STRIDE, max_trials))
-    share_at = {n: float(goal.reached(n, rng).mean()) for n in (1, max_trials)}
+    share_at = {n: float(goal(n).mean()) for n in (1, max_trials)}
     last = share_at[max_trials]
-    for n in coarse[1:-1]:
-        share_at[n] = float(goal.reached(n, rng).mean())
+    n = _STRIDE
+    while n < max_trials:
+        share_at[n] = float(goal(n).mean())
         if share_at[n] > 0.5 * (1.0 + shares[-1]):
             break
+        n *= _STRIDE
     visited = sorted(share_at)
     first = max([n for n in visited if share_at[n] < shares[0]], default=1)
     final = min([n for n in visited if n > first and share_at[n] >= shares[-1]], default=max_trials)
@@ -409,7 +337,7 @@ def further_trials(
     for _ in range(1 + _ROUNDS):
         for n in more:
             if n not in share_at:
-                share_at[n] = float(goal.reached(n, rng).mean())
+                share_at[n] = float(goal(n).mean())
         trials, share = _rising(share_at)
         more = [_between(trials, share, wanted) for wanted in shares]
     return [_first(trials, share, wanted) for wanted in shares], last
@@ -446,9 +374,13 @@ def _first(trials: FloatArray, share: FloatArray, wanted: float) -> int | None:
     return int(np.ceil(needed - 1e-9))
 
 
-@dataclass(frozen=True, eq=False)
-class PairedSeparationGoal(_ZGoal):
-    """Two models' z in scope "population" at least `target`, with paired questions.
+def paired_separation_goal(
+    predictive: Sequence[PredictiveTrials],
+    columns: Sequence[IntArray],
+    target: float,
+    rng: np.random.Generator,
+) -> tuple[Goal, float]:
+    """Return the goal of a z of at least `target` in scope "population", with paired questions.
 
     The predictive draws are those of the given questions, as in scope "benchmark": category
     probabilities of every question, and trials from them. For the population of questions they
@@ -457,54 +389,34 @@ class PairedSeparationGoal(_ZGoal):
 
     Parameters
     ----------
-    target, current : float
-        The z to be reached, and the z now.
-    predictive : pair of PredictiveTrials
+    predictive : sequence of PredictiveTrials
         The predictive draws of the two models' benchmark posteriors.
-    columns : pair of array of int, shape (M,)
-        The column of each of the first model's questions.
+    columns : sequence of array of int, shape (M,)
+        The column of each of the first model's questions, for both models.
+    target : float
+        The z to be reached.
+    rng : Generator
+        The source of the predicted trials.
+
+    Returns
+    -------
+    goal : callable
+        See `Goal`.
+    at_last : float
+        The share of draws whose z reaches the target in the limit of many trials.
     """
 
-    predictive: tuple[PredictiveTrials, PredictiveTrials]
-    columns: tuple[IntArray, IntArray]
-
-    @classmethod
-    def of(
-        cls,
-        shared: SharedQuestions,
-        target: float,
-        current: float,
-        draws: int,
-        rng: np.random.Generator,
-    ) -> PairedSeparationGoal:
-        """Draw from the predictive distributions of two models on the same questions."""
-        first, second = (
-            PredictiveTrials.of(posterior, draws, rng) for posterior in shared.posteriors
-        )
-        columns = shared.columns[0], shared.columns[1]
-        return cls(target, current, (first, second), columns)
-
-    def reached(self, extra: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Return the predictive draws in which z reaches the target."""
+    def reaches(averages: list[tuple[FloatArray, FloatArray]]) -> npt.NDArray[np.bool_]:
         (first, noise), (second, other_noise) = (
-            (average[:, columns], noise[:, columns])
-            for (average, noise), columns in zip(
-                (predictive.question_averages(extra, rng) for predictive in self.predictive),
-                self.columns,
-                strict=True,
-            )
+            (average[:, order], variance[:, order])
+            for (average, variance), order in zip(averages, columns, strict=True)
         )
-        return self._reaches(first - second, noise + other_noise)
+        difference = first - second
+        sd = paired_spread(difference, noise + other_noise).sd
+        return np.asarray(np.abs(difference.mean(axis=1)) > target * sd)
 
-    def at_last(self) -> float:
-        """Return the share of draws whose z reaches the target in the limit of many trials."""
-        first, second = (
-            (predictive.truth @ predictive.unit)[:, columns]
-            for predictive, columns in zip(self.predictive, self.columns, strict=True)
-        )
-        return float(self._reaches(first - second, np.zeros_like(first)).mean())
+    def reached(extra: int) -> npt.NDArray[np.bool_]:
+        return reaches([side.question_averages(extra, rng) for side in predictive])
 
-    def _reaches(self, difference: FloatArray, noise: FloatArray) -> npt.NDArray[np.bool_]:
-        """Return whether z reaches the target, per draw."""
-        sd = paired_spread(difference, noise).sd
-        return np.asarray(np.abs(difference.mean(axis=1)) > self.target * sd)
+    scores = [side.truth @ side.unit for side in predictive]
+    return reached, float(reaches([(score, np.zeros_like(score)) for score in scores]).mean())

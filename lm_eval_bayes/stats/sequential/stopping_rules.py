@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 from lm_eval_bayes._util.plain import Record
@@ -25,6 +24,7 @@ from lm_eval_bayes.stats.validation import (
     check_level,
     check_option,
     check_positive,
+    check_rising,
     check_seed,
     check_sequence,
 )
@@ -290,8 +290,4 @@ def check_analyses(analyses: object) -> tuple[int, ...]:
     (4, 5, 6)
     """
     rule = "be numbers of trials, at least 1 and increasing"
-    entries = check_sequence("analyses", analyses, rule, _MOST_ANALYSES)
-    checked = tuple(check_count("analyses", n, 1) for n in entries)
-    if not checked or any(b <= a for a, b in pairwise(checked)):
-        raise InvalidInputError.of("analyses", rule, list(checked))
-    return checked
+    return tuple(check_rising("analyses", analyses, rule, 1, _MOST_ANALYSES))

@@ -18,12 +18,14 @@ from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.predictive_draws import (
-    PairedSeparationGoal,
+    Predictive,
     PredictivePopulation,
     PredictiveTrials,
-    SeparationGoal,
-    WidthGoal,
     further_trials,
+    interval_widths,
+    paired_separation_goal,
+    separation_goal,
+    width_goal,
 )
 from lm_eval_bayes.stats.validation import (
     IntArray,
@@ -217,34 +219,47 @@ def trials_needed(
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
     trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
     rng = np.random.default_rng(spec.seed)
-    goal: WidthGoal | SeparationGoal | PairedSeparationGoal
-    limit: float | None = None
     notes = [posterior.note for posterior in posteriors]
+    limit: float | None = None
+    beyond_reach: str | None = None
     if other is None:
-        goal = WidthGoal(
-            predictive=_predictive(posterior, trials, draws, rng),
-            target=check_positive("width", width),
-            current=posterior.interval_by(spec).width,
-            bounds=posterior.bounds,
-            spec=spec,
+        predictive, target = (
+            _predictive(posterior, trials, draws, rng),
+            check_positive("width", width),
         )
-        limit = goal.limit()
+        current = posterior.interval_by(spec).width
+        goal, done = width_goal(predictive, target, posterior.bounds, spec, rng), current <= target
+        if isinstance(predictive, PredictivePopulation):
+            widths = interval_widths(*predictive.at_last(), posterior.bounds, spec)
+            limit = float(np.median(widths))
+            if limit > target:
+                beyond_reach = f"width is about {limit:.3g}"
     else:
         now, target = separation(posterior, other), check_positive("z", z)
+        current, done = now.z, now.z >= target
         notes.append(now.note)
         if now.shared is not None:
-            goal = PairedSeparationGoal.of(now.shared, target, now.z, draws, rng)
+            paired = [PredictiveTrials.of(side, draws, rng) for side in now.shared.posteriors]
+            goal, share = paired_separation_goal(paired, now.shared.columns, target, rng)
+            if share < 0.5:
+                beyond_reach = (
+                    f"z is {target:g} or more in only {share:.0%} of the predictive draws"
+                )
         else:
-            predictive = [_predictive(posterior, trials, draws, rng) for posterior in posteriors]
-            goal = SeparationGoal(target, now.z, (predictive[0], predictive[1]))
-    shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
-    (low, middle, high), last = further_trials(goal, shares, max_trials, rng)
+            sides = [_predictive(side, trials, draws, rng) for side in posteriors]
+            goal = separation_goal(sides, target, rng)
+    needed: Sequence[int | None] = (0, 0, 0)
+    last = 1.0
+    if not done:
+        shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
+        needed, last = further_trials(goal, shares, max_trials)
+    low, middle, high = needed
     if middle is None:
-        notes.append(_out_of_reach(goal, limit, last, max_trials))
+        notes.append(_out_of_reach(beyond_reach, last, max_trials))
     return TrialsForecast(
         goal="width" if other is None else "z",
-        target=goal.target,
-        current=goal.current,
+        target=target,
+        current=current,
         trials=trials,
         additional=middle,
         additional_low=low,
@@ -278,7 +293,7 @@ def _check_goal(
 
 def _predictive(
     posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
-) -> PredictiveTrials | PredictivePopulation:
+) -> Predictive:
     """Draw from the predictive distribution of one posterior."""
     if posterior.scope == "population":
         return PredictivePopulation.of(posterior, trials, draws, rng)
@@ -294,23 +309,13 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 
 
-def _out_of_reach(
-    goal: WidthGoal | SeparationGoal | PairedSeparationGoal,
-    limit: float | None,
-    last: float,
-    max_trials: int,
-) -> str:
+def _out_of_reach(beyond_reach: str | None, last: float, max_trials: int) -> str:
     """Return why there is no forecast."""
-    ends = None
-    if limit is not None and limit > goal.target:
-        ends = f"on these questions the limiting width is about {limit:.3g}"
-    elif isinstance(goal, PairedSeparationGoal) and goal.at_last() < 0.5:
-        share = f"{goal.at_last():.0%} of the predictive draws"
-        ends = f"on these questions the limiting z is {goal.target:g} or more in only {share}"
-    if ends is not None:
+    if beyond_reach is not None:
         return (
-            f"Not reachable by more trials alone: {ends}. The variation between questions "
-            "does not shrink with trials; more questions are needed."
+            f"Not reachable by more trials alone: on these questions the limiting {beyond_reach}. "
+            "The variation between questions does not shrink with trials; more questions are "
+            "needed."
         )
     return (
         f"Within {max_trials} further trials per question only {last:.0%} of the "
