@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.confusion_scores import (
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
     ConfidenceInterval,
-    confidence_interval,
     mean_interval,
 )
 from lm_eval_bayes.stats.intervals import Interval, drawn_ends, sample_tails
@@ -306,13 +305,15 @@ def confusion_confidence(
     note = NO_SPREAD if defined.min() == defined.max() else None
     if defined.size < replicates:
         note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"
-    return confidence_interval(
-        estimate,
-        sample_tails(defined, level),
-        level,
+    low, high = sample_tails(defined, level)
+    return ConfidenceInterval(
+        low=low,
+        high=high,
+        level=level,
         method="bootstrap",
         estimand=name,
-        error=float(defined.std()),
+        estimate=estimate,
+        standard_error=float(defined.std()),
         seed=seed,
         replicates=replicates,
         note=note,

@@ -188,17 +188,11 @@ class Outcomes:
                 rule = "have at least two columns (categories)"
                 raise InvalidInputError.of("counts", rule, f"shape {array.shape}")
             weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
-        if prior_counts is None:
-            prior_counts = np.zeros(array.shape, dtype=np.int64)
+        prior = np.zeros_like(array) if prior_counts is None else prior_counts
         ids = None if question_ids is None else as_ids(question_ids)
         # The constructor checks the rest and converts the arrays.
-        return cls(
-            array,
-            numeric("weights", weights),
-            numeric("prior_counts", prior_counts),
-            prior_strength,
-            ids,
-        )
+        weights, prior = numeric("weights", weights), numeric("prior_counts", prior)
+        return cls(array, weights, prior, prior_strength, ids)
 
     @property
     def n_questions(self) -> int:
@@ -220,6 +214,11 @@ class Outcomes:
         """The smallest and the largest N_α."""
         n_trials = self.n_trials
         return int(n_trials.min()), int(n_trials.max())
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest possible score."""
+        return float(self.weights.min()), float(self.weights.max())
 
     @property
     def mean_trials(self) -> float:
@@ -400,11 +399,10 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
     rows_a = [row for row, name in enumerate(a.question_ids) if name in row_of_id]
     rows_b = [row_of_id[a.question_ids[row]] for row in rows_a]
     left_out_a, left_out_b = a.n_questions - len(rows_a), b.n_questions - len(rows_b)
-    if how == "strict" and (left_out_a or left_out_b):
-        rule = 'have the questions of `a`; align="intersection" compares the common ones'
-        raise InvalidInputError.of("b", rule, _difference(a.question_ids, b.question_ids))
-    if not rows_a:
+    if not rows_a or (how == "strict" and (left_out_a or left_out_b)):
         rule = "have at least one question in common with `a`"
+        if how == "strict":
+            rule = 'have the questions of `a`; align="intersection" compares the common ones'
         raise InvalidInputError.of("b", rule, _difference(a.question_ids, b.question_ids))
     return Aligned(a.take(rows_a), b.take(rows_b), left_out_a, left_out_b)
 
@@ -426,13 +424,9 @@ def check_same_weights(a: Outcomes, b: Outcomes) -> None:
 
 def _difference(a: tuple[Hashable, ...], b: tuple[Hashable, ...]) -> str:
     """Name the first ids that only one side has."""
-    in_a, in_b = set(a), set(b)
     parts = []
-    for side, only in (
-        ("a", [name for name in a if name not in in_b]),
-        ("b", [name for name in b if name not in in_a]),
-    ):
-        if only:
+    for side, own, other in (("a", a, set(b)), ("b", b, set(a))):
+        if only := [name for name in own if name not in other]:
             shown = ", ".join(repr(name) for name in only[:_SHOWN])
             more = f" and {len(only) - _SHOWN} more" if len(only) > _SHOWN else ""
             parts.append(f"only in {side}: {shown}{more}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval, confidence_interval
+from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
 from lm_eval_bayes.stats.validation import check_count, check_integer, check_level, check_option
 
 #: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
@@ -53,7 +52,7 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
     half = math.sqrt(z2 * (4.0 * s * (n - s) / n + z2)) / denom
     low = 0.0 if s == 0 else (2.0 * s + z2) / denom - half
     high = 1.0 if s == n else (2.0 * s + z2) / denom + half
-    return _proportion_interval("wilson", s, n, (low, high), level)
+    return _proportion_interval("wilson", s, n, low, high, level)
 
 
 def clopper_pearson_interval(
@@ -93,14 +92,17 @@ def clopper_pearson_interval(
     tail = 0.5 * (1.0 - level)
     low = 0.0 if s == 0 else special.betaincinv(s, n - s + 1.0, tail)
     high = 1.0 if s == n else special.betaincinv(s + 1.0, n - s, 1.0 - tail)
-    return _proportion_interval("clopper-pearson", s, n, (low, high), level)
+    return _proportion_interval("clopper-pearson", s, n, low, high, level)
 
 
 def _proportion_interval(
-    method: str, s: int, n: int, ends: tuple[float, float], level: float
+    method: str, s: int, n: int, low: float, high: float, level: float
 ) -> ConfidenceInterval:
     """Return the interval of a binomial proportion, which needs no clipping."""
-    return confidence_interval(s / n, ends, level, method=method, estimand="success probability")
+    estimand = "success probability"
+    return ConfidenceInterval(
+        low=low, high=high, level=level, method=method, estimand=estimand, estimate=s / n
+    )
 
 
 def odds_ratio_interval(
@@ -150,10 +152,7 @@ def odds_ratio_interval(
     s_a, n_a, level = _check_binomial("successes_a", successes_a, "trials_a", trials_a, level)
     s_b, n_b, level = _check_binomial("successes_b", successes_b, "trials_b", trials_b, level)
     table = np.array([[s_a, n_a - s_a], [s_b, n_b - s_b]])
-    interval = partial(
-        confidence_interval, level=level, method=method, estimand="odds ratio of a to b"
-    )
-    note = None
+    note = error = None
     if method == "delta":
         cells = table.ravel().astype(np.float64)
         if (cells == 0.0).any():
@@ -163,18 +162,27 @@ def odds_ratio_interval(
         error = float(np.sqrt((1.0 / cells).sum()))
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         estimate, low, high = (math.exp(log_ratio + step) for step in (0.0, -half, half))
-        return interval(estimate, (low, high), error=error, note=note)
-    if n_a + n_b > _MOST_FISHER:
-        rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
-        raise InvalidInputError.of("trials_a, trials_b", rule, (n_a, n_b))
-    from scipy.stats import contingency  # takes long to import
+    else:
+        if n_a + n_b > _MOST_FISHER:
+            rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
+            raise InvalidInputError.of("trials_a, trials_b", rule, (n_a, n_b))
+        from scipy.stats import contingency  # takes long to import
 
-    result = contingency.odds_ratio(table, kind="conditional")
-    ends = result.confidence_interval(confidence_level=level)
-    estimate = float(result.statistic)
-    if math.isnan(estimate):
-        note = "no success or no failure at all: every odds ratio is possible"
-    return interval(estimate, (ends.low, ends.high), note=note)
+        result = contingency.odds_ratio(table, kind="conditional")
+        low, high = result.confidence_interval(confidence_level=level)
+        estimate = float(result.statistic)
+        if math.isnan(estimate):
+            note = "no success or no failure at all: every odds ratio is possible"
+    return ConfidenceInterval(
+        low=low,
+        high=high,
+        level=level,
+        method=method,
+        estimand="odds ratio of a to b",
+        estimate=estimate,
+        standard_error=error,
+        note=note,
+    )
 
 
 def _check_binomial(

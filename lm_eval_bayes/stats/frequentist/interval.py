@@ -6,7 +6,7 @@ itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -27,14 +27,14 @@ POPULATION_MEAN = "mean score of the population of questions"
 NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConfidenceInterval(Record):
     """A confidence interval together with what it is an interval of.
 
     Attributes
     ----------
     low, high : float
-        The endpoints, clipped to the possible scores.
+        The endpoints, clipped to `bounds`.
     level : float
         The nominal coverage, in (0, 1).
     method : str
@@ -53,6 +53,8 @@ class ConfidenceInterval(Record):
         Of the resampling, where there was any.
     note : str or None
         A warning about the numbers.
+    bounds : tuple of float or None
+        The possible scores, an argument of the constructor only.
 
     Examples
     --------
@@ -67,14 +69,22 @@ class ConfidenceInterval(Record):
     level: float
     method: str
     estimand: str
-    scope: Scope
+    scope: Scope = "population"
     estimate: float
-    standard_error: float | None
-    raw_low: float
-    raw_high: float
+    standard_error: float | None = None
+    raw_low: float = field(init=False)
+    raw_high: float = field(init=False)
     seed: int | None = None
     replicates: int | None = None
     note: str | None = None
+    bounds: InitVar[Bounds] = None
+
+    def __post_init__(self, bounds: Bounds) -> None:
+        bottom, top = (-np.inf, np.inf) if bounds is None else bounds
+        for end in ("low", "high"):
+            raw = float(getattr(self, end))
+            object.__setattr__(self, f"raw_{end}", raw)
+            object.__setattr__(self, end, min(max(raw, bottom), top))
 
     @property
     def width(self) -> float:
@@ -85,40 +95,6 @@ class ConfidenceInterval(Record):
     def clipped(self) -> bool:
         """Whether an endpoint was clipped to the possible scores."""
         return self.low != self.raw_low or self.high != self.raw_high
-
-
-def confidence_interval(
-    estimate: float,
-    ends: tuple[float, float],
-    level: float,
-    *,
-    method: str,
-    estimand: str,
-    scope: Scope = "population",
-    error: float | None = None,
-    bounds: Bounds = None,
-    seed: int | None = None,
-    replicates: int | None = None,
-    note: str | None = None,
-) -> ConfidenceInterval:
-    """Return the interval with these ends, as they are and clipped to `bounds`."""
-    low, high = float(ends[0]), float(ends[1])
-    bottom, top = (-np.inf, np.inf) if bounds is None else bounds
-    return ConfidenceInterval(
-        low=min(max(low, bottom), top),
-        high=min(max(high, bottom), top),
-        level=level,
-        method=method,
-        estimand=estimand,
-        scope=scope,
-        estimate=estimate,
-        standard_error=error,
-        raw_low=low,
-        raw_high=high,
-        seed=seed,
-        replicates=replicates,
-        note=note,
-    )
 
 
 def mean_interval(
@@ -135,22 +111,18 @@ def mean_interval(
     """Return estimate ± q·error, q the quantile of Student's t at `df`, of a normal without."""
     upper = 0.5 + 0.5 * level
     half = float(special.ndtri(upper) if df is None else special.stdtrit(df, upper)) * error
-    return confidence_interval(
-        estimate,
-        (estimate - half, estimate + half),
-        level,
+    return ConfidenceInterval(
+        low=estimate - half,
+        high=estimate + half,
+        level=level,
         method=method,
         estimand=estimand,
         scope=scope,
-        error=error,
+        estimate=estimate,
+        standard_error=error,
         bounds=bounds,
         note=NO_SPREAD if error == 0.0 else None,
     )
-
-
-def bounds_of(outcomes: Outcomes) -> tuple[float, float]:
-    """Return the smallest and the largest weight."""
-    return float(outcomes.weights.min()), float(outcomes.weights.max())
 
 
 def as_scores(
@@ -164,7 +136,7 @@ def as_scores(
         If the scores are fewer than `least`, not finite, or outside `bounds`.
     """
     if isinstance(scores, Outcomes):
-        values, bounds = avg_at_n(scores).per_question, bounds_of(scores)
+        values, bounds = avg_at_n(scores).per_question, scores.bounds
     else:
         array = numeric(name, scores)
         if array.ndim != 1:

@@ -21,8 +21,6 @@ from lm_eval_bayes.stats.frequentist.interval import (
     Bounds,
     ConfidenceInterval,
     as_scores,
-    bounds_of,
-    confidence_interval,
     mean_interval,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope, sample_tails
@@ -89,7 +87,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
         method="clt",
         estimand="mean score of these questions",
         scope="benchmark",
-        bounds=bounds_of(outcomes),
+        bounds=outcomes.bounds,
     )
 
 
@@ -303,7 +301,7 @@ def difference_interval(
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
         estimate, method = first.estimate - second.estimate, "clt"
-        ends = [bounds_of(pair.a), bounds_of(pair.b)]
+        ends = [pair.a.bounds, pair.b.bounds]
         estimand = "difference of the mean scores of these questions"
     else:
         if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
@@ -433,14 +431,16 @@ def bootstrap_interval(
         estimate = avg_at_n(scores).value
         means = _over_trials(scores, replicates, rng)
         estimand = "mean score of these questions"
-    return confidence_interval(
-        estimate,
-        sample_tails(means, level),
-        level,
+    low, high = sample_tails(means, level)
+    return ConfidenceInterval(
+        low=low,
+        high=high,
+        level=level,
         method="bootstrap" if clusters is None else "clustered-bootstrap",
         estimand=estimand,
         scope=scope,
-        error=float(means.std()),
+        estimate=estimate,
+        standard_error=float(means.std()),
         seed=seed,
         replicates=replicates,
         note=NO_SPREAD if means.min() == means.max() else None,
