@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,9 +63,8 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     check_outcomes("outcomes", outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
-    weights = outcomes.weights
-    bounds = (float(weights.min()), float(weights.max()))
-    mean, sd = _dirichlet_moments(nu, weights)
+    bounds = outcomes.bounds
+    mean, sd = _dirichlet_moments(nu, outcomes.weights)
     mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
     return Posterior(
         quantity="bayes@N",
@@ -114,15 +113,13 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     """
     check_outcomes("outcomes", outcomes)
     n_trials = require_trials(outcomes)
-    weights = outcomes.weights
-    low, span, unit = scaled_weights(weights)
-    means = low + span * (outcomes.counts @ unit) / n_trials
-    means = np.clip(means, low, weights.max())
-    _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), weights)
+    low, span, unit = scaled_weights(outcomes.weights)
+    means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *outcomes.bounds)
+    _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
     sigma = sigma * (n_trials + outcomes.n_categories) / n_trials
     return Estimate(
         quantity="avg@N",
-        value=float(np.clip(means.mean(), low, weights.max())),
+        value=float(np.clip(means.mean(), *outcomes.bounds)),
         per_question=read_only(means, np.float64),
         sigma=_root_sum_square(sigma) / means.size,
     )
@@ -162,13 +159,12 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
 
 def _distribution(nu: FloatArray, outcomes: Outcomes, mu: float, sigma: float) -> Distribution:
     """Return the exact distribution: Betas for two distinct weights, else Dirichlets."""
-    weights, at_top = outcomes.weights, outcomes.top_categories()
+    at_top = outcomes.top_categories()
     if at_top is None:
-        return IndependentDirichlets(nu, weights, mu, sigma)
+        return IndependentDirichlets(nu, outcomes.weights, mu, sigma)
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
-    low, high = float(weights.min()), float(weights.max())
-    return IndependentBetas(a, b, Identity(), low, high, mu, sigma)
+    return IndependentBetas(a, b, Identity(), *outcomes.bounds, mu, sigma)
 
 
 def _root_sum_square(values: FloatArray) -> float:
@@ -285,54 +281,34 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     (3.0, 4, 1.1)
     """
     check_outcomes("outcomes", outcomes)
-    new = Outcomes(
-        outcomes.counts, outcomes.weights, np.zeros_like(outcomes.counts), outcomes.prior_strength
-    )
+    new = replace(outcomes, prior_counts=np.zeros_like(outcomes.counts))
     learned = hbayes_at_n(new, seed=seed).learned
     return _advise(outcomes, None if learned is None else learned.strength)
 
 
 def _advise(outcomes: Outcomes, learned: float | None) -> PriorAdvice:
     """Compare λD with N_α and with s."""
-    depth = outcomes.prior_counts.sum(axis=1)
-    n_trials = outcomes.n_trials
-    strength = outcomes.prior_strength
+    depth, n_trials = outcomes.prior_counts.sum(axis=1), outcomes.n_trials
+    strength = advised = outcomes.prior_strength
     # the question with the largest prior weight per trial of its own; no trial counts as most
     question = int(np.argmax(depth / np.maximum(n_trials, 1e-9)))
-    d, n = int(depth[question]), int(n_trials[question])
-    deepest = int(depth.max())
-    limits = [(n_trials[depth > 0] / depth[depth > 0]).min()] if deepest else []
-    if deepest and learned is not None:
-        limits.append(learned / deepest)
-    advised = min([strength, *(float(limit) for limit in limits)])
-    return PriorAdvice(
-        prior_trials=strength * d,
-        n_trials=n,
-        question=question,
-        prior_strength=strength,
-        learned_strength=learned,
-        advised_strength=advised,
-        note=_note(strength, d, n, deepest, learned, advised),
-    )
-
-
-def _note(
-    strength: float, d: int, n: int, deepest: int, learned: float | None, advised: float
-) -> str | None:
-    """Write the warning."""
-    parts = []
+    d, n, deepest = int(depth[question]), int(n_trials[question]), int(depth.max())
+    if deepest:
+        advised = min(advised, float((n_trials[depth > 0] / depth[depth > 0]).min()))
+        if learned is not None:
+            advised = min(advised, learned / deepest)
+    note = ""
     if strength * d > n:
-        parts.append(
+        note = (
             f"The prior has the weight of {strength * d:g} trials per question (D = {d}, "
             f"λ = {strength:g}), but there are only N = {n}: the score depends more on the older "
-            "trials than on the new ones."
+            "trials than on the new ones. "
         )
     if learned is not None and strength * deepest > learned:
-        subject = "It" if parts else "The prior"
-        parts.append(
-            f"{subject} exceeds the learned prior: {strength * deepest:g} trials against a learned "
-            f"strength of {learned:.3g}."
+        note += (
+            f"{'It' if note else 'The prior'} exceeds the learned prior: {strength * deepest:g} "
+            f"trials against a learned strength of {learned:.3g}. "
         )
-    if not parts:
-        return None
-    return f"{' '.join(parts)} Make more trials, or set prior_strength to at most {advised:.3g}."
+    if note:
+        note += f"Make more trials, or set prior_strength to at most {advised:.3g}."
+    return PriorAdvice(strength * d, n, question, strength, learned, advised, note or None)

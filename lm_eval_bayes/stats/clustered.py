@@ -152,14 +152,14 @@ def _log_density(s: FloatArray, f: FloatArray, y: FloatArray, log_d: FloatArray)
     """
     d = np.exp(log_d)
     log_theta, log_other = special.log_expit(y), special.log_expit(-y)
-    out = (log_theta + log_other)[:, None] + (log_d - d)[None, :]
-    for counts, share in ((s, log_theta), (f, log_other)):
-        log_a = share[:, None] + log_d[None, :]
+    out = (log_theta + log_other)[:, None] + (log_d - d)
+    for sign, counts, log_a in (
+        (1.0, s, log_theta[:, None] + log_d),
+        (1.0, f, log_other[:, None] + log_d),
+        (-1.0, s + f, log_d),
+    ):
         for value, times in zip(*np.unique(counts[counts > 0], return_counts=True), strict=True):
-            out += times * _log_rising(log_a, value)
-    n = s + f
-    for value, times in zip(*np.unique(n[n > 0], return_counts=True), strict=True):
-        out -= times * _log_rising(log_d, value)[None, :]
+            out += sign * times * _log_rising(log_a, value)
     return np.asarray(out)
 
 

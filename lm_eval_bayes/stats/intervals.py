@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -17,6 +18,7 @@ IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
 Scope: TypeAlias = Literal["benchmark", "population"]
 SCOPES: tuple[Scope, ...] = ("benchmark", "population")
 Ends: TypeAlias = tuple[float, float]
+QuantileFunction: TypeAlias = Callable[[FloatArray], FloatArray]
 _BATCHES = 20
 
 
@@ -65,13 +67,13 @@ def beta_ends(mu: float, sigma: float, bounds: Ends, level: float) -> Ends:
     return bottom + span * low, bottom + span * high
 
 
-def _equal_tails(quantiles: Callable[[FloatArray], FloatArray], level: float) -> Ends:
+def _equal_tails(quantiles: QuantileFunction, level: float) -> Ends:
     """Return the quantiles that leave equal masses outside."""
     low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)])).tolist()
     return low, high
 
 
-def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> Ends:
+def _shortest(quantiles: QuantileFunction, level: float) -> Ends:
     """Return the shortest [Q(u), Q(u + level)], zooming in on u three times."""
     left, right = 0.0, 1.0 - level
     for _ in range(3):
@@ -84,8 +86,7 @@ def _shortest(quantiles: Callable[[FloatArray], FloatArray], level: float) -> En
 
 def sample_tails(sample: FloatArray, level: float) -> Ends:
     """Return the equal-tailed quantiles of a sample."""
-    low, high = np.quantile(sample, [0.5 * (1.0 - level), 0.5 * (1.0 + level)])
-    return float(low), float(high)
+    return _equal_tails(partial(np.quantile, sample), level)
 
 
 def sample_shortest(sample: FloatArray, level: float) -> Ends:
@@ -97,23 +98,21 @@ def sample_shortest(sample: FloatArray, level: float) -> Ends:
     return float(ordered[first]), float(ordered[first + n_inside])
 
 
-class _FromDistribution(NamedTuple):
-    """The endpoints of a method by quantile functions, and by draws."""
-
-    computed: Callable[[Callable[[FloatArray], FloatArray], float], Ends]
-    drawn: Callable[[FloatArray, float], Ends]
-
-
-#: The methods that need the mean and the sd only, and those that need the distribution.
+#: The methods that need the mean and the sd only, and those that need the distribution, by its
+#: quantile function or by draws.
 _FROM_MOMENTS: Mapping[IntervalMethod, Callable[[float, float, Ends, float], Ends]] = {
     "normal": normal_ends,
     "beta": beta_ends,
 }
-_FROM_DISTRIBUTION: Mapping[IntervalMethod, _FromDistribution] = {
-    "exact": _FromDistribution(_equal_tails, sample_tails),
-    "hdi": _FromDistribution(_shortest, sample_shortest),
+_FROM_QUANTILES: Mapping[IntervalMethod, Callable[[QuantileFunction, float], Ends]] = {
+    "exact": _equal_tails,
+    "hdi": _shortest,
 }
-METHODS: tuple[IntervalMethod, ...] = (*_FROM_MOMENTS, *_FROM_DISTRIBUTION)
+_FROM_DRAWS: Mapping[IntervalMethod, Callable[[FloatArray, float], Ends]] = {
+    "exact": sample_tails,
+    "hdi": sample_shortest,
+}
+METHODS: tuple[IntervalMethod, ...] = (*_FROM_MOMENTS, *_FROM_QUANTILES)
 
 
 @dataclass(frozen=True)
@@ -245,8 +244,7 @@ def score_interval(
     elif spec.method in _FROM_MOMENTS:
         low, high = _FROM_MOMENTS[spec.method](mu, sigma, bounds, spec.level)
     elif distribution.computed:
-        ends = _FROM_DISTRIBUTION[spec.method].computed
-        low, high = ends(distribution.quantiles, spec.level)
+        low, high = _FROM_QUANTILES[spec.method](distribution.quantiles, spec.level)
     else:
         sample = distribution.draw(draws, np.random.default_rng(spec.seed))
         low, high, mc_error = drawn_ends(sample, spec.level, spec.method)
@@ -278,7 +276,7 @@ def drawn_ends(
     method : {"exact", "hdi"}
         Equal tails, or the shortest interval.
     """
-    ends = _FROM_DISTRIBUTION[method].drawn
+    ends = _FROM_DRAWS[method]
     batches = np.array([ends(batch, level) for batch in np.array_split(sample, _BATCHES)])
     error = batches.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES)
     return *ends(sample, level), float(error)

@@ -36,7 +36,7 @@ from lm_eval_bayes.stats.validation import (
 )
 
 #: The largest k for which distributions are cached.
-_REMEMBERED = 256
+_MOST_CACHED = 256
 
 
 #: The successes among k trials that a quantity asks for; None for a credit that grows with the
@@ -343,25 +343,12 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     >>> j.tolist(), [round(float(x), 12) for x in probability]
     ([0, 1, 2], [0.1, 0.6, 0.3])
     """
-    return _remembered(n, c, k) if k <= _REMEMBERED else _computed(n, c, k)
+    return (_cached_counts if k <= _MOST_CACHED else _success_counts)(n, c, k)
 
 
-def _computed(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
-    j, probability = _distribution(n, c, k)
-    for array in (j, probability):
-        array.setflags(write=False)
-    return j, probability
-
-
-# Many questions and models have the same counts.
-_remembered = lru_cache(maxsize=8192)(_computed)
-
-
-def _distribution(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
+def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     low, high = max(0, k - (n - c)), min(c, k)
     j = np.arange(low, high + 1, dtype=np.int64)
-    if j.size == 1:
-        return j, np.ones(1)
     i = j[:-1].astype(np.float64)
     # int64 products stay exact: c·k <= 10¹² at N = 10⁶
     steps = np.log((c - i) * (k - i)) - np.log((i + 1.0) * (n - c - k + i + 1.0))
@@ -371,7 +358,14 @@ def _distribution(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     log_p[:mode] = -np.cumsum(steps[:mode][::-1])[::-1]
     with np.errstate(under="ignore"):
         probability = np.exp(log_p)
-    return j, probability / probability.sum()
+    probability /= probability.sum()
+    j.setflags(write=False)
+    probability.setflags(write=False)
+    return j, probability
+
+
+# Many questions and models have the same counts.
+_cached_counts = lru_cache(maxsize=8192)(_success_counts)
 
 
 def pass_at_k_posterior(outcomes: Outcomes, k: int, prior: str | float = "uniform") -> Posterior:

@@ -57,9 +57,13 @@ class Distribution(ABC):
     #: Whether :meth:`quantiles` and :meth:`cdf` are computed; if not, there are only draws.
     computed: ClassVar[bool] = False
 
-    @abstractmethod
+    #: Mean and standard deviation, of distributions that are built with them.
+    mean: float
+    sd: float
+
     def moments(self) -> Moments:
         """Return the mean and the standard deviation of the score."""
+        return Moments(self.mean, self.sd)
 
     @abstractmethod
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -196,10 +200,6 @@ class TabulatedDistribution(FromTable):
     table: CdfTable
     mean: float
     sd: float
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        return Moments(self.mean, self.sd)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from lm_eval_bayes.stats.distributions.base import (
     CategoryPosterior,
     CdfTable,
     Distribution,
-    Moments,
     beta_cdf,
     beta_quantile,
     draw_beta,
@@ -62,10 +61,6 @@ class IndependentBetas(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        return Moments(self.mean, self.sd)
 
     @cached_property
     def table(self) -> CdfTable:
@@ -134,10 +129,6 @@ class IndependentDirichlets(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        return Moments(self.mean, self.sd)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""

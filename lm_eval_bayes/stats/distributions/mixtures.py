@@ -121,10 +121,6 @@ class DirichletMixtureDistribution(Distribution):
     mean: float
     sd: float
 
-    def moments(self) -> Moments:
-        """Return the mean and standard deviation of the benchmark's score."""
-        return Moments(self.mean, self.sd)
-
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
         # sorted, so that the order of the questions does not matter
@@ -177,10 +173,6 @@ class ParticleDistribution(Distribution):
     weight: FloatArray
     mean: float
     sd: float
-
-    def moments(self) -> Moments:
-        """Return the mean and standard deviation of the particles."""
-        return Moments(self.mean, self.sd)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
