@@ -138,7 +138,8 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
     while not settled:
         _, value = density.rows(log_s, low, high, 17)
         marginal = special.logsumexp(value, axis=1) + np.log(high - low)
-        first, last = _reach(marginal)
+        matters = np.flatnonzero(marginal > marginal.max() - _DEPTH)
+        first, last = max(matters[0] - 1, 0), min(matters[-1] + 1, marginal.size - 1)
         settled = last - first > 8
         n_rows = _n_nodes(log_s[last] - log_s[first], nodes_like) if settled else 17
         # the brackets vary smoothly with l; a margin covers the values between two rows
@@ -273,9 +274,3 @@ class _LogDensity:
             low = np.where(beyond[0], low - width, y[rows, np.maximum(first - 1, 0)])
             high = np.where(beyond[1], high + width, y[rows, np.minimum(last + 1, 16)])
         return low, high
-
-
-def _reach(marginal: FloatArray) -> tuple[int, int]:
-    """Return the first and last index that matter, with a margin of one."""
-    matters = np.flatnonzero(marginal > marginal.max() - _DEPTH)
-    return max(int(matters[0]) - 1, 0), min(int(matters[-1]) + 1, marginal.size - 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, read_only
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
 
 #: The number of particles.
 PARTICLES = 16_384
@@ -129,9 +129,7 @@ class Likelihood:
     def log(self, share: FloatArray, strength: FloatArray) -> FloatArray:
         """Return the log likelihood at shares (P, C+1) and strengths (P,), shape (P,)."""
         value = np.empty(strength.size)
-        block = _BLOCK // self._longest + 1
-        for start in range(0, strength.size, block):
-            part = slice(start, start + block)
+        for part in blocks(strength.size, 1, _BLOCK // self._longest + 1):
             s = strength[part]
             value[part] = -self._totals.log(s)
             for category, m in zip(self._categories, share[part].T, strict=True):

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.base import CdfTable, Distribution, TabulatedDistribution
+from lm_eval_bayes.stats.distributions.base import (
+    CdfTable,
+    Distribution,
+    Moments,
+    TabulatedDistribution,
+)
 from lm_eval_bayes.stats.distributions.mixtures import (
     BetaMixtureDistribution,
     DirichletMixtureDistribution,
@@ -100,27 +105,20 @@ def hbayes_at_n(
     """
     check_outcomes("outcomes", outcomes)
     spec = IntervalSpec.of(level, scope, interval, seed)
-    weights = outcomes.weights
     at_top = outcomes.top_categories()
     if at_top is None:
         return category_posterior(outcomes, spec)
+    return _binary(outcomes, at_top, spec)
+
+
+def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpec) -> Posterior:
+    """Return the posterior for two distinct weights, the larger that of the categories `at_top`."""
     # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
-    x, y = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
-    return _binary(outcomes, x, y, (float(weights.min()), float(weights.max())), spec)
-
-
-def _binary(
-    outcomes: Outcomes,
-    x: FloatArray,
-    y: FloatArray,
-    bounds: tuple[float, float],
-    spec: IntervalSpec,
-) -> Posterior:
-    """Return the posterior for two distinct weights, from successes x and failures y."""
-    low, high = bounds
+    x = read_only(trials[:, at_top].sum(axis=1), np.float64)
+    y = read_only(trials[:, ~at_top].sum(axis=1), np.float64)
+    low, high = outcomes.bounds
     span = high - low
-    x, y = read_only(x, np.float64), read_only(y, np.float64)
     grid = hyper_posterior(x, y)
     pairs = distinct_pairs(x, y)
     mixture = mixture_on_grid(pairs, grid)
@@ -136,16 +134,7 @@ def _binary(
         outcomes,
         spec,
         PerQuestion(low + span * mean[pairs.where], span * sd[pairs.where]),
-        BetaMixtureDistribution(
-            successes=x,
-            failures=y,
-            low=low,
-            high=high,
-            mixture=mixture,
-            coarse_mixture=partial(coarse_mixture, x, y),
-            mu=mu,
-            sigma=sigma,
-        ),
+        BetaMixtureDistribution(x, y, low, high, mixture, partial(coarse_mixture, x, y), mu, sigma),
         population,
         n_trials=float((x + y).mean()),
         learned=_learned_from_grid(grid),
@@ -164,7 +153,7 @@ def _posterior(
     ess: float | None = None,
 ) -> Posterior:
     """Return the posterior of the scope asked for; `ess` is that of the particles, if any."""
-    bounds = (float(outcomes.weights.min()), float(outcomes.weights.max()))
+    bounds = outcomes.bounds
     mu, sigma = distribution.moments()
     benchmark = Posterior(
         quantity="hbayes@N",
@@ -259,31 +248,28 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     counts = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     weights = outcomes.weights
     low, span, unit = scaled_weights(weights)
-    high = float(weights.max())
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
     particles = learn_particles(counts[order], spec.seed)
-    moments = _moments(counts[order], unit, particles)
-    mean, sd = np.empty(order.size), np.empty(order.size)
-    mean[order], sd[order] = moments.question_mean, moments.question_sd
-    mu, sigma = float(np.clip(low + span * moments.mean, low, high)), span * moments.sd
+    score, population, mean, sd = _moments(counts[order], unit, particles)
+    back = np.argsort(order)
     return _posterior(
         outcomes,
         spec,
-        PerQuestion(np.clip(low + span * mean, low, high), span * sd),
+        PerQuestion(np.clip(low + span * mean, *outcomes.bounds)[back], span * sd[back]),
         DirichletMixtureDistribution(
             read_only(counts, np.float64),
             read_only(particles.share * particles.strength[:, None], np.float64),
             particles.weight,
             weights,
-            mu,
-            sigma,
+            float(np.clip(low + span * score.mean, *outcomes.bounds)),
+            span * score.sd,
         ),
         lambda: ParticleDistribution(
             read_only(low + span * (particles.share @ unit), np.float64),
             particles.weight,
-            float(np.clip(low + span * moments.population_mean, low, high)),
-            span * moments.population_sd,
+            float(np.clip(low + span * population.mean, *outcomes.bounds)),
+            span * population.sd,
         ),
         n_trials=outcomes.mean_trials,
         learned=LearnedPrior.of(
@@ -294,19 +280,13 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     )
 
 
-class _Moments(NamedTuple):
-    """Means and sds for weights in [0, 1]; the questions' have shape (M,)."""
-
-    mean: float
-    sd: float
-    population_mean: float
-    population_sd: float
-    question_mean: FloatArray
-    question_sd: FloatArray
-
-
-def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Moments:
+def _moments(
+    counts: FloatArray, unit: FloatArray, particles: Particles
+) -> tuple[Moments, Moments, FloatArray, FloatArray]:
     """Average the conditional moments given (m, s) over the particles.
+
+    Return those of the benchmark's score, those of the population's, and the questions' means and
+    standard deviations, each of shape (M,), for weights in [0, 1].
 
     Question α has mean (1−κ) a + κ b and variance [(1−κ) A + κ B + κ(1−κ)(a−b)²] / (N+s+1),
     where a and A are the mean and variance of its own trials' scores, b and B those under
@@ -351,13 +331,11 @@ def _moments(counts: FloatArray, unit: FloatArray, particles: Particles) -> _Mom
         total += prior_part * members.size - prior_share * averages.sum()
     m = trials.size
     variance = within.sum() / m**2 + float(weight @ np.square(total)) / m**2
-    return _Moments(
-        mean=origin + float(mean.mean()),
-        sd=float(np.sqrt(variance)),
-        population_mean=origin,
-        population_sd=float(np.sqrt(weight @ b**2)),
-        question_mean=origin + mean,
-        question_sd=np.sqrt(np.maximum(within, 0.0) + np.maximum(between, 0.0)),
+    return (
+        Moments(origin + float(mean.mean()), float(np.sqrt(variance))),
+        Moments(origin, float(np.sqrt(weight @ b**2))),
+        origin + mean,
+        np.sqrt(np.maximum(within, 0.0) + np.maximum(between, 0.0)),
     )
 
 
