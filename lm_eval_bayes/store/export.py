@@ -30,7 +30,6 @@ from lm_eval_bayes.store.tables import (
     prompt_signals_rows,
 )
 from lm_eval_bayes.store.trial import TrialKey
-from lm_eval_bayes.store.trial_store import TrialStore
 
 #: What an export writes of the description of a model or a sampling.
 Redact: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -59,7 +58,7 @@ class ExportReport(Record):
 
 
 def export_jsonl(
-    store: TrialStore | str | PathLike[str],
+    store: str | PathLike[str],
     path: str | PathLike[str],
     overwrite: bool = False,
     redact: Redact = dict,
@@ -74,7 +73,7 @@ def export_jsonl(
 
     Parameters
     ----------
-    store : TrialStore or path
+    store : path or TrialStore
         The store. It may be in use: one consistent state of it is exported.
     path : path
         The file to be written, atomically.
@@ -90,7 +89,7 @@ def export_jsonl(
         If the store cannot be read or the file cannot be written; nothing is left behind.
     """
     target = resolve_path(path)
-    with closing(_open_source(store)) as file:
+    with closing(open_file(store, "read")) as file:
         if target == file.path:
             raise StoreFileError(f"{target} is the store itself; export to another file")
         check_regular(path)
@@ -111,14 +110,12 @@ def export_jsonl(
     return reports[0]
 
 
-def export_lines(
-    store: TrialStore | str | PathLike[str], output: TextIO, redact: Redact = dict
-) -> ExportReport:
+def export_lines(store: str | PathLike[str], output: TextIO, redact: Redact = dict) -> ExportReport:
     """Write the lines of :func:`export_jsonl` to an open text file, such as standard output.
 
     Parameters
     ----------
-    store : TrialStore or path
+    store : path or TrialStore
         The store.
     output : text file
         The open file. Only ASCII is written.
@@ -132,7 +129,7 @@ def export_lines(
     OSError
         If `output` raises it.
     """
-    with closing(_open_source(store)) as file:
+    with closing(open_file(store, "read")) as file:
         return _write_lines(file, output.write, "-", redact)
 
 
@@ -147,10 +144,6 @@ def check_regular(path: str | PathLike[str]) -> None:
     kind = irregular_kind(path)
     if kind is not None:
         raise StoreFileError(f"{path} is {kind}, so it is not replaced; nothing was exported")
-
-
-def _open_source(store: TrialStore | str | PathLike[str]) -> StoreFile:
-    return open_file(store.path if isinstance(store, TrialStore) else store, "read")
 
 
 def file_exists(target: object) -> StoreFileError:
@@ -185,16 +178,16 @@ def _check_not_store(target: Path) -> None:
 def _write_lines(
     file: StoreFile, write: Callable[[str], object], path: str, redact: Redact
 ) -> ExportReport:
-    trials = lines = size = 0
+    trials = lines = size = damaged = 0
     with file.reading() as connection:
-        exported = _Lines(connection, file, redact)
-        for line in exported.all():
+        for line, intact in _lines(connection, file, redact):
             text = json_line(line)
             write(text)
             lines += 1
             trials += line["kind"] == "trial"
             size += len(text)
-    return ExportReport(path, trials, lines, size, exported.damaged)
+            damaged += not intact
+    return ExportReport(path, trials, lines, size, damaged)
 
 
 def json_line(record: dict[str, Any]) -> str:
@@ -206,41 +199,26 @@ def json_line(record: dict[str, Any]) -> str:
         return json.dumps(to_plain(record), allow_nan=False) + "\n"
 
 
-class _Lines:
-    """The lines of a store; `damaged` counts those that do not match their hash."""
-
-    def __init__(self, connection: sqlite3.Connection, file: StoreFile, redact: Redact) -> None:
-        self.connection, self.file, self.redact = connection, file, redact
-        self.damaged = 0
-
-    def all(self) -> Iterator[dict[str, Any]]:
-        """Read them in the order of the export."""
-        with readable(self.file.path, "a line to be exported"):
-            yield from self._descriptions()
-            yield from self._prompt_signals()
-            yield from self._trials()
-            yield from self._outcomes()
-
-    def _descriptions(self) -> Iterator[dict[str, Any]]:
+def _lines(
+    connection: sqlite3.Connection, file: StoreFile, redact: Redact
+) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Read the lines in the order of the export, and whether each record matches its hash."""
+    with readable(file.path, "a line to be exported"):
         for table in ("models", "samplings", "prompts"):
-            for row in description_rows(self.connection, table, "hash"):
-                self.damaged += not row.is_intact()
+            for row in description_rows(connection, table, "hash"):
                 line = {"kind": TABLES[table], "hash": row.digest}
                 if table == "prompts":
-                    yield {**line, "text": str(row.description, "utf-8", "surrogatepass")}
+                    line["text"] = str(row.description, "utf-8", "surrogatepass")
                 else:
-                    yield {**line, "description": self.redact(json.loads(row.description))}
-
-    def _prompt_signals(self) -> Iterator[dict[str, Any]]:
-        for row in prompt_signals_rows(self.connection, self.file.schema):
-            self.damaged += not row.is_intact()
-            line = {"kind": "prompt_signals", **row._asdict(), "signals": json.loads(row.signals)}
+                    line["description"] = redact(json.loads(row.description))
+                yield line, row.is_intact()
+        for signals in prompt_signals_rows(connection, file.schema):
+            line = {"kind": "prompt_signals", **signals._asdict()}
+            line["signals"] = json.loads(line["signals"])
             del line["digest"]
-            yield line
-
-    def _trials(self) -> Iterator[dict[str, Any]]:
-        reader = HashCheckedReader(self.connection)
-        series = self.connection.execute(
+            yield line, signals.is_intact()
+        reader = HashCheckedReader(connection)
+        series = connection.execute(
             "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
             "(SELECT DISTINCT model, sampling, prompt FROM trials) "
             "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
@@ -250,12 +228,8 @@ class _Lines:
         for model, sampling, prompt, *ids in series:
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
             for trial, intact in reader.trials(key, ids):
-                self.damaged += not intact
-                yield {"kind": "trial", **trial.to_dict()}
-
-    def _outcomes(self) -> Iterator[dict[str, Any]]:
-        for row in outcome_rows(self.connection, self.file.schema):
-            self.damaged += not row.is_intact()
-            question = dict(zip(QUESTION, row.question, strict=True))
-            graded = row.values[0]
-            yield {"kind": "outcome", **question, **row.graded_trial().to_dict(), "graded": graded}
+                yield {"kind": "trial", **trial.to_dict()}, intact
+        for outcome in outcome_rows(connection, file.schema):
+            question = dict(zip(QUESTION, outcome.question, strict=True))
+            graded = {**outcome.graded_trial().to_dict(), "graded": outcome.values[0]}
+            yield {"kind": "outcome", **question, **graded}, outcome.is_intact()

@@ -34,13 +34,14 @@ from lm_eval_bayes.store.tables import (
     broken_references,
     check_weights,
     description_rows,
+    find_key_ids,
     insert_prompt_signals,
     insert_trials,
     prompt_signals_rows,
     put_description,
     trial_rows,
 )
-from lm_eval_bayes.store.trial import Conflict, TrialKey, TrialRow
+from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
 _Row = TypeVar("_Row", DescriptionRow, TrialRow, PromptSignalsRow, OutcomeRow)
@@ -123,17 +124,11 @@ def merge(
     if not paths:
         raise InvalidInputError.of("sources", "name a store other than the target", sources)
     with ExitStack() as stack:
-        files = []
-        for path in paths:
-            file = open_file(path, "read")
-            stack.callback(file.close)
-            files.append(file)
+        files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
         merger = _Merger(target_path, files, conflicts)
         if is_store(target_path):
-            with (
-                closing(open_file(target_path, "write", wait_s=wait_s)) as file,
-                file.writing() as connection,
-            ):
+            file = stack.enter_context(closing(open_file(target_path, "write", wait_s=wait_s)))
+            with file.writing() as connection:
                 merger.run(connection)
         elif not create_file(target_path, merger.run):
             raise StoreFileError(
@@ -149,16 +144,13 @@ class _Merger:
         self.target = target
         self.sources = sources
         self.refuses = conflicts == "refuse"
-        self.added = 0
-        self.known = 0
+        self.counts = {"added": 0, "known": 0, "outcomes": 0}
         self.differing = Counter[tuple[str, TrialKey]]()
         self.conflicts: list[Conflict] = []
-        self.outcomes = 0
         self.notes: list[str] = []
 
     def run(self, target: sqlite3.Connection) -> None:
         """Copy everything, in the caller's transaction."""
-        outcome_notes: list[str] = []
         for index, source in enumerate(self.sources):
             with source.reading() as connection:
                 for problem in broken_references(connection):
@@ -170,7 +162,7 @@ class _Merger:
                 signals = prompt_signals_rows(connection, source.schema)
                 for signals_row in _intact(signals, source.path):
                     insert_prompt_signals(target, signals_row, self.target)
-                outcome_notes += self._copy_outcomes(connection, target, source, differing)
+                self._copy_outcomes(connection, target, source, differing)
         n_conflicts = sum(self.differing.values())
         if n_conflicts and self.refuses:
             raise TrialConflictError(
@@ -179,18 +171,16 @@ class _Merger:
                 tuple(self.conflicts),
                 n_conflicts,
             )
-        self.notes = [*_weights_notes(target, self.target), *outcome_notes]
+        self.notes = [*_weights_notes(target, self.target), *self.notes]
 
     def report(self) -> MergeReport:
         """Return what was done."""
         return MergeReport(
             target=str(self.target),
             sources=tuple(str(source.path) for source in self.sources),
-            added=self.added,
-            known=self.known,
+            **self.counts,
             conflicts=tuple(self.conflicts),
             n_conflicts=sum(self.differing.values()),
-            outcomes=self.outcomes,
             notes=tuple(self.notes),
         )
 
@@ -202,20 +192,17 @@ class _Merger:
         rows = _intact(trial_rows(source), self.sources[index].path)
         for row, difference in insert_trials(target, rows, self.target):
             if difference is None:
-                self.added += 1
+                self.counts["added"] += 1
             elif not difference:
-                self.known += 1
+                self.counts["known"] += 1
             else:
                 differing.add((row.key, row.trial))
-                self._add_conflict(row.key, row.trial, difference, index)
+                self.differing[difference, row.key] += 1
+                if len(self.conflicts) < MAX_CONFLICTS:
+                    earlier = (file.path for file in self.sources[:index] if _has_trial(file, row))
+                    stores = (str(next(earlier, self.target)), str(self.sources[index].path))
+                    self.conflicts.append(Conflict(row.key, row.trial, difference, *stores))
         return differing
-
-    def _add_conflict(self, key: TrialKey, trial: int, what: str, index: int) -> None:
-        self.differing[what, key] += 1
-        if len(self.conflicts) < MAX_CONFLICTS:
-            earlier = (file.path for file in self.sources[:index] if _has_trial(file, key, trial))
-            stores = (str(next(earlier, self.target)), str(self.sources[index].path))
-            self.conflicts.append(Conflict(key, trial, what, *stores))
 
     def _copy_outcomes(
         self,
@@ -223,8 +210,8 @@ class _Merger:
         target: sqlite3.Connection,
         source: StoreFile,
         differing: set[tuple[TrialKey, int]],
-    ) -> list[str]:
-        """Copy the outcomes that the target has no grading of; return sentences on the others."""
+    ) -> None:
+        """Copy the outcomes that the target has no grading of, and note the others."""
         n_refused, n_different = 0, Counter[str]()
         ids = KeyIds(target, self.target)
         for row in _intact(outcome_rows(connection, source.schema), source.path):
@@ -233,27 +220,24 @@ class _Merger:
                 continue
             stored = insert_outcome(target, row, ids[row.key])
             if stored is None:
-                self.outcomes += 1
+                self.counts["outcomes"] += 1
             elif stored != row.grading:
                 n_different[row.question[0]] += 1
-        notes = [
+        self.notes += [
             f"{source.path} grades {plural(n, 'trial')} of task {task} differently; the first "
             "outcome is kept"
             for task, n in sorted(n_different.items())
         ]
         if n_refused:
-            notes.append(
+            self.notes.append(
                 f"{plural(n_refused, 'outcome')} of {source.path} not merged, because the "
                 "trials differ"
             )
-        return notes
 
 
 def _describe(differing: Counter[tuple[str, TrialKey]], listed: Sequence[Conflict]) -> str:
     """Return a summary of the trials that stores have with different texts or seeds."""
-    counts = Counter[str]()
-    for (what, _), n in differing.items():
-        counts[what] += n
+    counts = Counter(what for what, _ in differing.elements())
     differences = ", ".join(f"{n:,} in {what}" for what, n in sorted(counts.items()))
     prompts = plural(len({key.prompt for _, key in differing}), "prompt")
     models = plural(len({key.model for _, key in differing}), "model")
@@ -264,15 +248,11 @@ def _describe(differing: Counter[tuple[str, TrialKey]], listed: Sequence[Conflic
     return f"{differences}, of {prompts} and {models}, between {names}"
 
 
-def _has_trial(file: StoreFile, key: TrialKey, trial: int) -> bool:
+def _has_trial(file: StoreFile, row: TrialRow) -> bool:
     with file.reading() as connection:
-        row = connection.execute(
-            "SELECT 1 FROM trials JOIN models AS m ON m.id = model "
-            "JOIN samplings AS s ON s.id = sampling JOIN prompts AS p ON p.id = prompt "
-            "WHERE m.hash = ? AND s.hash = ? AND p.hash = ? AND trial = ?",
-            (key.model, key.sampling, key.prompt, trial),
-        ).fetchone()
-    return row is not None
+        ids = find_key_ids(connection, row.key)
+        statement = f"SELECT 1 FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
+        return connection.execute(statement, (*ids, row.trial)).fetchone() is not None
 
 
 def _weights_notes(target: sqlite3.Connection, path: Path) -> list[str]:

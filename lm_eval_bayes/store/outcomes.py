@@ -18,7 +18,7 @@ from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.tables import KeyIds
-from lm_eval_bayes.store.trial import TrialKey, check_int64, check_text, compact_json
+from lm_eval_bayes.store.trial import ID, TrialKey, check_int64, check_text, compact_json
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,13 @@ QUESTION = ("task", "version", "filter", "doc_id", "categories", "doc_hash")
 #: A question, as :data:`QUESTION` orders it.
 Question = tuple[str, str, str, int, int, str]
 
-_TRIAL = "model, sampling, prompt, trial"
 _INSERT = (
-    f"INSERT INTO outcomes (question, {_TRIAL}, graded, outcome, answer, error, hash) "
+    f"INSERT INTO outcomes (question, {ID}, graded, outcome, answer, error, hash) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
 )
 # An equal outcome stays as it is, its date included.
 _REPLACE = _INSERT + (
-    f"ON CONFLICT (question, {_TRIAL}) DO UPDATE SET "
+    f"ON CONFLICT (question, {ID}) DO UPDATE SET "
     "graded = excluded.graded, outcome = excluded.outcome, answer = excluded.answer, "
     "error = excluded.error, hash = excluded.hash WHERE outcome IS NOT excluded.outcome "
     "OR answer IS NOT excluded.answer OR error IS NOT excluded.error"
@@ -237,60 +236,40 @@ def put_outcomes(
     ids = KeyIds(connection, path)
     for question, trials in checked:
         question_id = _put_question(connection, question)
-        stale = _other_versions(connection, question, question_id)
-        rows = []
-        for trial in trials:
-            values = _encode(question, trial, now)
-            rows.append((question_id, *ids[trial.key], trial.trial, *values))
+        trial_ids = [(*ids[trial.key], trial.trial) for trial in trials]
+        rows = [
+            (question_id, *trial_id, *_encode(question, trial, now))
+            for trial_id, trial in zip(trial_ids, trials, strict=True)
+        ]
         n_changed += connection.executemany(_REPLACE, rows).rowcount
-        if stale:
-            _delete_outcomes(connection, stale, [row[1:5] for row in rows])
+        # Questions with this doc_id, such as the document before its gold answer was corrected.
+        others = connection.execute(
+            "SELECT id FROM questions WHERE (task, version, filter, doc_id) = (?, ?, ?, ?) "
+            "AND id <> ?",
+            (*question[:4], question_id),
+        ).fetchall()
+        for (other_id,) in others:
+            connection.executemany(
+                f"DELETE FROM outcomes WHERE (question, {ID}) = (?, ?, ?, ?, ?)",
+                [(other_id, *trial_id) for trial_id in trial_ids],
+            )
+            connection.execute(
+                "DELETE FROM questions WHERE id = ? "
+                "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE question = questions.id)",
+                (other_id,),
+            )
     return n_changed
 
 
 def _put_question(connection: sqlite3.Connection, question: Question) -> int:
     """Insert a question unless it is stored, and return its id."""
-    where = " AND ".join(f"{column} = ?" for column in QUESTION)
-    row = connection.execute(f"SELECT id FROM questions WHERE {where}", question).fetchone()
+    columns, values = ", ".join(QUESTION), marks(QUESTION)
+    statement = f"SELECT id FROM questions WHERE ({columns}) = ({values})"
+    row = connection.execute(statement, question).fetchone()
     if row is not None:
         return int(row[0])
-    statement = f"INSERT INTO questions ({', '.join(QUESTION)}) VALUES ({marks(QUESTION)})"
+    statement = f"INSERT INTO questions ({columns}) VALUES ({values})"
     return int(connection.execute(statement, question).lastrowid or 0)
-
-
-def _other_versions(
-    connection: sqlite3.Connection, question: Question, question_id: int
-) -> list[int]:
-    """Return questions with the same doc_id in the same task, version and filter.
-
-    Such as the document before its gold answer was corrected.
-    """
-    rows = connection.execute(
-        "SELECT id FROM questions WHERE task = ? AND version = ? AND filter = ? AND doc_id = ? "
-        "AND id <> ?",
-        (*question[:4], question_id),
-    )
-    return [int(row[0]) for row in rows]
-
-
-def _delete_outcomes(
-    connection: sqlite3.Connection, questions: list[int], trials: list[tuple[Any, ...]]
-) -> None:
-    connection.executemany(
-        f"DELETE FROM outcomes WHERE question IN ({marks(questions)}) "
-        "AND model = ? AND sampling = ? AND prompt = ? AND trial = ?",
-        [(*questions, *trial) for trial in trials],
-    )
-    delete_unused_questions(connection, questions)
-
-
-def delete_unused_questions(connection: sqlite3.Connection, questions: Iterable[int]) -> int:
-    """Delete those questions that have no outcome left; return how many."""
-    return connection.executemany(
-        "DELETE FROM questions WHERE id = ? "
-        "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE question = questions.id)",
-        [(question_id,) for question_id in questions],
-    ).rowcount
 
 
 def _encode(question: Question, trial: GradedTrial, now: float) -> tuple[Any, ...]:
@@ -384,8 +363,7 @@ def insert_outcome(
     stored: tuple[Any, ...] | None = connection.execute(
         "SELECT q.categories, q.doc_hash, o.outcome, o.answer, o.error "
         "FROM questions AS q JOIN outcomes AS o ON o.question = q.id "
-        "WHERE q.task = ? AND q.version = ? AND q.filter = ? AND q.doc_id = ? "
-        "AND o.model = ? AND o.sampling = ? AND o.prompt = ? AND o.trial = ?",
+        f"WHERE (task, version, filter, doc_id) = (?, ?, ?, ?) AND ({ID}) = (?, ?, ?, ?)",
         (*row.question[:4], *row_id),
     ).fetchone()
     if stored is None:

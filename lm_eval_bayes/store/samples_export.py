@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +23,6 @@ from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
-from lm_eval_bayes.store.trial_store import TrialStore
 
 #: The fields of a trial among its signals in a log of samples, before the trial's own signals.
 MEASURED = ("trial", *(name for name in MEASUREMENTS if name not in ("created", "signals")))
@@ -73,7 +74,7 @@ class SamplesReport(Record):
 
 
 def export_samples(
-    store: TrialStore | str | PathLike[str],
+    store: str | PathLike[str],
     folder: str | PathLike[str],
     overwrite: bool = False,
     redact: Redact = dict,
@@ -89,7 +90,7 @@ def export_samples(
 
     Parameters
     ----------
-    store : TrialStore or path
+    store : path or TrialStore
         The store.
     folder : path
         The folder of the files, created if it is missing. The names of the files consist of hashes
@@ -105,10 +106,9 @@ def export_samples(
         If the store cannot be read or a file cannot be written; nothing is left behind.
     """
     target = resolve_path(folder)
-    source = store.path if isinstance(store, TrialStore) else store
     files: list[SamplesFile] = []
     damaged: set[tuple[object, ...]] = set()
-    with closing(open_file(source, "read")) as file:
+    with closing(open_file(store, "read")) as file:
         if target.exists() and not target.is_dir():
             raise StoreFileError(f"{target} is no folder, and samples are written into one")
         if not target.parent.is_dir():
@@ -122,13 +122,7 @@ def export_samples(
                     check_regular(path)
                     if path.exists() and not overwrite:
                         raise file_exists(path)
-
-                    def write(
-                        output: BinaryIO, series: _Series = series, path: Path = path
-                    ) -> None:
-                        files.append(_write_series(series, path, output))
-
-                    yield path, write
+                    yield path, partial(_write_series, series, path, files)
 
         with (
             export_errors(target),
@@ -138,17 +132,6 @@ def export_samples(
         ):
             write_all_or_none(pairs, overwrite)
     return SamplesReport(str(target), tuple(files), len(damaged))
-
-
-@dataclass(frozen=True)
-class _Prompt:
-    """A prompt of one line, as a question of a task or, if no task graded it, by itself."""
-
-    digest: str
-    doc_id: int
-    filter_name: str = "none"
-    doc_hash: str | None = None
-    outcomes: tuple[OutcomeRow, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -165,14 +148,17 @@ class _Series:
     lines: Iterator[dict[str, Any]]
 
 
-def _write_series(series: _Series, path: Path, output: BinaryIO) -> SamplesFile:
+def _write_series(series: _Series, path: Path, files: list[SamplesFile], output: BinaryIO) -> None:
+    """Write the lines of a file, and append what it contains to `files`."""
     lines = trials = 0
     for line in series.lines:
         lines += 1
         trials += len(line["resps"][0])
         output.write(json_line(line).encode("ascii"))
     task, version = series.task or (None, None)
-    return SamplesFile(str(path), series.model, series.sampling, task, version, lines, trials)
+    files.append(
+        SamplesFile(str(path), series.model, series.sampling, task, version, lines, trials)
+    )
 
 
 def _file_name(series: _Series) -> str:
@@ -226,12 +212,12 @@ def _all_series(
         reader = _LineReader(connection, schema, (model, sampling), ids, kwargs, damaged)
         graded = reader.graded_prompts()
         for task, prompts in sorted(graded.items()):
-            yield _Series(model, sampling, task, last, map(reader.line, prompts))
-        with_outcomes = {prompt.digest for prompts in graded.values() for prompt in prompts}
+            yield _Series(model, sampling, task, last, starmap(reader.line, prompts))
+        with_outcomes = {digest for prompts in graded.values() for _, digest, _ in prompts}
         ungraded = [digest for digest in reader.prompt_ids if digest not in with_outcomes]
         if ungraded:
-            prompts = [_Prompt(digest, doc_id) for doc_id, digest in enumerate(ungraded)]
-            yield _Series(model, sampling, None, last, map(reader.line, prompts))
+            lines = starmap(reader.line, enumerate(ungraded))
+            yield _Series(model, sampling, None, last, lines)
 
 
 @dataclass
@@ -257,8 +243,8 @@ class _LineReader:
             ).fetchall()
         )
 
-    def graded_prompts(self) -> dict[tuple[str, str], list[_Prompt]]:
-        """Return the graded prompts, by task and version."""
+    def graded_prompts(self) -> dict[tuple[str, str], list[tuple[int, str, list[OutcomeRow]]]]:
+        """Return the doc_id, hash and outcomes of the graded prompts, by task and version."""
         rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
         where = "WHERE o.model = ? AND o.sampling = ?"
         for row in outcome_rows(self.connection, self.schema, where, tuple(self.ids)):
@@ -266,43 +252,39 @@ class _LineReader:
                 if not row.is_intact():
                     self.damaged.add(("outcome", *row.question, row.key, row.trial))
                 rows_by_question.setdefault((*row.question, row.key.prompt), []).append(row)
-        tasks: dict[tuple[str, str], list[_Prompt]] = {}
-        for question, rows in rows_by_question.items():
-            task, version, filter_name, doc_id, _, doc_hash, digest = question
-            prompt = _Prompt(digest, doc_id, filter_name, doc_hash, tuple(rows))
-            tasks.setdefault((task, version), []).append(prompt)
+        tasks: dict[tuple[str, str], list[tuple[int, str, list[OutcomeRow]]]] = {}
+        for (task, version, _, doc_id, *_, digest), rows in rows_by_question.items():
+            tasks.setdefault((task, version), []).append((doc_id, digest, rows))
         return tasks
 
-    def line(self, prompt: _Prompt) -> dict[str, Any]:
-        """Return the line of one prompt."""
-        prompt_id = self.prompt_ids[prompt.digest]
-        trials = self._trials(prompt.digest, prompt_id)
+    def line(self, doc_id: int, digest: str, outcomes: Sequence[OutcomeRow] = ()) -> dict[str, Any]:
+        """Return the line of one prompt, with the outcomes of one question if it was graded."""
+        prompt_id = self.prompt_ids[digest]
+        trials = self._trials(digest, prompt_id)
         texts = [trial.text for trial in trials]
-        text = self._prompt_text(prompt.digest, prompt_id)
+        text = self._prompt_text(digest, prompt_id)
         doc = {"prompt": text}
+        filter_name, doc_hash = "none", sha256_text(json.dumps(doc, indent=2, ensure_ascii=False))
+        if outcomes:
+            _, _, filter_name, _, _, doc_hash = outcomes[0].question
         line = {
-            "doc_id": prompt.doc_id,
+            "doc_id": doc_id,
             "doc": doc,
             "target": "",
             "arguments": {"gen_args_0": {"arg_0": text, "arg_1": self.kwargs}},
             "resps": [texts],
             "filtered_resps": [texts],
-            "filter": prompt.filter_name,
+            "filter": filter_name,
             "metrics": [],
-            "doc_hash": prompt.doc_hash
-            or sha256_text(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "doc_hash": doc_hash,
             "prompt_hash": sha256_text(text),
             "target_hash": sha256_text(""),
         }
-        if prompt.outcomes is not None:
-            line |= _outcome_fields(prompt.outcomes, trials)
-        prompt_signals = self._prompt_signals(prompt_id)
+        if outcomes:
+            line |= _outcome_fields(outcomes, trials)
+        own = self._prompt_signals(prompt_id)
         measured = [
-            {
-                **{name: getattr(trial, name) for name in MEASURED},
-                **(trial.signals or {}),
-                **prompt_signals,
-            }
+            {name: getattr(trial, name) for name in MEASURED} | dict(trial.signals or {}) | own
             for trial in trials
         ]
         names = dict.fromkeys(name for signals in measured for name in signals)
@@ -338,16 +320,14 @@ class _LineReader:
 def _outcome_fields(outcomes: Sequence[OutcomeRow], trials: Sequence[Trial]) -> dict[str, Any]:
     by_number = {row.trial: row.graded_trial() for row in outcomes}
     graded = [by_number.get(trial.trial) for trial in trials]
+    notes = {
+        str(i): trial.error for i, trial in enumerate(graded) if trial and trial.error is not None
+    }
     fields: dict[str, Any] = {
-        "outcomes": [None if trial is None else trial.outcome for trial in graded],
-        "answers": [None if trial is None else trial.answer for trial in graded],
+        "outcomes": [trial and trial.outcome for trial in graded],
+        "answers": [trial and trial.answer for trial in graded],
     }
-    errors = {
-        str(i): trial.error
-        for i, trial in enumerate(graded)
-        if trial is not None and trial.error is not None
-    }
-    return {**fields, "grading_error_notes": errors} if errors else fields
+    return {**fields, "grading_error_notes": notes} if notes else fields
 
 
 def generation_kwargs(sampling: Mapping[str, Any]) -> dict[str, Any]:

@@ -169,6 +169,14 @@ _KEY_IDS = "SELECT " + ", ".join(
 )
 
 
+def find_key_ids(connection: sqlite3.Connection, key: TrialKey) -> tuple[Any, Any, Any]:
+    """Return the ids of a key's model, sampling and prompt, None for what is not stored."""
+    # One statement for the three, as every commit of trials looks up its keys.
+    hashes = (key.model, key.sampling, key.prompt)
+    ids: tuple[Any, Any, Any] = connection.execute(_KEY_IDS, hashes).fetchone()
+    return ids
+
+
 class KeyIds(dict[TrialKey, tuple[int, int, int]]):
     """The ids of the model, sampling and prompt of keys, each looked up once.
 
@@ -190,14 +198,12 @@ class KeyIds(dict[TrialKey, tuple[int, int, int]]):
         self._connection, self._path = connection, path
 
     def __missing__(self, key: TrialKey) -> tuple[int, int, int]:
-        hashes = {"models": key.model, "samplings": key.sampling, "prompts": key.prompt}
-        # One statement for the three, as every commit of trials looks up its keys.
-        ids = self._connection.execute(_KEY_IDS, tuple(hashes.values())).fetchone()
+        self[key] = ids = find_key_ids(self._connection, key)
         if None in ids:
+            hashes = {"models": key.model, "samplings": key.sampling, "prompts": key.prompt}
             for table, digest in hashes.items():
                 require_id(self._connection, table, digest, self._path)
-        self[key] = model, sampling, prompt = ids
-        return model, sampling, prompt
+        return ids
 
 
 def insert_trials(
@@ -227,11 +233,8 @@ def insert_trials(
         if inserted.rowcount == 1:
             yield row, None
             continue
-        stored = connection.execute(
-            "SELECT seed, text FROM trials "
-            "WHERE model = ? AND sampling = ? AND prompt = ? AND trial = ?",
-            row_id,
-        )
+        statement = f"SELECT seed, text FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
+        stored = connection.execute(statement, row_id)
         yield row, row.difference(*stored.fetchone())
 
 
@@ -343,7 +346,7 @@ class HashCheckedReader:
         """
         rows = self._connection.execute(
             f"SELECT {READ}, hash FROM trials "
-            "WHERE model = ? AND sampling = ? AND prompt = ? ORDER BY trial",
+            "WHERE (model, sampling, prompt) = (?, ?, ?) ORDER BY trial",
             tuple(ids),
         )
         for row in rows:

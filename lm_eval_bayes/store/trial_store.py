@@ -119,6 +119,9 @@ class TrialStore:
         """Close the file."""
         self.file.close()
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @property
     def path(self) -> Path:
         """The file, absolute."""

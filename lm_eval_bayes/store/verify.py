@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from typing import Any
 
@@ -14,17 +14,14 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS
-from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
+from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
-    DescriptionRow,
-    PromptSignalsRow,
     broken_references,
     description_rows,
     prompt_signals_rows,
     trial_rows,
 )
-from lm_eval_bayes.store.trial import TrialRow
 
 #: The most problems that a verification lists; all are counted.
 MAX_PROBLEMS = 100
@@ -92,65 +89,50 @@ def verify(path: str | PathLike[str]) -> Verification:
         file = open_file(path, "read")
     except StoreDamagedError as error:
         return Verification(str(path), 0, 0, 0, 0, 0, (str(error),), 1)
+    counts = dict.fromkeys(("trials", "descriptions", "prompt_signals", "outcomes"), 0)
+    problems: list[str] = []
+    n_problems = 0
     with closing(file):
-        check = _Check(file)
-        try:
-            with file.reading() as connection:
-                # Text that is not UTF-8 should fail its hash, and not end the check.
-                connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-                check.run(connection)
-        except StoreError as error:
-            check.add_problem(str(error))
-        return check.result()
+        for problem in _problems(file, counts):
+            n_problems += 1
+            if len(problems) < MAX_PROBLEMS:
+                problems.append(problem)
+    return Verification(
+        path=str(file.path),
+        schema=file.schema,
+        **counts,
+        problems=tuple(problems),
+        n_problems=n_problems,
+    )
 
 
-class _Check:
-    def __init__(self, file: StoreFile) -> None:
-        self.file = file
-        self.counts: Counter[str] = Counter()
-        self.problems: list[str] = []
-        self.n_problems = 0
-
-    def add_problem(self, problem: str) -> None:
-        self.n_problems += 1
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(problem)
-
-    def result(self) -> Verification:
-        return Verification(
-            path=str(self.file.path),
-            schema=self.file.schema,
-            trials=self.counts["trials"],
-            descriptions=self.counts["descriptions"],
-            prompt_signals=self.counts["prompt_signals"],
-            outcomes=self.counts["outcomes"],
-            problems=tuple(self.problems),
-            n_problems=self.n_problems,
-        )
-
-    def run(self, connection: sqlite3.Connection) -> None:
-        for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
-            if line != "ok":
-                self.add_problem(f"SQLite: {line}")
-        if _tables(connection) != _expected_tables(self.file.schema):
-            self.add_problem(f"the tables are not those of schema {self.file.schema}")
-        for problem in broken_references(connection):
-            self.add_problem(problem)
-        for table in TABLES:
-            self.check_hashes("descriptions", description_rows(connection, table))
-        self.check_hashes("trials", trial_rows(connection))
-        self.check_hashes("prompt_signals", prompt_signals_rows(connection, self.file.schema))
-        self.check_hashes("outcomes", outcome_rows(connection, self.file.schema))
-
-    def check_hashes(
-        self,
-        kind: str,
-        rows: Iterable[DescriptionRow | TrialRow | PromptSignalsRow | OutcomeRow],
-    ) -> None:
-        for row in rows:
-            self.counts[kind] += 1
-            if not row.is_intact():
-                self.add_problem(f"{row} does not match its hash")
+def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
+    """Yield a sentence about each problem, and count the records in `counts`."""
+    try:
+        with file.reading() as connection:
+            # Text that is not UTF-8 should fail its hash, and not end the check.
+            connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+            for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
+                if line != "ok":
+                    yield f"SQLite: {line}"
+            if _tables(connection) != _expected_tables(file.schema):
+                yield f"the tables are not those of schema {file.schema}"
+            yield from broken_references(connection)
+            records: dict[str, Iterable[Any]] = {
+                "descriptions": chain.from_iterable(
+                    description_rows(connection, table) for table in TABLES
+                ),
+                "trials": trial_rows(connection),
+                "prompt_signals": prompt_signals_rows(connection, file.schema),
+                "outcomes": outcome_rows(connection, file.schema),
+            }
+            for kind, rows in records.items():
+                for row in rows:
+                    counts[kind] += 1
+                    if not row.is_intact():
+                        yield f"{row} does not match its hash"
+    except StoreError as error:
+        yield str(error)
 
 
 def _tables(connection: sqlite3.Connection) -> list[Any]:
