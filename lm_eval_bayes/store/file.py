@@ -226,24 +226,21 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
             f"{path} cannot be written: the file is read-only; write to a copy of it, or "
             "read it with `lm-eval-bayes store export`"
         )
-    with translate_errors(path, "opened for writing"):
-        file = StoreFile(path, "write", connect(path, "mode=rw", wait_s), wait_s)
-        try:
-            connection = _prepare(file)
-            # Fails here if file or folder are read-only, and not after hours of sampling.
-            begin_writing(connection, wait_s)
-            connection.execute(f"PRAGMA user_version = {file.schema}")
-            connection.execute("ROLLBACK")
-            if file.schema < SCHEMA:
-                if upgrade(connection):
-                    log.info("%s: upgraded from schema %d to %d", path, file.schema, SCHEMA)
-                file.schema = schema_of(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            connection.execute("PRAGMA foreign_keys = ON")
-        except BaseException:
-            file.close()
-            raise
+    with (
+        translate_errors(path, "opened for writing"),
+        _prepared(path, "write", connect(path, "mode=rw", wait_s), wait_s) as (file, connection),
+    ):
+        # Fails here if file or folder are read-only, and not after hours of sampling.
+        begin_writing(connection, wait_s)
+        connection.execute(f"PRAGMA user_version = {file.schema}")
+        connection.execute("ROLLBACK")
+        if file.schema < SCHEMA:
+            if upgrade(connection):
+                log.info("%s: upgraded from schema %d to %d", path, file.schema, SCHEMA)
+            file.schema = schema_of(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
     return file
 
 
@@ -251,35 +248,38 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
     with translate_errors(path, "opened for reading"):
         if _writable(path) or log_bytes(path):
             # Opened like a writer, which removes the log at the end, with writing disabled.
-            file = StoreFile(path, "read", connect(path, "mode=rw", wait_s), wait_s)
+            locked = connect(path, "mode=rw", wait_s)
             try:
-                _prepare(file).execute("PRAGMA query_only = ON")
+                with _prepared(path, "read", locked, wait_s) as (file, connection):
+                    connection.execute("PRAGMA query_only = ON")
                 return file
-            except BaseException as error:
-                file.close()
-                if log_bytes(path) or not isinstance(error, sqlite3.OperationalError):
+            except sqlite3.OperationalError:
+                if log_bytes(path):
                     raise
         # No process is writing, and a log cannot be created: a read-only medium or an archive.
-        file = StoreFile(path, "read", connect_unlocked(path), wait_s)
-        try:
-            file.signature = _signature(path)
-            _prepare(file)
-        except BaseException:
-            file.close()
-            raise
+        signature = _signature(path)
+        with _prepared(path, "read", connect_unlocked(path), wait_s) as (file, _):
+            file.signature = signature
         return file
 
 
-def _prepare(file: StoreFile) -> sqlite3.Connection:
-    """Configure the connection, check the header and read the schema."""
-    connection = file.connection()
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application_id != TRIAL_STORE_ID:
-        raise StoreDamagedError(f"{file.path} is damaged: its header is not that of a trial store")
-    file.schema = schema_of(connection, file.path)
-    return connection
+@contextmanager
+def _prepared(
+    path: Path, mode: Mode, connection: sqlite3.Connection, wait_s: float
+) -> Iterator[tuple[StoreFile, sqlite3.Connection]]:
+    """Check the header and read the schema; an error, in the block as well, closes the file."""
+    file = StoreFile(path, mode, connection, wait_s)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application_id != TRIAL_STORE_ID:
+            raise StoreDamagedError(f"{path} is damaged: its header is not that of a trial store")
+        file.schema = schema_of(connection, path)
+        yield file, connection
+    except BaseException:
+        file.close()
+        raise
 
 
 def _writable(path: Path) -> bool:

@@ -26,6 +26,8 @@ def _one_line(*statements: str) -> tuple[str, ...]:
     return tuple(" ".join(statement.split()) for statement in statements)
 
 
+_DESCRIPTIONS = {"models": "TEXT", "samplings": "TEXT", "versions": "TEXT", "prompts": "BLOB"}
+
 # A released migration is never changed, as stores exist that ran it. Add the next number instead.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
@@ -37,18 +39,12 @@ MIGRATIONS: tuple[Migration, ...] = (
                 name TEXT NOT NULL,
                 applied REAL NOT NULL
             )""",
-            """CREATE TABLE models (
-                id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description TEXT NOT NULL
-            )""",
-            """CREATE TABLE samplings (
-                id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description TEXT NOT NULL
-            )""",
-            """CREATE TABLE versions (
-                id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description TEXT NOT NULL
-            )""",
-            """CREATE TABLE prompts (
-                id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description BLOB NOT NULL
-            )""",
+            *(
+                f"""CREATE TABLE {table} (
+                    id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, description {kind} NOT NULL
+                )"""
+                for table, kind in _DESCRIPTIONS.items()
+            ),
             # The text is the last column: SQLite reads all columns before the one that is selected,
             # and texts of reasoning models are long.
             """CREATE TABLE trials (

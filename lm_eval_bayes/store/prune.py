@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
@@ -41,44 +41,29 @@ class PruneReport(Record):
 
 
 def prune_trials(
-    file: StoreFile,
-    *,
-    model: str | None = None,
-    sampling: str | None = None,
-    prompt: str | None = None,
-    trials_from: int | None = None,
-    dry_run: bool = True,
+    file: StoreFile, hashes: Mapping[str, str | None], trials_from: int | None, dry_run: bool
 ) -> PruneReport:
-    """Delete the trials that meet all criteria, and what only they refer to.
-
-    A dry run does the same in a transaction that is rolled back, so its counts are exact.
+    """Delete trials, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.prune`.
 
     Parameters
     ----------
     file : StoreFile
         Opened for writing.
-    model, sampling, prompt : str, optional
-        Hashes; trials of others stay.
-    trials_from : int, optional
-        Trials with a smaller number stay.
+    hashes : mapping
+        By table of descriptions, the hash that the trials must have, or None.
+    trials_from : int or None
+        The smallest number of the trials.
     dry_run : bool
         Only count.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no criterion, or a hash is not stored.
     """
-    digests = {"models": model, "samplings": sampling, "prompts": prompt}
-    if all(digest is None for digest in digests.values()) and trials_from is None:
+    digests = {table: digest for table, digest in hashes.items() if digest is not None}
+    if not digests and trials_from is None:
         rule = "have a criterion: model, sampling, prompt or trials_from"
         raise InvalidInputError.of("prune", rule, None)
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
     with file.writing(commit=not dry_run) as connection:
         where, values = ["trial >= ?"], [first]
         for table, digest in digests.items():
-            if digest is None:
-                continue
             row_id = find_id(connection, table, digest)
             if row_id is None:
                 rule = f"be the hash of a {TABLES[table]} in {file.path}"
@@ -135,12 +120,5 @@ def _delete(
         condition = f"id IN (SELECT {noun} FROM pruned) AND id NOT IN ({used})"
         n_deleted[table] = delete(table, condition)
     connection.execute("DROP TABLE pruned")
-    return PruneReport(
-        trials=trials,
-        outcomes=outcomes,
-        prompt_signals=signals,
-        models=n_deleted["models"],
-        samplings=n_deleted["samplings"],
-        prompts=n_deleted["prompts"],
-        dry_run=dry_run,
-    )
+    del n_deleted["versions"]
+    return PruneReport(trials, outcomes, signals, **n_deleted, dry_run=dry_run)

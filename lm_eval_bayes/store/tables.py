@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.errors import OtherWeightsError, readable
-from lm_eval_bayes.store.file import StoreFile, chunks, marks
+from lm_eval_bayes.store.errors import OtherWeightsError
+from lm_eval_bayes.store.file import chunks, marks
 from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.trial import (
     COLUMNS,
@@ -414,17 +414,3 @@ def prompt_signals_rows(
         values,
     )
     yield from map(PromptSignalsRow._make, rows)
-
-
-def read_prompt_signals(
-    file: StoreFile, model: str, prompts: Iterable[str]
-) -> dict[str, dict[str, Any]]:
-    """Return the signals of those prompts that have some, by the prompt's hash."""
-    signals: dict[str, dict[str, Any]] = {}
-    with file.reading() as connection:
-        for chunk in chunks(list(prompts)):
-            where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
-            for row in prompt_signals_rows(connection, file.schema, where, (model, *chunk)):
-                with readable(file.path, f"the signals of prompt {row.prompt}"):
-                    signals[row.prompt] = dict(json.loads(row.signals))
-    return signals

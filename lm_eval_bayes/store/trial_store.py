@@ -19,7 +19,7 @@ from lm_eval_bayes._util.hashing import (
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
-from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
+from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunks, marks, open_file
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
@@ -32,8 +32,8 @@ from lm_eval_bayes.store.tables import (
     insert_trials,
     paused_collector,
     prompt_signals_row,
+    prompt_signals_rows,
     put_description,
-    read_prompt_signals,
 )
 from lm_eval_bayes.store.trial import (
     READ,
@@ -332,7 +332,15 @@ class TrialStore:
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of those prompts that have some, by the prompt's hash."""
-        return read_prompt_signals(self.file, model, prompts)
+        signals: dict[str, dict[str, Any]] = {}
+        with self.file.reading() as connection:
+            for chunk in chunks(list(prompts)):
+                where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
+                rows = prompt_signals_rows(connection, self.schema, where, (model, *chunk))
+                for row in rows:
+                    with readable(self.path, f"the signals of prompt {row.prompt}"):
+                        signals[row.prompt] = dict(json.loads(row.signals))
+        return signals
 
     # Outcomes.
 
@@ -390,18 +398,26 @@ class TrialStore:
         trials_from: int | None = None,
         dry_run: bool = True,
     ) -> PruneReport:
-        """Delete the trials that meet all criteria; by default only count them.
+        """Delete the trials that meet all criteria, and what only they refer to.
 
-        See :func:`lm_eval_bayes.store.prune.prune_trials`.
+        A dry run does the same in a transaction that is rolled back, so its counts are exact.
+
+        Parameters
+        ----------
+        model, sampling, prompt : str, optional
+            Hashes; trials of others stay.
+        trials_from : int, optional
+            Trials with a smaller number stay.
+        dry_run : bool
+            Only count.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no criterion, or a hash is not stored.
         """
-        return prune_trials(
-            self.file,
-            model=model,
-            sampling=sampling,
-            prompt=prompt,
-            trials_from=trials_from,
-            dry_run=dry_run,
-        )
+        hashes = {"models": model, "samplings": sampling, "prompts": prompt}
+        return prune_trials(self.file, hashes, trials_from, dry_run)
 
 
 def _span(first: object, last: object | None) -> tuple[int, int]:

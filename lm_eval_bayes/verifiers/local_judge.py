@@ -98,27 +98,23 @@ class LabelTokens:
     def _find_labels(self, name: str) -> tuple[str, tuple[int, ...]]:
         text = self.text(verifier_prompt(CONTENT_FREE_INPUT))
         before = self._encode(text)
-        reason = ""
+        reasons = []
         for lead in ("", " ") if self.chat else (" ", ""):
             after = [self._encode(text + lead + label) for label in LABELS]
+            suffixes = [tuple(ids[len(before) :]) for ids in after]
+            sizes = list(map(len, suffixes))
             if any(ids[: len(before)] != before for ids in after):
-                reason = reason or "a label changes the tokens before it"
-                continue
-            suffixes = [ids[len(before) :] for ids in after]
-            if any(len(suffix) != 1 for suffix in suffixes):
-                sizes = ", ".join(
-                    f"{y} {len(suffix)}" for y, suffix in zip(LABELS, suffixes, strict=True)
-                )
-                reason = reason or f"tokens per label: {sizes}"
-                continue
-            labels = tuple(suffix[0] for suffix in suffixes)
-            if len(set(labels)) < len(labels):
-                reason = reason or "labels share a token"
-                continue
-            return lead, labels
+                reasons.append("a label changes the tokens before it")
+            elif set(sizes) != {1}:
+                pairs = zip(LABELS, sizes, strict=True)
+                reasons.append(f"tokens per label: {', '.join(f'{y} {n}' for y, n in pairs)}")
+            elif len(set(suffixes)) < len(LABELS):
+                reasons.append("labels share a token")
+            else:
+                return lead, tuple(token for (token,) in suffixes)
         raise VerifierError(
             f"the tokenizer of {name} does not encode each of the labels A, B and C as a token of "
-            f"its own at the beginning of the answer ({reason}), so {name} cannot be a verifier"
+            f"its own at the beginning of the answer ({reasons[0]}), so {name} cannot be a verifier"
         )
 
 

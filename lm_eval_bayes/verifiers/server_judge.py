@@ -9,6 +9,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from multiprocessing.pool import ThreadPool
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -105,8 +107,15 @@ class Transport:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def post(self, url: str, payload: dict[str, Any]) -> Any:
+    def send(self, url: str, payload: Mapping[str, Any] | None = None) -> Any:
         """Send a request until it is answered or refused; return the answer's JSON.
+
+        Parameters
+        ----------
+        url : str
+            An address of the server.
+        payload : mapping or None
+            The JSON of a POST; a GET has none.
 
         Raises
         ------
@@ -115,31 +124,21 @@ class Transport:
         VerifierError
             If it refuses all requests, or did not answer after all attempts.
         """
-        return self._ask(url, json.dumps(payload).encode())
-
-    def get(self, url: str) -> Any:
-        """Return the JSON at an address, or None if the server refuses the request."""
-        try:
-            return self._ask(url, None)
-        except RequestRefused:
-            return None
-
-    def _ask(self, url: str, data: bytes | None) -> Any:
-        for attempt in range(1, self._attempts + 1):
+        for attempt in count(1):
             try:
-                return self._once(url, data)
+                return self._attempt(url, payload)
             except _Failed as failure:
-                if attempt == self._attempts:
+                if attempt >= self._attempts:
                     times = "once" if attempt == 1 else f"{attempt} times"
                     raise VerifierError(
                         f"the server at {self.address} did not answer, asked {times}: {failure}"
                     ) from failure
                 self._sleep(self._backoff.pause_s(attempt, failure.wait_s))
-        raise AssertionError("there is at least one attempt")
 
-    def _once(self, url: str, data: bytes | None) -> Any:
-        request = urllib.request.Request(url, data, {"Accept": "application/json"})
-        if data is not None:
+    def _attempt(self, url: str, payload: Mapping[str, Any] | None) -> Any:
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        if payload is not None:
+            request.data = json.dumps(payload).encode()
             request.add_header("Content-Type", "application/json")
         if self._key:
             # Not sent to another host.
@@ -151,15 +150,15 @@ class Transport:
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error)
-        except TimeoutError as error:
-            raise _Failed(f"no answer within {self._timeout_s:g} s") from error
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                raise _Failed(f"no answer within {self._timeout_s:g} s") from error
-            raise _Failed(f"no connection ({self._clean(str(error.reason))})") from error
         except (OSError, http.client.HTTPException) as error:
-            message = self._clean(str(error) or type(error).__name__)
-            raise _Failed(f"the connection broke ({message})") from error
+            failure = "the connection broke"
+            cause: object = error
+            if isinstance(error, urllib.error.URLError):
+                failure, cause = "no connection", error.reason
+            if isinstance(cause, TimeoutError):
+                raise _Failed(f"no answer within {self._timeout_s:g} s") from error
+            message = self._clean(str(cause) or type(cause).__name__)
+            raise _Failed(f"{failure} ({message})") from error
         try:
             return json.loads(raw)
         except ValueError as error:
@@ -187,14 +186,11 @@ class Transport:
                 f"the server at {self.address} redirects to another address "
                 f"(HTTP {status}); give that address"
             )
-        try:
-            reason = self._clean(_reason(error.read(_MAX_BYTES)))
-        except (OSError, http.client.HTTPException):
-            reason = ""
-        message = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
-        if status in (401, 403):  # whose reason may quote the key
-            sentence = f"the server at {self.address} {_REFUSALS[status]} (HTTP {status})"
-            raise RequestRefused(sentence, status)
+        message = f"HTTP {status}"
+        if status not in (401, 403):  # whose reason may quote the key
+            with suppress(OSError, http.client.HTTPException):
+                reason = self._clean(_reason(error.read(_MAX_BYTES)))
+                message += f": {reason}" if reason else ""
         if status == 429 and "insufficient_quota" in message:
             raise VerifierError(f"the server at {self.address} refuses: {message}")
         if is_retried(status):
@@ -223,8 +219,7 @@ def _reason(raw: bytes) -> str:
     error = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(error, dict):
         fields = [error.get(key) for key in ("message", "code", "detail")]
-        messages = [field for field in fields if isinstance(field, str) and field]
-        return " ".join(messages) if messages else json.dumps(error)
+        error = " ".join(filter(None, (f for f in fields if isinstance(f, str)))) or error
     return error if isinstance(error, str) else json.dumps(error)
 
 
@@ -232,8 +227,8 @@ def _text(raw: bytes) -> str:
     return raw[:300].decode("utf-8", "replace")
 
 
-#: Numbers of likeliest tokens that are requested, the second if the server refuses the first.
-_TOP = (20, 5)
+#: Number of likeliest tokens that are requested, and the number if the server refuses the first.
+_TOP, _FEWER = 20, 5
 
 #: Tokens that a chat template adds to a prompt, at most.
 _CHAT_TOKENS = 64
@@ -304,9 +299,7 @@ class ServerJudge:
         served = self._served(f"{host}{api}/models")
         counted = self._count(verifier_prompt(CONTENT_FREE_INPUT))
         self.unit = "characters" if counted is None else "tokens"
-        room = None
-        if counted is not None:
-            room = counted[1] or served.get("max_model_len")
+        room = counted and (counted[1] or served.get("max_model_len"))
         # The label itself takes one token.
         self.limit = max_length or (room - 1 if isinstance(room, int) else None)
         self._top, self._lead = self._find_labels()
@@ -345,13 +338,13 @@ class ServerJudge:
         """Do nothing: every request has a connection of its own."""
 
     def _served(self, url: str) -> dict[str, Any]:
-        body = self._transport.get(url)
+        """Return what the server says about the model, if it lists its models."""
+        body: Any = None
+        with suppress(RequestRefused):
+            body = self._transport.send(url)
         entries = body.get("data") if isinstance(body, dict) else None
-        named = {
-            str(entry.get("id")): entry
-            for entry in (entries if isinstance(entries, list) else [])
-            if isinstance(entry, dict)
-        }
+        entries = entries if isinstance(entries, list) else []
+        named = {str(entry.get("id")): entry for entry in entries if isinstance(entry, dict)}
         if named and self._name not in named:
             served = ", ".join(sorted(named)[:5])
             raise VerifierError(
@@ -367,7 +360,7 @@ class ServerJudge:
     def _count(self, prompt: str) -> tuple[int, int | None] | None:
         """Return the number of a prompt's tokens and of the context's, if the server counts."""
         try:
-            body = self._transport.post(self._tokenize, self._payload(prompt))
+            body = self._transport.send(self._tokenize, self._payload(prompt))
         except RequestRefused:
             return None
         count = body.get("count") if isinstance(body, dict) else None
@@ -380,7 +373,7 @@ class ServerJudge:
         """Return the likeliest next tokens and their log-probabilities."""
         settings: dict[str, Any] = {"max_tokens": 1, "temperature": 0}
         settings |= {"logprobs": True, "top_logprobs": top} if self._chat else {"logprobs": top}
-        body = self._transport.post(self._url, {**self._payload(prompt), **settings})
+        body = self._transport.send(self._url, {**self._payload(prompt), **settings})
         likeliest: dict[str, float] = {}
         try:
             logprobs = body["choices"][0]["logprobs"]
@@ -388,10 +381,10 @@ class ServerJudge:
                 entries = logprobs["content"][0]["top_logprobs"]
                 pairs = [(entry["token"], entry["logprob"]) for entry in entries]
             else:
-                pairs = list(logprobs["top_logprobs"][0].items())
+                pairs = logprobs["top_logprobs"][0].items()
             for token, value in pairs:
                 score = float(value)
-                if score == score and score > -1e4:  # -9999 is how some servers write -inf
+                if score > -1e4:  # neither NaN nor -9999, which some servers write for -inf
                     likeliest[str(token)] = max(score, likeliest.get(str(token), score))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise VerifierError(
@@ -402,14 +395,14 @@ class ServerJudge:
 
     def _find_labels(self) -> tuple[int, str]:
         """Return how many tokens the server lists, and the text before a label in its token."""
-        prompt, likeliest, top = verifier_prompt(CONTENT_FREE_INPUT), {}, _TOP[0]
-        for top in _TOP:
-            try:
-                likeliest = self._likeliest(prompt, top)
-                break
-            except RequestRefused as error:
-                if error.status not in (400, 422) or top == _TOP[-1]:
-                    raise
+        prompt, top = verifier_prompt(CONTENT_FREE_INPUT), _TOP
+        try:
+            likeliest = self._likeliest(prompt, top)
+        except RequestRefused as error:
+            if error.status not in (400, 422):
+                raise
+            top = _FEWER
+            likeliest = self._likeliest(prompt, top)
         for lead in ("", " ") if self._chat else (" ", ""):
             if all(lead + label in likeliest for label in LABELS):
                 return top, lead
@@ -446,7 +439,6 @@ def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> 
         return []
     # Daemon threads: a running request does not delay the end of a stopped command.
     with ThreadPool(min(at_once, len(items))) as pool:
-        results = dict(
-            pool.imap_unordered(lambda index: (index, work(items[index])), range(len(items)))
-        )
+        numbered = enumerate(items)
+        results = dict(pool.imap_unordered(lambda pair: (pair[0], work(pair[1])), numbered))
     return [results[index] for index in range(len(items))]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict, VerifierInput
 from lm_eval_bayes.runs.verdicts import (
     TrialCase,
@@ -53,7 +54,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Tally:
+class Tally(Record):
     """A summary of the verdicts on one file.
 
     Attributes
@@ -72,7 +73,7 @@ class Tally:
         Number of trials that could not be judged, by reason.
     """
 
-    plan: Plan
+    plan: Plan = field(metadata=NOT_IN_JSON)
     kept: int
     baseline: Scores
     labels: Mapping[str, int]
@@ -85,18 +86,14 @@ class Tally:
         return sum(self.failures.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return plain JSON types, with the names and the number of trials of the plan."""
         return {
             "model": self.plan.model,
             "task": self.plan.task,
             "verdicts": str(self.plan.target),
             "trials": len(self.plan.trials),
-            "kept": self.kept,
             "failed": self.failed,
-            "baseline": list(self.baseline),
-            "labels": dict(self.labels),
-            "means": None if self.means is None else list(self.means),
-            "failures": dict(self.failures),
+            **super().to_dict(),
         }
 
 
@@ -151,9 +148,7 @@ class Verification:
         self._earlier = [self._earlier_verdicts(plan) for plan in plans]
         for plan, verdicts in zip(plans, self._earlier, strict=True):
             for trial in plan.trials:
-                if verdicts is None or not verdicts.verdict_of(
-                    trial.doc_id, trial.trial, trial.text
-                ):
+                if verdicts is None or not _is_judged(verdicts, trial):
                     inputs.setdefault(trial.text, trial.case)
         self.distinct = sum(text not in self._scores for text in inputs)
         check_room(judge, inputs.values())
@@ -184,9 +179,7 @@ class Verification:
         return [self._run(plan, earlier, advance) for plan, earlier in pairs]
 
     def _run(self, plan: Plan, earlier: Verdicts | None, advance: Callable[[int], None]) -> Tally:
-        if earlier is not None and all(
-            earlier.verdict_of(trial.doc_id, trial.trial, trial.text) for trial in plan.trials
-        ):
+        if earlier is not None and all(_is_judged(earlier, trial) for trial in plan.trials):
             return _tally(plan, earlier.trials, len(plan.trials), earlier.header.baseline)
         baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
         header = VerdictsHeader(plan.samples, self._verifier, baseline)
@@ -194,15 +187,12 @@ class Verification:
             calibration = Calibration(file.header.baseline, self._temperature)
             waiting: dict[str, list[TrialCase]] = {}
             for trial in plan.trials:
-                if file.verdict_of(trial.doc_id, trial.trial, trial.text) is None:
+                if not _is_judged(file, trial):
                     waiting.setdefault(trial.text, []).append(trial)
             earlier_trials = len(plan.trials) - sum(map(len, waiting.values()))
-            scored = [
-                judgement(text, self._scores[text], calibration)
-                for text in waiting
-                if text in self._scores
-            ]
-            file.add(_verdicts(scored, waiting))
+            scored = [text for text in waiting if text in self._scores]
+            judged = [judgement(text, self._scores[text], calibration) for text in scored]
+            file.add(_verdicts(judged, waiting))
             inputs = [
                 (text, trials[0].case)
                 for text, trials in waiting.items()
@@ -220,6 +210,10 @@ class Verification:
         if self._baseline is None:
             self._baseline = baseline_scores(self._judge)
         return self._baseline
+
+
+def _is_judged(verdicts: Verdicts | VerdictsFile, trial: TrialCase) -> bool:
+    return verdicts.verdict_of(trial.doc_id, trial.trial, trial.text) is not None
 
 
 def _verdicts(
@@ -246,19 +240,17 @@ def _verdicts(
 def _tally(
     plan: Plan, verdicts: Mapping[tuple[int, int], TrialVerdict], kept: int, baseline: Scores
 ) -> Tally:
-    labels = dict.fromkeys(LABELS, 0)
     failures: Counter[str] = Counter()
     judged: list[Verdict] = []
     for trial in plan.trials:
         verdict = verdicts[trial.doc_id, trial.trial]
         if verdict.a is None or verdict.b is None or verdict.c is None:
             failures[verdict.error or ""] += 1
-            continue
-        judged.append(Verdict(verdict.a, verdict.b, verdict.c))
-        labels[judged[-1].label] += 1
+        else:
+            judged.append(Verdict(verdict.a, verdict.b, verdict.c))
+    labels = dict.fromkeys(LABELS, 0) | Counter(verdict.label for verdict in judged)
     means = None
     if judged:
-        n = len(judged)
-        sums = (sum(v.a for v in judged), sum(v.b for v in judged), sum(v.c for v in judged))
-        means = (sums[0] / n, sums[1] / n, sums[2] / n)
+        a, b, c = (sum(getattr(verdict, name) for verdict in judged) for name in "abc")
+        means = (a / len(judged), b / len(judged), c / len(judged))
     return Tally(plan, kept, baseline, labels, means, dict(failures))

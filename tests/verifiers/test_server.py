@@ -287,7 +287,7 @@ def test_an_answer_in_drops_is_given_up():
         transport = Transport(address, timeout_s=0.3, attempts=1)
         began = time.monotonic()
         with pytest.raises(VerifierError, match=r"asked once: no answer within 0\.3 s"):
-            transport.post(address, {})
+            transport.send(address, {})
         assert time.monotonic() - began < 3
 
 
@@ -329,7 +329,7 @@ def test_a_refusal_has_a_status():
     with serving(lambda *request: complaint(422, "no")) as server:
         transport = Transport(server.url())
         with pytest.raises(RequestRefused, match="refuses") as caught:
-            transport.post(server.url("/x"), {})
+            transport.send(server.url("/x"), {})
     assert caught.value.status == 422
 
 
