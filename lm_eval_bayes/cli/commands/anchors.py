@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -20,7 +19,6 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
-    IntervalMethod,
     IntervalOptions,
     Json,
     Level,
@@ -39,18 +37,11 @@ if TYPE_CHECKING:
     from lm_eval_bayes.stats.anchors.capability import PeakSweep
 
 
-class Between(str, Enum):
-    """The likelihood of a model that lies between two anchors."""
+#: The likelihood of a model that lies between two anchors.
+Between: TypeAlias = Literal["shared", "query"]
 
-    shared = "shared"
-    query = "query"
-
-
-class RangeMethod(str, Enum):
-    """How neighbouring intervals are chosen that hold the level."""
-
-    hdi = "hdi"
-    exact = "exact"
+#: How neighbouring intervals are chosen that hold the level.
+RangeMethod: TypeAlias = Literal["hdi", "exact"]
 
 
 @expand_options
@@ -86,7 +77,7 @@ def command(
             help="The likelihood between two anchors. shared: one position for all questions. "
             "query: the paper's, one position per question, which is overconfident."
         ),
-    ] = Between.shared,
+    ] = "shared",
     epsilon: Annotated[
         float,
         typer.Option(
@@ -111,14 +102,14 @@ def command(
             help="The benchmark's questions, or their population: then questions are resampled "
             "and the posteriors averaged, which is less sensitive to the assumptions."
         ),
-    ] = Scope.benchmark,
+    ] = "benchmark",
     interval: Annotated[
         RangeMethod,
         typer.Option(
             help="The neighbouring intervals that hold the level: as few as possible (hdi), or "
             "between equal tails (exact)."
         ),
-    ] = RangeMethod.hdi,
+    ] = "hdi",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -140,7 +131,7 @@ def command(
     from lm_eval_bayes.stats.anchors.capability import check_epsilon
 
     shares = None if keep is None else _parse_shares(keep)
-    spec = IntervalOptions(level, scope, IntervalMethod(interval.value), seed).spec()
+    spec = IntervalOptions(level, scope, interval, seed).spec()
     with named_as_options("epsilon"):
         check_epsilon(epsilon)
     saved, targets = _read(runs, target or (), reading)
@@ -154,7 +145,7 @@ def command(
                     anchors=anchor or (),
                     keep=shares,
                     epsilon=epsilon,
-                    between=between.value,
+                    between=between,
                     pseudo_count=pseudo_count,
                     sweep=sweep,
                 )

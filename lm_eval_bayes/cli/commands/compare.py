@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -37,11 +36,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
-class Alignment(str, Enum):
-    """What happens to questions that only one model answered."""
-
-    strict = "strict"
-    intersection = "intersection"
+#: What happens to questions that only one model answered.
+Alignment: TypeAlias = Literal["strict", "intersection"]
 
 
 @expand_options
@@ -108,7 +104,7 @@ def command(
             help="strict: a question that one model lacks is an error. intersection: such "
             "questions are left out, and their number is shown."
         ),
-    ] = Alignment.strict,
+    ] = "strict",
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -148,7 +144,7 @@ def command(
             spec,
             rope=rope,
             confidence=confidence,
-            align=align.value,
+            align=align,
             ks=ks,
             pass_curves=pass_at_k,
             n_questions=questions,
@@ -160,7 +156,7 @@ def command(
             {
                 "a": _describe(runs_a),
                 "b": _describe(runs_b),
-                "align": align.value,
+                "align": align,
                 "fail_if_worse": fail_if_worse,
                 "p_a_less": p_a_less,
                 "failed": failed,

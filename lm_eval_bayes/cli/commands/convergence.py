@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -36,11 +35,8 @@ if TYPE_CHECKING:
 _SHARES = (0.5, 0.9, 0.95)
 
 
-class Scheme(str, Enum):
-    """How an order of the trials is resampled."""
-
-    column = "column"
-    row = "row"
+#: How an order of the trials is resampled.
+Scheme: TypeAlias = Literal["column", "row"]
 
 
 @expand_options
@@ -65,7 +61,7 @@ def command(
             help="column: all questions of a resampled order take the same trials. row: every "
             "question draws its own."
         ),
-    ] = Scheme.column,
+    ] = "column",
     confidence: Annotated[
         float,
         typer.Option(
@@ -119,7 +115,7 @@ def command(
                 spec,
                 scores=scores,
                 replicates=replicates,
-                scheme=scheme.value,
+                scheme=scheme,
                 confidence=confidence,
             )
             for name in saved.tasks

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
@@ -17,7 +18,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    TieRule,
     Ties,
     expand_options,
 )
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
-    from lm_eval_bayes.export.hub import HubResult
     from lm_eval_bayes.export.tables import Format
+    from lm_eval_bayes.runs.task_run import SavedRuns
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,11 +41,56 @@ app = typer.Typer(
 # -- the hub ---------------------------------------------------------------------------------------
 
 
-class Scale(str, Enum):
-    """From 0 to 100, or from 0 to 1."""
+#: From 0 to 100, or from 0 to 1.
+Scale: TypeAlias = Literal["percent", "share"]
 
-    percent = "percent"
-    share = "share"
+
+@dataclass(frozen=True)
+class HubOptions:
+    """What a result on the hub says; names as in `hub_result`."""
+
+    value: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
+            "of the pass family such as pass@4.",
+        ),
+    ] = "avg@N"
+    scale: Annotated[
+        Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
+    ] = "percent"
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORG/NAME", help="The benchmark's dataset, if it is not that of the run."
+        ),
+    ] = None
+    task_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The task's id in the eval.yaml of that dataset."),
+    ] = None
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="SHA", help="The commit of that dataset. By default the pinned one."),
+    ] = None
+    source_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="A page about the run, such as its logs.")
+    ] = None
+    source_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The text of the link to that page.")
+    ] = None
+
+    def check(self, saved: SavedRuns) -> None:
+        """Refuse settings of one benchmark for several, and a link's text without a link."""
+        for name in ("dataset", "task_id", "revision"):
+            value = getattr(self, name)
+            if value is not None and len(saved.runs) > 1:
+                rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+                raise InvalidInputError.of(f"--{name.replace('_', '-')}", rule, value)
+        if self.source_name is not None and self.source_url is None:
+            rule = "be left out without --source-url"
+            raise InvalidInputError.of("--source-name", rule, self.source_name)
 
 
 @app.command("hub")
@@ -65,37 +110,7 @@ def hub(
             show_default=False,
         ),
     ] = None,
-    value: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
-            "of the pass family such as pass@4.",
-        ),
-    ] = "avg@N",
-    scale: Annotated[
-        Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
-    ] = Scale.percent,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORG/NAME", help="The benchmark's dataset, if it is not that of the run."
-        ),
-    ] = None,
-    task_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The task's id in the eval.yaml of that dataset."),
-    ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="SHA", help="The commit of that dataset. By default the pinned one."),
-    ] = None,
-    source_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="A page about the run, such as its logs.")
-    ] = None,
-    source_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The text of the link to that page.")
-    ] = None,
+    settings: HubOptions,
     push: Annotated[
         bool, typer.Option("--push", help="Open a pull request in the model's repository.")
     ] = False,
@@ -122,7 +137,7 @@ def hub(
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.hub import check_model_id, hub_result, library
+    from lm_eval_bayes.export.hub import check_model_id, hub_result, library, open_pull_request
 
     check_model_id(model_id)
     library()
@@ -131,92 +146,81 @@ def hub(
     if len(saved.models) > 1:
         rule = "be runs of one model, since --model-id names one"
         raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
-    for option, text in (("--dataset", dataset), ("--task-id", task_id), ("--revision", revision)):
-        if text is not None and len(saved.runs) > 1:
-            rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-            raise InvalidInputError.of(option, rule, text)
-    if source_name is not None and source_url is None:
-        rule = "be left out without --source-url"
-        raise InvalidInputError.of("--source-name", rule, source_name)
+    settings.check(saved)
     results = [
         hub_result(
             summarise(run, spec),
-            value=value,
-            scale=scale.value,
+            **vars(settings),
             scope=spec.scope,
-            dataset=dataset,
-            task_id=task_id,
-            revision=revision,
-            source_url=source_url,
-            source_name=source_name,
             model_id=model_id,
             reading_warnings=saved.warnings,
         )
         for run in saved.runs
     ]
-    _check_distinct(results)
+    (path, n_tasks), *_ = Counter(result.path for result in results).most_common(1)
+    if n_tasks > 1:
+        rule = f"have one task per benchmark; choose one with --task (several are {path})"
+        raise InvalidInputError.of("RUN", rule, f"{n_tasks} tasks")
     folder = output if output is not None or push else Path()
-    files: dict[Path, Content] = {}
-    if folder is not None:
-        files = {folder / result.path: result.text.encode("utf-8") for result in results}
+    contents = {result.path: result.text.encode("utf-8") for result in results}
+    files = {} if folder is None else {folder / path: text for path, text in contents.items()}
     check_targets(files, overwrite)
     for result in results:
         for warning in result.warnings:
             warn(f"warning: {result.path}: {warning}")
-    pull_request = None
-    if push:
-        from lm_eval_bayes.export.hub import open_pull_request
-
-        pull_request = open_pull_request(results, model_id, overwrite=overwrite)
+    pull_request = open_pull_request(results, model_id, overwrite=overwrite) if push else None
     write_files(files, overwrite)
     if as_json:
-        content = [
-            {**result.to_dict(), "file": str(file) if folder is not None else None}
-            for result, file in zip(results, files or [None] * len(results), strict=True)
+        records = [
+            {**result.to_dict(), "file": None if folder is None else str(folder / result.path)}
+            for result in results
         ]
-        say_json({"model_id": model_id, "results": content, "pull_request": pull_request})
+        say_json({"model_id": model_id, "results": records, "pull_request": pull_request})
         return
-    for result, path in zip(results, files, strict=False):
-        say(f"{path}: {result.value:g} on {result.dataset_id}")
+    for file, result in zip(files, results, strict=False):
+        say(f"{file}: {result.value:g} on {result.dataset_id}")
     if pull_request is not None:
         say(f"pull request: {pull_request}")
-
-
-def _check_distinct(results: Sequence[HubResult]) -> None:
-    """Refuse two tasks of one benchmark, which have the same file."""
-    paths = [result.path for result in results]
-    for path in paths:
-        if paths.count(path) > 1:
-            rule = f"have one task per benchmark; choose one with --task (several are {path})"
-            raise InvalidInputError.of("RUN", rule, f"{paths.count(path)} tasks")
 
 
 # -- Every Eval Ever -------------------------------------------------------------------------------
 
 
-class Relationship(str, Enum):
-    """The relationship of the evaluator to the developer of the model."""
+#: The relationship of the evaluator to the developer of the model.
+Relationship: TypeAlias = Literal["first_party", "third_party", "collaborative", "other"]
 
-    first_party = "first_party"
-    third_party = "third_party"
-    collaborative = "collaborative"
-    other = "other"
+#: Who runs the model.
+Deployment: TypeAlias = Literal["self_deployed", "externally_managed", "unknown"]
 
-
-class Deployment(str, Enum):
-    """Who runs the model."""
-
-    self_deployed = "self_deployed"
-    externally_managed = "externally_managed"
-    unknown = "unknown"
+#: Who has access to the weights.
+Availability: TypeAlias = Literal["open_weights", "closed_weights", "unknown"]
 
 
-class Availability(str, Enum):
-    """Who has access to the weights."""
+@dataclass(frozen=True)
+class SenderOptions:
+    """Facts about a submission that the run does not record; names as in `Sender`."""
 
-    open_weights = "open_weights"
-    closed_weights = "closed_weights"
-    unknown = "unknown"
+    organization: Annotated[
+        str, typer.Option(metavar="NAME", help="The organization that submits the records.")
+    ] = "not stated"
+    relationship: Annotated[
+        Relationship,
+        typer.Option(help="Relationship of the evaluator to the developer of the model."),
+    ] = "other"
+    developer: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The developer of the model, if its id does not name one.",
+            show_default=False,
+        ),
+    ] = ""
+    deployment: Annotated[
+        Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
+    ] = None
+    availability: Annotated[Availability, typer.Option(help="Who has access to the weights.")] = (
+        "unknown"
+    )
 
 
 @app.command("every-eval-ever")
@@ -259,27 +263,7 @@ def every_eval_ever(
         str | None,
         typer.Option(metavar="NAME", help="The benchmark's folder. By default its name."),
     ] = None,
-    organization: Annotated[
-        str, typer.Option(metavar="NAME", help="The organization that submits the records.")
-    ] = "not stated",
-    relationship: Annotated[
-        Relationship,
-        typer.Option(help="Relationship of the evaluator to the developer of the model."),
-    ] = Relationship.other,
-    developer: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The developer of the model, if its id does not name one.",
-            show_default=False,
-        ),
-    ] = "",
-    deployment: Annotated[
-        Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
-    ] = None,
-    availability: Annotated[
-        Availability, typer.Option(help="Who has access to the weights.")
-    ] = Availability.unknown,
+    sender: SenderOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
@@ -302,15 +286,16 @@ def every_eval_ever(
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile, check_instances
-    from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
     to_stdout = output is None or str(output) in STANDARD_OUTPUT
+    folder = output or Path()
     if instances and to_stdout:
         rule = "be given with a folder: name one with --output"
         raise InvalidInputError.of("--instances", rule, "standard output")
     saved = reading.read(runs)
-    if len(saved.models) > 1 and (model_id or developer):
+    if len(saved.models) > 1 and (model_id or sender.developer):
         option = "--model-id" if model_id else "--developer"
         rule = "be of one model; export the runs of each model separately"
         raise InvalidInputError.of(option, rule, ", ".join(saved.models))
@@ -321,48 +306,36 @@ def every_eval_ever(
     if instances:
         for run in saved.runs:
             check_instances(run)
-    sender = Sender(
-        organization=organization,
-        relationship=relationship.value,
-        developer=developer,
-        deployment="" if deployment is None else deployment.value,
-        availability=availability.value,
-    )
-    summaries = [summarise(run, spec) for run in saved.runs]
-    records = [
-        submission(
+    files: dict[Path, Content] = {}
+    written: list[tuple[Submission, InstancesFile | None]] = []
+    for run in saved.runs:
+        summary = summarise(run, spec)
+        record = submission(
             summary,
             model_id=model_id,
             collection=collection,
-            sender=sender,
-            scope=None if intervals.scope is None else intervals.scope.value,
+            sender=Sender(**{**vars(sender), "deployment": sender.deployment or ""}),
+            scope=intervals.scope,
             reading_warnings=saved.warnings,
         )
-        for summary in summaries
-    ]
-    if output is None or to_stdout:
-        typer.echo(records[0].to_json(), nl=False)
-        return
-    files: dict[Path, Content] = {}
-    instances_files: list[InstancesFile | None] = []
-    for record, summary in zip(records, summaries, strict=True):
-        path = output / record.path
-        if path in files:
+        if to_stdout:
+            typer.echo(record.to_json(), nl=False)
+            return
+        if folder / record.path in files:
             rule = "be different runs; two of them are the same trials of one model"
-            raise InvalidInputError.of("RUN", rule, summary.run.model)
+            raise InvalidInputError.of("RUN", rule, run.model)
         rows = InstancesFile(summary, record, texts) if instances else None
         if rows is not None:
-            files[output / record.instances_path] = rows.write
-        files[path] = _record_content(record, rows)
-        instances_files.append(rows)
-    check_targets(files, overwrite)
+            files[folder / record.instances_path] = rows.write
+        files[folder / record.path] = _record_content(record, rows)
+        written.append((record, rows))
     write_files(files, overwrite)
-    for record, rows in zip(records, instances_files, strict=True):
+    for record, rows in written:
         results = plural(len(record.record["evaluation_results"]), "result")
-        say(f"{output / record.path}: {results}")
+        say(f"{folder / record.path}: {results}")
         if rows is None:
             continue
-        say(f"{output / record.instances_path}: {plural(rows.rows, 'record')}")
+        say(f"{folder / record.instances_path}: {plural(rows.rows, 'record')}")
         if texts and rows.without_completion:
             without = plural(rows.without_completion, "record")
             warn(
@@ -384,16 +357,6 @@ def _record_content(record: Submission, rows: InstancesFile | None) -> Content:
 
 # -- tables ----------------------------------------------------------------------------------------
 
-
-_TABLE_HELP = """Write the leaderboard as {format_name}.
-
-    {content}
-
-    \b
-    Examples:
-      lm-eval-bayes export {form} runs/* -o leaderboard.{suffix}
-      lm-eval-bayes export {form} runs/qwen runs/phi --task aime25_bayes --scope population
-    """
 
 _MARKUP_CONTENT = (
     "One table per task: rank, model, posterior mean and sd (hbayes@N), credible interval, the\n"
@@ -441,7 +404,7 @@ def _table_command(
             ),
         ] = None,
         overwrite: Overwrite = False,
-        ties: Ties = TieRule.leader,
+        ties: Ties = "leader",
         reading: ReadingOptions,
         intervals: IntervalOptions,
     ) -> None:
@@ -454,7 +417,7 @@ def _table_command(
         if target is not None:
             check_targets([target], overwrite)
         saved = reading.read(runs)
-        boards = [leaderboard(saved.of_task(name), spec, ties=ties.value) for name in saved.tasks]
+        boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
         text = table_text(boards, form)
         if target is None:
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -464,9 +427,15 @@ def _table_command(
             models = plural(len(saved.models), "model")
             say(f"{target}: {models} on {plural(len(boards), 'task')}")
 
-    command.__doc__ = _TABLE_HELP.format(
-        form=form, format_name=format_name, suffix=suffix, content=content
-    )
+    command.__doc__ = f"""Write the leaderboard as {format_name}.
+
+    {content}
+
+    \b
+    Examples:
+      lm-eval-bayes export {form} runs/* -o leaderboard.{suffix}
+      lm-eval-bayes export {form} runs/qwen runs/phi --task aime25_bayes --scope population
+    """
     return expand_options(command)
 
 

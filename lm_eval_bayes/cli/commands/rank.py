@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -23,7 +22,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, TieRule, Ties, expand_options
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -32,26 +31,22 @@ if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
-class Numbering(str, Enum):
-    """How ranks are numbered after a tie."""
-
-    dense = "dense"
-    competition = "competition"
-    fractional = "fractional"
+#: How ranks are numbered after a tie.
+Numbering: TypeAlias = Literal["dense", "competition", "fractional"]
 
 
 @expand_options
 def command(
     runs: Runs,
     *,
-    ties: Ties = TieRule.leader,
+    ties: Ties = "leader",
     numbering: Annotated[
         Numbering,
         typer.Option(
             help="Ranks after a tie of two: 1, 2, 2, 3 (dense), 1, 2, 2, 4 (competition) or "
             "1, 2.5, 2.5, 4 (fractional)."
         ),
-    ] = Numbering.dense,
+    ] = "dense",
     confidence: Annotated[
         float,
         typer.Option(
@@ -94,8 +89,8 @@ def command(
         leaderboard(
             saved.of_task(name),
             spec,
-            ties=ties.value,
-            numbering=numbering.value,
+            ties=ties,
+            numbering=numbering,
             confidence=confidence,
         )
         for name in saved.tasks

@@ -6,9 +6,8 @@ import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional, TypeAlias
 
 import typer
 
@@ -35,11 +34,8 @@ if TYPE_CHECKING:
 _NAMED_RUNS = 4
 
 
-class Prior(str, Enum):
-    """The prior of a question's categories."""
-
-    hbayes = "hbayes"
-    bayes = "bayes"
+#: The prior of a question's categories.
+Prior: TypeAlias = Literal["hbayes", "bayes"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class RubricIntervalOptions(IntervalOptions):
             help="How credible intervals are computed; they are shown if the terminal is wide "
             "enough. exact and hdi take longer."
         ),
-    ] = IntervalMethod.beta
+    ] = "beta"
 
 
 @expand_options
@@ -100,7 +96,7 @@ def command(
             help="hbayes: learned across the questions. bayes: uniform, one pseudo-trial per "
             "category and question."
         ),
-    ] = Prior.hbayes,
+    ] = "hbayes",
     ignore_verdicts: Annotated[
         bool,
         typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier."),
@@ -134,7 +130,7 @@ def command(
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
     spec = intervals.spec()
-    if spec.scope == "population" and prior is Prior.bayes:
+    if spec.scope == "population" and prior == "bayes":
         rule = "be benchmark with --prior bayes, which has no population of questions"
         raise InvalidInputError.of("--scope", rule, spec.scope)
     _check_files(thresholds, freeze, plot)
@@ -159,7 +155,7 @@ def command(
         rubric_table(
             classified,
             {name: w for name, w in schema_weights.items() if name in classified.scores},
-            prior.value,
+            prior,
             spec.method,
             spec.level,
             spec.scope,

@@ -91,7 +91,7 @@ def command(
             }
         )
         return
-    scopes = SCOPES if intervals.scope is None else (intervals.scope.value,)
+    scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
     for summary in summaries:
         for note in summary.posterior_notes:

@@ -2,7 +2,8 @@
 
 A group of options is a frozen dataclass whose fields are annotated as parameters of a typer
 command. A command decorated with :func:`expand_options` takes the group as one parameter; in
-its `--help` the group's options stand in its place.
+its `--help` the group's options stand in its place. It also takes options with a choice of
+texts, which are annotated as `Literal`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
@@ -26,30 +36,12 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
-class Scope(str, Enum):
-    """What a posterior is about: the benchmark's questions, or their population."""
-
-    benchmark = "benchmark"
-    population = "population"
-
-
-class IntervalMethod(str, Enum):
-    """How a credible interval is computed."""
-
-    exact = "exact"
-    hdi = "hdi"
-    beta = "beta"
-    normal = "normal"
-
-
-class TieRule(str, Enum):
-    """Which models of a group a model is compared with before it shares their rank."""
-
-    adjacent = "adjacent"
-    leader = "leader"
-    pairwise = "pairwise"
-    none = "none"
-
+#: What a posterior is about: the benchmark's questions, or their population.
+Scope: TypeAlias = Literal["benchmark", "population"]
+#: How a credible interval is computed.
+IntervalMethod: TypeAlias = Literal["exact", "hdi", "beta", "normal"]
+#: Which models of a group a model is compared with before it shares their rank.
+TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 
 # -- single options ------------------------------------------------------------------------------
 
@@ -83,14 +75,14 @@ class IntervalOptions:
             help="What scores are about: the benchmark's questions, or the population of "
             "questions that they are a sample of."
         ),
-    ] = Scope.benchmark
+    ] = "benchmark"
     interval: Annotated[
         IntervalMethod,
         typer.Option(
             help="How credible intervals are computed: equal tails of the posterior (exact), the "
             "shortest interval (hdi), or a Beta or normal approximation."
         ),
-    ] = IntervalMethod.exact
+    ] = "exact"
     seed: Seed = 0
 
     def spec(self) -> IntervalSpec:
@@ -103,9 +95,8 @@ class IntervalOptions:
         """
         from lm_eval_bayes.stats.intervals import IntervalSpec
 
-        scope = Scope.benchmark if self.scope is None else self.scope
         with named_as_options("level", "seed"):
-            return IntervalSpec(self.level, scope.value, self.interval.value, self.seed)
+            return IntervalSpec(self.level, self.scope or "benchmark", self.interval, self.seed)
 
 
 @dataclass(frozen=True)
@@ -123,7 +114,7 @@ class BothScopesOptions(IntervalOptions):
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace every parameter that is a group of options by the options of the group."""
+    """Replace groups of options by their options, and `Literal` by what every typer takes."""
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     annotations = get_type_hints(command, include_extras=True)
@@ -138,6 +129,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:
+        values = {k: v.value if isinstance(v, Enum) else v for k, v in values.items()}
         for name, group in groups.items():
             values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
         command(**values)
@@ -147,7 +139,17 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     return expanded
 
 
+#: Enum, whose members mypy would have as literals.
+_enum: Any = Enum
+
+
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    """Return a parameter; typer takes a choice of texts as an Enum, and Literal since 0.19."""
+    value_type, *option = get_args(annotation) or (annotation,)
+    for choice in (value_type, *get_args(value_type)):
+        if get_origin(choice) is Literal:
+            enum = _enum("Choice", {text: text for text in get_args(choice)}, type=str)
+            annotation = Annotated[enum if choice is value_type else enum | None, option[0]]
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
@@ -66,6 +66,14 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
     for line in [list(head), *lines]:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         say("  " + "  ".join(cells).rstrip())
+
+
+def say_records(
+    title: str, records: Iterable[T], columns: Mapping[str, Callable[[T], object]]
+) -> None:
+    """Print a table with a line for every record; a column has its head and its cells' function."""
+    rows = [[cell(record) for cell in columns.values()] for record in records]
+    say_table(title, list(columns), rows)
 
 
 def say_each(items: Iterable[T], show: Callable[[T], None]) -> None:
