@@ -182,11 +182,11 @@ def test_names_reach_no_terminal(two, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rope", "-1"], "`--rope` must be a number of at least 0"),
-        (["--rope", "nan"], "`--rope` must be a number of at least 0"),
+        (["--rope", "-1"], "`--rope` must be a finite number of at least 0"),
+        (["--rope", "nan"], "`--rope` must be a finite number of at least 0"),
         (["--confidence", ".3"], "`--confidence` must be a number in [0.5, 1)"),
         (["--level", "1"], "`--level` must be"),
-        (["--questions", "-1"], "`--questions` must be at least 0"),
+        (["--questions", "-1"], "`--questions` must be an integer of at least 0"),
         (["--k", "2"], "`--k` must be given with --pass-at-k"),
         (["--pass-at-k", "--k", "x"], "`--k` must be integers"),
         (

@@ -27,7 +27,7 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     parse_pair,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -237,57 +237,47 @@ def _show_assumptions(study: AnchorStudy) -> None:
 
 def _show_placement(placement: Placement) -> None:
     """Show the probability of every interval for one model."""
-    ability = [format_score(value) for value in placement.anchors.ability]
+    scores = ["0", *map(format_score, placement.anchors.ability), "1"]
     first, last = placement.inside
-    columns = (
-        placement.posterior.labels,
-        ["0", *ability],
-        [*ability, "1"],
-        placement.posterior.probability,
+    say_records(
+        f"{one_line(placement.model)}, score {format_score(placement.score)}: position",
+        range(len(scores) - 1),
+        {
+            "interval": lambda i: placement.posterior.labels[i],
+            "anchors' scores": lambda i: f"{scores[i]} to {scores[i + 1]}",
+            "probability": lambda i: format_probability(placement.posterior.probability[i]),
+            "in range": lambda i: "*" if first <= i <= last else "",
+        },
     )
-    rows = [
-        (
-            label,
-            f"{low} to {high}",
-            format_probability(probability),
-            "*" if first <= number <= last else "",
-        )
-        for number, (label, low, high, probability) in enumerate(zip(*columns, strict=True))
-    ]
-    title = f"{one_line(placement.model)}, score {format_score(placement.score)}: position"
-    say_table(title, ("interval", "anchors' scores", "probability", "in range"), rows)
 
 
 def _show_placements(study: AnchorStudy) -> None:
     """Show the most probable interval of every model."""
-    rows = []
-    for placement in sorted(study.placements, key=lambda placement: -placement.score):
-        posterior = placement.posterior
-        first, last = (posterior.labels[number] for number in placement.inside)
-        rows.append(
-            (
-                placement.model,
-                format_score(placement.score),
-                posterior.labels[posterior.peak],
-                format_probability(posterior.probability[posterior.peak]),
-                first if first == last else f"{first} ... {last}",
-            )
-        )
-    head = ("model", "score", "most probable", "", f"{100 * study.spec.level:g}%")
-    say_table("every model among the anchors, itself excluded", head, rows)
+    say_records(
+        "every model among the anchors, itself excluded",
+        sorted(study.placements, key=lambda placement: -placement.score),
+        {
+            "model": lambda p: p.model,
+            "score": lambda p: format_score(p.score),
+            "most probable": lambda p: p.posterior.labels[p.posterior.peak],
+            "": lambda p: format_probability(p.posterior.probability[p.posterior.peak]),
+            f"{100 * study.spec.level:g}%": lambda p: " ... ".join(
+                dict.fromkeys(p.posterior.labels[number] for number in p.inside)
+            ),
+        },
+    )
 
 
 def _show_sweep(model: str, sweep: PeakSweep) -> None:
-    columns = (sweep.sizes, sweep.mean, sweep.low, sweep.high, sweep.agreement)
-    rows = [
-        (
-            int(size),
-            format_probability(mean),
-            f"{format_probability(low)} to {format_probability(high)}",
-            f"{agreement:.0%}",
-        )
-        for size, mean, low, high, agreement in zip(*columns, strict=True)
-    ]
-    head = ("questions", "peak probability", "80% of samples", "same peak")
-    title = f"{one_line(model)}, by random samples of the questions"
-    say_table(title, head, rows)
+    columns = (sweep.mean, sweep.low, sweep.high)
+    mean, low, high = (list(map(format_probability, column)) for column in columns)
+    say_records(
+        f"{one_line(model)}, by random samples of the questions",
+        range(sweep.sizes.size),
+        {
+            "questions": lambda i: sweep.sizes[i],
+            "peak probability": lambda i: mean[i],
+            "80% of samples": lambda i: f"{low[i]} to {high[i]}",
+            "same peak": lambda i: f"{sweep.agreement[i]:.0%}",
+        },
+    )

@@ -23,7 +23,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options, parse_integers
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -48,7 +48,6 @@ def command(
             metavar="A",
             help="The run of model A: an output folder, a results or samples file, a store, a "
             "matrix or a file of counts.",
-            show_default=False,
         ),
     ],
     b: Annotated[
@@ -56,7 +55,6 @@ def command(
         typer.Argument(
             metavar="B",
             help="The run of model B. If it is left out, A must hold two models.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -130,9 +128,22 @@ def command(
       lm-eval-bayes compare runs/rl runs/base --rope .02 --pass-at-k --scope population
     """
     from lm_eval_bayes.analysis.comparison import compare_runs
+    from lm_eval_bayes.stats.validation import (
+        check_confidence,
+        check_count,
+        check_non_negative,
+        check_real,
+    )
 
     spec = intervals.spec()
-    _check(confidence, rope, fail_if_worse, questions)
+    with named_as_options("confidence", "rope", "fail_if_worse", "questions"):
+        check_confidence(confidence)
+        check_count("questions", questions, 0)
+        if rope is not None:
+            check_non_negative("rope", rope)
+        if fail_if_worse is not None:
+            rule = "be a probability above 0 and at most 1"
+            check_real("fail_if_worse", fail_if_worse, rule, lambda p: 0.0 < p <= 1.0)
     ks = None if k is None else parse_integers("--k", k)
     if ks is not None and not pass_at_k:
         raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
@@ -170,23 +181,6 @@ def command(
         warn(f"{probability_statement('P(A < B)', p_a_less)}, {relation} {fail_if_worse:g}")
     if failed:
         raise typer.Exit(CHECK_FAILED)
-
-
-def _check(
-    confidence: float, rope: float | None, fail_if_worse: float | None, questions: int
-) -> None:
-    """Refuse wrong options before any run is read."""
-    from lm_eval_bayes.stats.comparison.compare import z_threshold
-
-    with named_as_options("confidence"):
-        z_threshold(confidence)
-    if rope is not None and not 0.0 <= rope < float("inf"):
-        raise InvalidInputError.of("--rope", "be a number of at least 0", rope)
-    if fail_if_worse is not None and not 0.0 < fail_if_worse <= 1.0:
-        rule = "be a probability above 0 and at most 1"
-        raise InvalidInputError.of("--fail-if-worse", rule, fail_if_worse)
-    if questions < 0:
-        raise InvalidInputError.of("--questions", "be at least 0", questions)
 
 
 # -- the two models ------------------------------------------------------------------------------
@@ -367,19 +361,18 @@ def _show_questions(task: TaskComparison) -> None:
     from lm_eval_bayes.analysis.comparability import short_id, short_text
 
     binary = task.a.binary
-    rows = [
-        (
-            short_id(question.question_id),
-            _trial_counts(question.a, binary),
-            _trial_counts(question.b, binary),
-            format_mean_sd(question.difference, question.sd),
-            short_text(question.text),
-        )
-        for question in task.questions
-    ]
     cells = "right of N" if binary else "trials by category"
-    title = f"questions with the largest differences, {cells}"
-    say_table(title, ("question", "A", "B", "A - B", "text"), rows)
+    say_records(
+        f"questions with the largest differences, {cells}",
+        task.questions,
+        {
+            "question": lambda question: short_id(question.question_id),
+            "A": lambda question: _trial_counts(question.a, binary),
+            "B": lambda question: _trial_counts(question.b, binary),
+            "A - B": lambda question: format_mean_sd(question.difference, question.sd),
+            "text": lambda question: short_text(question.text),
+        },
+    )
 
 
 def _trial_counts(counts: Sequence[int], binary: bool) -> str:
@@ -388,19 +381,11 @@ def _trial_counts(counts: Sequence[int], binary: bool) -> str:
 
 def _show_curves(task: str, curves: PassCurveComparison) -> None:
     better = dict.fromkeys(curves.better, "A") | dict.fromkeys(curves.worse, "B")
-    columns = (curves.ks, curves.a, curves.b, curves.difference, curves.low, curves.high)
+    columns = (curves.a, curves.b, curves.difference, curves.low, curves.high)
+    a, b, difference, low, high = ([format_score(x) for x in c.tolist()] for c in columns)
     rows = [
-        (
-            k,
-            format_score(a),
-            format_score(b),
-            format_score(difference),
-            f"{format_score(low)} to {format_score(high)}",
-            better.get(k, NO_VALUE),
-        )
-        for k, a, b, difference, low, high in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
+        (k, a[i], b[i], difference[i], f"{low[i]} to {high[i]}", better.get(k, NO_VALUE))
+        for i, k in enumerate(curves.ks.tolist())
     ]
     band = f"simultaneous {100 * curves.level:g}% band"
     say_table("Pass@k", ("k", "A", "B", "A - B", band, "better"), rows)
@@ -416,11 +401,9 @@ def _show_curves(task: str, curves: PassCurveComparison) -> None:
 
 
 def _show_overall(overall: MeanDifference, spec: IntervalSpec) -> None:
-    title = (
-        f"mean of {len(overall.tasks)} tasks with equal weights, "
-        f"for {scope_label(overall.posterior.scope)}"
-    )
     posterior = overall.posterior
+    scope = scope_label(posterior.scope)
+    title = f"mean of {len(overall.tasks)} tasks with equal weights, for {scope}"
     mean_sd = format_mean_sd(posterior.mu, posterior.sigma)
     head = ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method))
     say_table(title, head, [("A - B", mean_sd, format_interval(overall.interval))])

@@ -19,7 +19,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, check_resampling, expand_options
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -152,18 +152,17 @@ def _show(result: TaskConvergence) -> None:
 
 
 def _show_model(model: str, prefixes: Sequence[PrefixPosterior], interval: str) -> None:
-    rows = [
-        (
-            prefix.n,
-            format_score(prefix.mu),
-            format_score(prefix.sigma),
-            format_interval(prefix.interval),
-            format_score(prefix.interval.width),
-        )
-        for prefix in prefixes
-    ]
-    head = ["n", "hbayes@n", "sd", interval, "width"]
-    say_table(f"{one_line(model)} after its first n trials", head, rows)
+    say_records(
+        f"{one_line(model)} after its first n trials",
+        prefixes,
+        {
+            "n": lambda prefix: prefix.n,
+            "hbayes@n": lambda prefix: format_score(prefix.mu),
+            "sd": lambda prefix: format_score(prefix.sigma),
+            interval: lambda prefix: format_interval(prefix.interval),
+            "width": lambda prefix: format_score(prefix.interval.width),
+        },
+    )
 
 
 def _show_widths(result: TaskConvergence, interval: str) -> None:

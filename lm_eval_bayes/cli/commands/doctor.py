@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 IMPORT_TIMEOUT_S = 120.0
 #: Free space of a folder below which it gets a note.
 LOW_SPACE_BYTES = 1_000_000_000
+
+REINSTALL = "pip install --force-reinstall"
 
 #: Sections in the order in which they are shown.
 SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
@@ -186,21 +189,19 @@ def _packages() -> Iterator[Finding]:
     yield Finding("lm-eval-bayes", State.ok, detail)
     for package in PACKAGES:
         version = version_of(package.name)
-        state = State.wrong if package.extra is None else State.note
         if version is None:
-            detail = f"not installed; needed for {package.purpose}"
-            yield Finding(package.name, state, detail, _install(package))
+            problem = f"not installed; needed for {package.purpose}"
         elif package.oldest is not None and is_older(version, package.oldest):
-            detail = f"{version}, older than {package.oldest}"
-            yield Finding(package.name, state, detail, _install(package))
+            problem = f"{version}, older than {package.oldest}"
         else:
             yield Finding(package.name, State.ok, version)
-
-
-def _install(package: Package) -> str:
-    if package.extra is not None:
-        return _pip(f"lm-eval-bayes[{package.extra}]")
-    return _pip(package.name + ("" if package.oldest is None else f">={package.oldest}"))
+            continue
+        if package.extra is not None:
+            fix = _pip(f"lm-eval-bayes[{package.extra}]")
+            yield Finding(package.name, State.note, problem, fix)
+        else:
+            fix = _pip(package.name + ("" if package.oldest is None else f">={package.oldest}"))
+            yield Finding(package.name, State.wrong, problem, fix)
 
 
 def _pip(requirement: str) -> str:
@@ -221,22 +222,19 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
 
     version = version_of("lm-eval")
     upgrade = _pip(f"lm-eval>={OLDEST_HARNESS}")
-    tested = join_words(TESTED_HARNESSES)
+    tested = f"this package is tested with {join_words(TESTED_HARNESSES)}"
+    finding = partial(Finding, "lm-eval")
     if registered is None:
-        detail = "not installed; every run needs it"
-        yield Finding("lm-eval", State.wrong, detail, upgrade)
+        yield finding(State.wrong, "not installed; every run needs it", upgrade)
         return
     if version is None:
-        detail = f"of unknown version; this package is tested with {tested}"
-        yield Finding("lm-eval", State.note, detail)
+        yield finding(State.note, f"of unknown version; {tested}")
     elif is_older(version, OLDEST_HARNESS):
-        detail = f"{version}, older than {OLDEST_HARNESS}"
-        yield Finding("lm-eval", State.wrong, detail, upgrade)
+        yield finding(State.wrong, f"{version}, older than {OLDEST_HARNESS}", upgrade)
     elif version in TESTED_HARNESSES:
-        yield Finding("lm-eval", State.ok, f"{version}, supported")
+        yield finding(State.ok, f"{version}, supported")
     else:
-        detail = f"{version}; this package is tested with {tested}"
-        yield Finding("lm-eval", State.note, detail)
+        yield finding(State.note, f"{version}; {tested}")
     yield _plugin(registered)
     other = other_command()
     if other is not None:
@@ -252,8 +250,7 @@ def _plugin(registered: Registered) -> Finding:
     finding = partial(Finding, "plugin")
     if registered.error is not None:
         detail = f"the harness cannot be imported: {registered.error}"
-        fix = f"pip install --force-reinstall 'lm-eval>={installed.OLDEST_HARNESS}'"
-        return finding(State.wrong, detail, fix)
+        return finding(State.wrong, detail, f"{REINSTALL} 'lm-eval>={installed.OLDEST_HARNESS}'")
     if registered.complete:
         folder = installed.harness_folder()
         if folder is not None and installed.discovers_plugins(folder):
@@ -267,9 +264,7 @@ def _plugin(registered: Registered) -> Finding:
     missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:
         detail = f"this release of the harness cannot register: {missing}"
-        return Finding(
-            "plugin", State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}")
-        )
+        return finding(State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     if switched_off():
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
@@ -279,17 +274,11 @@ def _plugin(registered: Registered) -> Finding:
         detail = f"lm_eval does not find it because it is not installed; {alternative}"
         checkout = Path(__file__).resolve().parents[3]
         is_checkout = (checkout / "pyproject.toml").is_file()
-        return Finding(
-            "plugin", State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes")
-        )
-    start_up_file = installed.start_up_file()
-    reason = (
-        "its start-up file is missing" if start_up_file is None else f"{start_up_file} was not read"
-    )
+        return finding(State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes"))
+    file = installed.start_up_file()
+    reason = "its start-up file is missing" if file is None else f"{file} was not read"
     detail = f"lm_eval does not find {missing}: {reason}; {alternative}"
-    return Finding(
-        "plugin", State.wrong, detail, "pip install --force-reinstall --no-deps lm-eval-bayes"
-    )
+    return finding(State.wrong, detail, f"{REINSTALL} --no-deps lm-eval-bayes")
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -307,16 +296,16 @@ def _backends() -> Iterator[Finding]:
             fix = _pip(f"lm-eval-bayes[{backend.extra}]")
             yield Finding(names, State.note, detail, fix)
         else:
-            detail = f"can run; records {backend.records}"
-            yield Finding(names, State.ok, detail)
+            yield Finding(names, State.ok, f"can run; records {backend.records}")
     detail = "can run if the harness can run them; texts are stored, without signals"
     yield Finding("all others", State.ok, detail)
-    if version_of("torch") is not None:
-        gpu_names = gpus()
-        detail = ", ".join(f"{gpu_names.count(name)} x {name}" for name in dict.fromkeys(gpu_names))
-        state = State.ok if gpu_names else State.note
-        no_gpu = "no GPU found; models run on the CPU, slowly"
-        yield Finding("GPU", state, detail or no_gpu)
+    if version_of("torch") is None:
+        return
+    if found := Counter(gpus()):
+        names = ", ".join(f"{n} x {name}" for name, n in found.items())
+        yield Finding("GPU", State.ok, names)
+    else:
+        yield Finding("GPU", State.note, "no GPU found; models run on the CPU, slowly")
 
 
 # -- questions -----------------------------------------------------------------------------------
@@ -329,25 +318,24 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
     errors = None if reach is None else reach.results()
     for data in questions.needed():
         tasks = ", ".join(data.tasks)
+        load = f"load_dataset({data.name!r}, revision={data.revision!r})"
+        fetch = f'python -c "from datasets import load_dataset; {load}"'
+        state = State.wrong
         if questions.is_cached(data):
             yield Finding(data.name, State.ok, f"in the cache, for {tasks}")
             continue
-        load = f"load_dataset({data.name!r}, revision={data.revision!r})"
-        fetch = f'python -c "from datasets import load_dataset; {load}"'
-        if errors is None:
-            state, reason = State.note, "the hub was not asked"
-            if offline_variable:
-                state, reason = State.wrong, f"{offline_variable} forbids to fetch them"
-                fetch = f"env -u {offline_variable} {fetch}"
-            detail = f"not in the cache, and {reason}; for {tasks}"
-            yield Finding(data.name, state, detail, fetch)
-            continue
-        error = errors[data.name]
-        if error is None:
-            yield Finding(data.name, State.ok, f"available on the hub, for {tasks}")
+        if errors is not None:
+            error = errors[data.name]
+            if error is None:
+                yield Finding(data.name, State.ok, f"available on the hub, for {tasks}")
+                continue
+            reason = f"not available on the hub ({error})"
+        elif offline_variable:
+            reason = f"{offline_variable} forbids to fetch them"
+            fetch = f"env -u {offline_variable} {fetch}"
         else:
-            detail = f"not in the cache, and not available on the hub ({error}); for {tasks}"
-            yield Finding(data.name, State.wrong, detail, fetch)
+            state, reason = State.note, "the hub was not asked"
+        yield Finding(data.name, state, f"not in the cache, and {reason}; for {tasks}", fetch)
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -393,10 +381,10 @@ def _store(path: Path) -> Iterator[Finding]:
     from lm_eval_bayes.store.trial_store import TrialStore
 
     file = resolve_path(path)
+    finding = partial(Finding, str(path))
     folder = shlex.quote(str(file.parent))
     if not file.parent.is_dir():
-        detail = f"the folder {file.parent} does not exist"
-        yield Finding(str(path), State.wrong, detail, f"mkdir -p {folder}")
+        yield finding(State.wrong, f"the folder {file.parent} does not exist", f"mkdir -p {folder}")
         return
     yield _folder("its folder", file.parent, f"chmod u+w {folder}")
     try:
@@ -405,10 +393,10 @@ def _store(path: Path) -> Iterator[Finding]:
             TrialStore.open(file, mode="read").close()
     except LmEvalBayesError as error:
         fix = f"lm-eval-bayes store verify {shlex.quote(str(file))}"
-        yield Finding(str(path), State.wrong, str(error), fix)
+        yield finding(State.wrong, str(error), fix)
     else:
-        detail = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
-        yield Finding(str(path), State.ok, detail)
+        size = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
+        yield finding(State.ok, size)
     warning = network_warning(file)
     if warning is None:
         yield Finding("file system", State.ok, "not known to be a network file system")

@@ -107,7 +107,6 @@ def hub(
             metavar="DIR",
             help="The model's repository; the files are written to its .eval_results/. By default "
             "the current folder; with --push, files are only written if this is given.",
-            show_default=False,
         ),
     ] = None,
     settings: HubOptions,
@@ -212,7 +211,6 @@ class SenderOptions:
         typer.Option(
             metavar="NAME",
             help="The developer of the model, if its id does not name one.",
-            show_default=False,
         ),
     ] = ""
     deployment: Annotated[
@@ -236,7 +234,6 @@ def every_eval_ever(
             metavar="DIR",
             help="The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
             "default the record of a single run goes to standard output.",
-            show_default=False,
         ),
     ] = None,
     model_id: Annotated[
@@ -400,7 +397,6 @@ def _table_command(
                 "--output",
                 metavar="FILE",
                 help="The file. By default standard output.",
-                show_default=False,
             ),
         ] = None,
         overwrite: Overwrite = False,

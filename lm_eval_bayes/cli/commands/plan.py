@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -18,12 +18,14 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
+
+NumberFormat: TypeAlias = Callable[[float | None], str]
 
 
 @expand_options
@@ -121,14 +123,14 @@ def command(
 def _check(width: float | None, separate: bool, confidence: float, max_trials: int) -> None:
     """Refuse wrong options before any run is read."""
     from lm_eval_bayes.stats.comparison.compare import z_threshold
-    from lm_eval_bayes.stats.validation import check_count
+    from lm_eval_bayes.stats.validation import check_count, check_positive
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
         raise InvalidInputError.of("plan", rule, "neither")
-    if width is not None and not 0.0 < width < float("inf"):
-        raise InvalidInputError.of("--width", "be a finite number above 0", width)
-    with named_as_options("confidence", "max_trials"):
+    with named_as_options("width", "confidence", "max_trials"):
+        if width is not None:
+            check_positive("width", width)
         check_count("max_trials", max_trials, 1)
         if z_threshold(confidence) <= 0.0:
             raise InvalidInputError.of("confidence", "be above 0.5", confidence)
@@ -138,31 +140,22 @@ def _check(width: float | None, separate: bool, confidence: float, max_trials: i
 
 
 def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
-    rows = []
-    for line in lines:
-        forecast = line.forecast
-        cost = [NO_VALUE] * 3
-        if not (line.reached or line.repeats):
-            cost = [
-                _with_range(line.trials, format_integer),
-                _with_range(line.tokens, format_large),
-                _with_range(line.seconds, format_duration),
-            ]
-        rows.append(
-            [
-                line.task,
-                join_words(line.models),
-                f"{forecast.current:.3f}" if goal == "width" else f"{forecast.current:.2f}",
-                f"{forecast.trials:g}",
-                _further_trials(line),
-                NO_VALUE if line.repeats or forecast.total is None else f"{forecast.total:g}",
-                *cost,
-            ]
-        )
-    models = "model" if goal == "width" else "models"
-    further = f"further N ({100 * lines[0].forecast.band:g}%)"
-    head = ["task", models, f"{goal} now", "N", further, "total N", "trials", "tokens", "time"]
-    say_table(title, head, rows)
+    models, digits = ("model", 3) if goal == "width" else ("models", 2)
+    say_records(
+        title,
+        lines,
+        {
+            "task": lambda line: line.task,
+            models: lambda line: join_words(line.models),
+            f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
+            "N": lambda line: f"{line.forecast.trials:g}",
+            f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
+            "total N": _total_trials,
+            "trials": lambda line: _cost(line, line.trials, format_integer),
+            "tokens": lambda line: _cost(line, line.tokens, format_large),
+            "time": lambda line: _cost(line, line.seconds, format_duration),
+        },
+    )
 
 
 def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> None:
@@ -201,7 +194,16 @@ def _further_trials(line: PlanLine) -> str:
     return _with_range(further, format_integer)
 
 
-def _with_range(amount: ForecastAmount | None, form: Callable[[float | None], str]) -> str:
+def _total_trials(line: PlanLine) -> str:
+    total = line.forecast.total
+    return NO_VALUE if line.repeats or total is None else f"{total:g}"
+
+
+def _cost(line: PlanLine, amount: ForecastAmount | None, form: NumberFormat) -> str:
+    return NO_VALUE if line.reached or line.repeats else _with_range(amount, form)
+
+
+def _with_range(amount: ForecastAmount | None, form: NumberFormat) -> str:
     """Return the median of a forecast with its range, which may have no upper end."""
     if amount is None:
         return NO_VALUE

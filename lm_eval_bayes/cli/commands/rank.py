@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -23,11 +23,11 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.leaderboard import Leaderboard
+    from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
@@ -97,13 +97,7 @@ def command(
     ]
     overall, overall_note = _overall(saved, boards)
     if as_json:
-        say_json(
-            {
-                "leaderboards": boards,
-                "overall": overall,
-                "warnings": saved.warnings,
-            }
-        )
+        say_json({"leaderboards": boards, "overall": overall, "warnings": saved.warnings})
         return
     all_boards = boards if overall is None else [*boards, overall]
     say_each(all_boards, partial(_show, pairs=pairs))
@@ -136,29 +130,22 @@ def _overall(
 
 def _show(board: Leaderboard, pairs: bool) -> None:
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope_label(board.scope)}"
-    one_task = len(board.tasks) == 1
-    interval = interval_label(board.level, board.spec.method)
     ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
-    head = ["rank", "model", "mean ± sd", interval, P_BEST, ranks]
-    head += ["N", "tokens", "time"] if one_task else []
-    rows = []
-    for row in board.rows:
-        cells = [
-            f"{row.rank:g}",
-            row.model,
-            format_mean_sd(row.posterior.mu, row.posterior.sigma),
-            format_interval(row.interval),
-            format_probability(row.p_best),
-            format_range((int(row.rank_low), int(row.rank_high))),
-        ]
-        if one_task:
-            cells += [
-                format_range(row.n_range),
-                format_large(row.tokens),
-                format_duration(row.seconds),
-            ]
-        rows.append(cells)
-    say_table(title, head, rows)
+    columns: dict[str, Callable[[LeaderboardRow], object]] = {
+        "rank": lambda row: f"{row.rank:g}",
+        "model": lambda row: row.model,
+        "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
+        interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
+        P_BEST: lambda row: format_probability(row.p_best),
+        ranks: lambda row: format_range((int(row.rank_low), int(row.rank_high))),
+    }
+    if len(board.tasks) == 1:
+        columns |= {
+            "N": lambda row: format_range(row.n_range),
+            "tokens": lambda row: format_large(row.tokens),
+            "time": lambda row: format_duration(row.seconds),
+        }
+    say_records(title, board.rows, columns)
     if pairs:
         say()
         _show_pairs(board)

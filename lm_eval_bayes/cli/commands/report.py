@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -98,31 +97,23 @@ def command(
 
         write_files({output: page}, overwrite=True)
     if as_json:
-        say_json(_content(data, None if to_stdout else output, len(page), figures))
+        content = {
+            "path": str(output),
+            "bytes": len(page),
+            "models": data.models,
+            "tasks": data.tasks,
+            "questions": data.n_questions,
+            "trials": data.n_trials,
+            **vars(intervals),
+            "plots": [{"file": path.name, "task": task} for path, task in figures],
+        }
+        say_json(content)
     elif not to_stdout:
         models, tasks = plural(len(data.models), "model"), plural(len(data.tasks), "task")
         say(f"{output}: {models}, {tasks}, {format_bytes(len(page))}")
         if figures:
             rows = [(path.name, task) for path, task in figures]
             say_table(f"figures in {plots}", ("file", "task"), rows)
-
-
-def _content(
-    data: ReportData, output: Path | None, n_bytes: int, figures: Sequence[tuple[Path, str]]
-) -> dict[str, Any]:
-    return {
-        "path": None if output is None else str(output),
-        "bytes": n_bytes,
-        "models": list(data.models),
-        "tasks": list(data.tasks),
-        "questions": data.n_questions,
-        "trials": data.n_trials,
-        "scope": data.spec.scope,
-        "level": data.spec.level,
-        "interval": data.spec.method,
-        "seed": data.spec.seed,
-        "plots": [{"file": path.name, "task": task} for path, task in figures],
-    }
 
 
 # -- files ---------------------------------------------------------------------------------------

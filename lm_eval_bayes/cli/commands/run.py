@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +85,6 @@ class StoppingOptions:
         float | None,
         typer.Option(
             metavar="P",
-            show_default=False,
             help="Confidence of --decide: one of two equal models is declared better with a "
             "probability of 1 - P.  "
             f"[default: {CONFIDENCE}]",
@@ -94,7 +94,6 @@ class StoppingOptions:
         str | None,
         typer.Option(
             metavar="pocock|obrien-fleming|none",
-            show_default=False,
             help="Correction of --decide for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), none.  "
             f"[default: {CORRECTION}]",
@@ -165,7 +164,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     # The harness copies an empty mapping, so that its tasks would not see later changes.
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
-    make_model = _model_maker(options.store, output_path)
+    make_model = partial(_make_model, options.store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
         patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
@@ -224,22 +223,19 @@ def _of_config_file(args: Any) -> Mapping[str, Any]:
     return config
 
 
-def _model_maker(store: str | None, output_path: str | None) -> Callable[[Mapping[str, Any]], Any]:
-    def make(arguments: Mapping[str, Any]) -> Any:
-        from lm_eval.utils import simple_parse_args_string
+def _make_model(store: str | None, output_path: str | None, arguments: Mapping[str, Any]) -> Any:
+    """Load the model of the harness's arguments on a trial store."""
+    from lm_eval.utils import simple_parse_args_string
 
-        from lm_eval_bayes.harness.models.trials import TrialsLM
+    from lm_eval_bayes.harness.models.trials import TrialsLM
 
-        given = arguments.get("model_args") or {}
-        model_args = dict(simple_parse_args_string(given) if isinstance(given, str) else given)
-        model = arguments["model"]
-        if model != "trials":
-            model_args = {"backend": model, **model_args}
-        model_args["store"] = model_args.get("store") or _store_path(store, output_path)
-        speed = {name: arguments.get(name) for name in ("batch_size", "max_batch_size", "device")}
-        return TrialsLM.create_from_arg_obj(model_args, speed)
-
-    return make
+    given = arguments.get("model_args") or {}
+    model_args = dict(simple_parse_args_string(given) if isinstance(given, str) else given)
+    if arguments["model"] != "trials":
+        model_args = {"backend": arguments["model"], **model_args}
+    model_args["store"] = model_args.get("store") or _store_path(store, output_path)
+    speed = {name: arguments.get(name) for name in ("batch_size", "max_batch_size", "device")}
+    return TrialsLM.create_from_arg_obj(model_args, speed)
 
 
 def _store_path(store: str | None, output_path: str | None) -> str:

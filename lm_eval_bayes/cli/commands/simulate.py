@@ -28,7 +28,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_numbers,
     parse_pair,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_records, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def command(
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes simulate --models 6 --beta .2:2 --html demo.html -o coins.npz
     """
-    from lm_eval_bayes.analysis.simulation import check_trials
+    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, separation_study
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
@@ -145,19 +145,18 @@ def command(
     studies: Sequence[IntervalStudy] = ()
     separation = None
     if replicates is not None or not files:
-        studies = _interval_study(benchmark, lengths, replicates or _REPLICATES, spec)
+        n = replicates or _REPLICATES
+        with Progress("benchmarks simulated", n * len(lengths)) as progress:
+            studies = interval_study(
+                benchmark, lengths, spec, replicates=n, progress=progress.advance
+            )
         if len(benchmark.means) > 1:
-            from lm_eval_bayes.analysis.simulation import separation_study
-
             separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
     if as_json:
         say_json(
             {
                 "benchmark": benchmark,
-                "level": spec.level,
-                "scope": spec.scope,
-                "interval": spec.method,
-                "seed": spec.seed,
+                **vars(intervals),
                 "intervals": studies,
                 "separation": separation,
                 "files": [str(path) for path in files],
@@ -181,13 +180,8 @@ def _benchmark(
     a, b = _BETA if beta is None else _parse_beta(beta)
     with named_as_options("models", "gap", "means", "questions"):
         if means is None:
-            return SimulatedBenchmark.even(
-                _MODELS if models is None else models,
-                a / (a + b),
-                _GAP if gap is None else gap,
-                a + b,
-                questions,
-            )
+            n_models, distance = _MODELS if models is None else models, _GAP if gap is None else gap
+            return SimulatedBenchmark.even(n_models, a / (a + b), distance, a + b, questions)
         for option, value in (("--models", models), ("--gap", gap)):
             if value is not None:
                 raise InvalidInputError.of(option, "be left out with --means", value)
@@ -248,19 +242,7 @@ def _named_as_beta(message: str) -> str:
     return f"{message} (the page of --html)"
 
 
-# -- simulation and tables -----------------------------------------------------------------------
-
-
-def _interval_study(
-    benchmark: SimulatedBenchmark, lengths: Sequence[int], replicates: int, spec: IntervalSpec
-) -> tuple[IntervalStudy, ...]:
-    from lm_eval_bayes.analysis.simulation import interval_study
-    from lm_eval_bayes.cli.ui.output import Progress
-
-    with Progress("benchmarks simulated", replicates * len(lengths)) as progress:
-        return interval_study(
-            benchmark, lengths, spec, replicates=replicates, progress=progress.advance
-        )
+# -- tables --------------------------------------------------------------------------------------
 
 
 def _show(
@@ -274,22 +256,22 @@ def _show(
         f"{', '.join(map(format_score, benchmark.means))}; "
         f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}"
     )
-    rows = [
-        (
-            study.n_trials,
-            study.method,
-            f"{study.coverage:.1%} ± {100 * study.error:.1f}",
-            format_score(study.width),
-            f"{study.bias:+.3f}",
-            format_score(study.rmse),
-        )
-        for study in studies
-    ]
     title = (
         f"{interval_label(spec.level, spec.method)} for {scope_label(spec.scope)}, in "
         f"{plural(studies[0].replicates, 'simulated benchmark')} for each N"
     )
-    say_table(title, ("N", "interval", "coverage", "width", "bias", "rms error"), rows)
+    say_records(
+        title,
+        studies,
+        {
+            "N": lambda study: study.n_trials,
+            "interval": lambda study: study.method,
+            "coverage": lambda study: f"{study.coverage:.1%} ± {100 * study.error:.1f}",
+            "width": lambda study: format_score(study.width),
+            "bias": lambda study: f"{study.bias:+.3f}",
+            "rms error": lambda study: format_score(study.rmse),
+        },
+    )
     if separation is not None:
         _show_separation(separation)
 
@@ -317,14 +299,12 @@ def _show_separation(separation: Separation) -> None:
         "and how often the better model is found better (right) or worse (wrong)"
     )
     say_table(title, head, rows)
-    order_rows = [
-        (
-            order.n_trials,
-            f"{order.right:.1%}",
-            NO_VALUE if order.tau is None else f"{order.tau:.3f}",
-        )
-        for order in separation.orders
-    ]
-    benchmarks = plural(separation.tossed, "simulated benchmark")
-    title = f"ranking of all models by bayes@N, in {benchmarks}"
-    say_table(title, ("N", "true order", "Kendall's tau"), order_rows)
+    say_records(
+        f"ranking of all models by bayes@N, in {plural(separation.tossed, 'simulated benchmark')}",
+        separation.orders,
+        {
+            "N": lambda order: order.n_trials,
+            "true order": lambda order: f"{order.right:.1%}",
+            "Kendall's tau": lambda order: NO_VALUE if order.tau is None else f"{order.tau:.3f}",
+        },
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,13 +20,12 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import BothScopesOptions, Json, expand_options, parse_integers
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary
-    from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
-    from lm_eval_bayes.stats.results import Posterior
+    from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
+    from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 
 #: Name of the group of all tasks.
 ALL_TASKS = "all tasks"
@@ -117,9 +116,7 @@ def _show(
             f"{summary.run.n_questions:,}",
             format_range(summary.n_range),
             format_score(None if summary.average is None else summary.average.value),
-            *_posterior_cells(summary.learned, summary.intervals, scopes),
-            format_mean_sd(summary.paper.mu, summary.paper.sigma),
-            format_interval(summary.intervals["paper"]),
+            *_posterior_cells(summary, scopes),
         ]
         for summary in summaries
     ]
@@ -136,9 +133,7 @@ def _show(
                 f"{plural(len(group.tasks), 'task')}, {plural(group.n_questions, 'question')}",
                 weighting,
                 format_score(mean.average),
-                *_posterior_cells(mean.learned, mean.intervals, scopes),
-                format_mean_sd(mean.paper.mu, mean.paper.sigma),
-                format_interval(mean.intervals["paper"]),
+                *_posterior_cells(mean, scopes),
             ]
             for group in groups
             for weighting, mean in group.means.items()
@@ -148,43 +143,32 @@ def _show(
     _show_cost(summaries)
 
 
-def _posterior_cells(
-    posteriors: Mapping[Scope, Posterior],
-    intervals: Mapping[Any, Interval],
-    scopes: Sequence[Scope],
-) -> list[str]:
-    """Return mean and sd in the first scope, and the intervals in all."""
-    first = posteriors[scopes[0]]
+def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[str]:
+    """Return mean and sd in the first scope and the intervals in all, then those of bayes@N."""
+    learned = scores.learned[scopes[0]]
     return [
-        format_mean_sd(first.mu, first.sigma),
-        *(format_interval(intervals[scope]) for scope in scopes),
+        format_mean_sd(learned.mu, learned.sigma),
+        *(format_interval(scores.intervals[scope]) for scope in scopes),
+        format_mean_sd(scores.paper.mu, scores.paper.sigma),
+        format_interval(scores.intervals["paper"]),
     ]
 
 
 def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     """Show a line for every estimator of the pass family, and a column for every k."""
-    lines: list[tuple[str, str, str, dict[int, float]]] = []
+    lines: dict[tuple[str, str, str], dict[int, float]] = {}
     for summary in summaries:
-        by_estimator: dict[str, dict[int, float]] = {}
         for name, value in summary.rows.items():
             estimator, k = _split_row_name(name)
-            by_estimator.setdefault(estimator, {})[k] = value
-        lines += [
-            (summary.run.task, summary.run.model, estimator, values)
-            for estimator, values in by_estimator.items()
-        ]
+            line = lines.setdefault((summary.run.task, summary.run.model, estimator), {})
+            line[k] = value
     if not lines:
         return
-    ks = sorted({k for *_, values in lines for k in values})
+    ks = sorted({k for values in lines.values() for k in values})
+    rows = [[*names, *(format_score(values.get(k)) for k in ks)] for names, values in lines.items()]
     say()
-    say_table(
-        "Pass@k family, estimates from the saved trials",
-        ["task", "model", "", *(f"k={k}" for k in ks)],
-        [
-            [task, model, estimator, *(format_score(values.get(k)) for k in ks)]
-            for task, model, estimator, values in lines
-        ],
-    )
+    head = ["task", "model", "", *(f"k={k}" for k in ks)]
+    say_table("Pass@k family, estimates from the saved trials", head, rows)
 
 
 def _split_row_name(row: str) -> tuple[str, int]:
@@ -205,18 +189,17 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
         say("tokens and time were not recorded")
         return
     say()
-    rows = []
-    for summary in summaries:
-        n_trials, tokens = summary.run.n_trials, summary.tokens
-        rows.append(
-            [
-                summary.run.task,
-                summary.run.model,
-                f"{n_trials:,}",
-                format_large(tokens),
-                format_large(None if tokens is None else tokens / max(n_trials, 1)),
-                format_duration(summary.seconds),
-            ]
-        )
-    head = ["task", "model", "trials", "tokens", "tokens per trial", "model time"]
-    say_table("Cost", head, rows)
+    say_records(
+        "Cost",
+        summaries,
+        {
+            "task": lambda summary: summary.run.task,
+            "model": lambda summary: summary.run.model,
+            "trials": lambda summary: f"{summary.run.n_trials:,}",
+            "tokens": lambda summary: format_large(summary.tokens),
+            "tokens per trial": lambda summary: format_large(
+                None if summary.tokens is None else summary.tokens / max(summary.run.n_trials, 1)
+            ),
+            "model time": lambda summary: format_duration(summary.seconds),
+        },
+    )

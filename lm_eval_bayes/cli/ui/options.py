@@ -108,7 +108,6 @@ class BothScopesOptions(IntervalOptions):
         typer.Option(
             help="Only hbayes@N for the benchmark's questions, or only for the population of "
             "questions. By default both.",
-            show_default=False,
         ),
     ] = None
 

@@ -27,7 +27,6 @@ Runs = Annotated[
         metavar="RUN",
         help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
         "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
-        show_default=False,
     ),
 ]
 Task = Annotated[
