@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from lm_eval_bayes.stats.validation import FloatArray
 
 #: One number per trial: 1 yes, 0 no, −1 unknown.
 Truth: TypeAlias = npt.NDArray[np.int8]
+
+_Rule: TypeAlias = Callable[[SignalTable, TaskThresholds], Truth]
 
 NO, YES, UNKNOWN = 0, 1, -1
 
@@ -63,21 +66,13 @@ IMPLIES = (("wrong_high_conf", "wrong"),)
 SIGNALS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "invalid": ("repeated_pattern",),
-        "correct": ("is_correct",),
-        "wrong": ("is_correct",),
-        "boxed": ("has_box",),
-        "unboxed": ("has_box",),
-        "high_conf": ("completion_bpt",),
-        "low_conf": ("completion_bpt",),
+        **dict.fromkeys(("correct", "wrong"), ("is_correct",)),
+        **dict.fromkeys(("boxed", "unboxed"), ("has_box",)),
+        **dict.fromkeys(("high_conf", "low_conf"), ("completion_bpt",)),
+        **dict.fromkeys(("corr_high", "corr_mid", "corr_low"), ("completion_bpt",)),
         "wrong_high_conf": ("is_correct", "completion_bpt"),
-        "ood": ("prompt_bpt",),
-        "ind": ("prompt_bpt",),
-        "economical": ("token_ratio",),
-        "moderate": ("token_ratio",),
-        "verbose": ("token_ratio",),
-        "corr_high": ("completion_bpt",),
-        "corr_mid": ("completion_bpt",),
-        "corr_low": ("completion_bpt",),
+        **dict.fromkeys(("ood", "ind"), ("prompt_bpt",)),
+        **dict.fromkeys(("economical", "moderate", "verbose"), ("token_ratio",)),
         "A_high": ("verifier_a",),
         "B_leads": ("verifier_b", "verifier_c"),
     }
@@ -132,56 +127,31 @@ def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth
     return _RULES[name](table, thresholds)
 
 
-def _flag(name: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
-    def rule(table: SignalTable, _: TaskThresholds) -> Truth:
-        values = table.column(name)
-        return compared(values, values > 0.5)
+def _signal(name: str, compare: Callable[[Any, Any], Any], bound: float | str) -> _Rule:
+    """Return the comparison of a signal with a number, or with the threshold of this name."""
 
-    return rule
-
-
-def _at_most(signal: str, threshold: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
     def rule(table: SignalTable, thresholds: TaskThresholds) -> Truth:
-        values, bound = table.column(signal), thresholds.value(threshold)
-        return compared(values + 0.0 * bound, values <= bound)
+        values = table.column(name)
+        limit = thresholds.value(bound) if isinstance(bound, str) else bound
+        return compared(values + 0.0 * limit, compare(values, limit))
 
     return rule
 
 
-def _not(name: str) -> Callable[[SignalTable, TaskThresholds], Truth]:
-    return lambda table, thresholds: negation(variable(name, table, thresholds))
+def _not(rule: _Rule) -> _Rule:
+    return lambda table, thresholds: negation(rule(table, thresholds))
 
 
-def _both(
-    first: Callable[[SignalTable, TaskThresholds], Truth],
-    second: Callable[[SignalTable, TaskThresholds], Truth],
-) -> Callable[[SignalTable, TaskThresholds], Truth]:
+def _both(first: _Rule, second: _Rule) -> _Rule:
     return lambda table, thresholds: conjunction(
         first(table, thresholds), second(table, thresholds)
     )
 
 
-def _negated(
-    rule: Callable[[SignalTable, TaskThresholds], Truth],
-) -> Callable[[SignalTable, TaskThresholds], Truth]:
-    return lambda table, thresholds: negation(rule(table, thresholds))
-
-
 def _invalid(table: SignalTable, _: TaskThresholds) -> Truth:
     repeated, c = table.column("repeated_pattern"), table.column("verifier_c")
-    # without a verdict only the end of generation counts
-    judged = np.where(np.isnan(c), False, c >= C_INVALID)
-    return disjunction(compared(repeated, repeated > 0.5), judged.astype(np.int8))
-
-
-def _ood(table: SignalTable, thresholds: TaskThresholds) -> Truth:
-    values, bound = table.column("prompt_bpt"), thresholds.value("tau_prompt")
-    return compared(values + 0.0 * bound, values >= bound)
-
-
-def _a_high(table: SignalTable, _: TaskThresholds) -> Truth:
-    values = table.column("verifier_a")
-    return compared(values, values >= A_HIGH)
+    # without a verdict only the end of generation counts; a comparison with NaN is false
+    return disjunction(compared(repeated, repeated > 0.5), (c >= C_INVALID).astype(np.int8))
 
 
 def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:
@@ -189,23 +159,34 @@ def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:
     return compared(b + c, b >= c)
 
 
-_RULES: Mapping[str, Callable[[SignalTable, TaskThresholds], Truth]] = {
+_CORRECT = _signal("is_correct", operator.gt, 0.5)
+_BOXED = _signal("has_box", operator.gt, 0.5)
+_HIGH_CONF = _signal("completion_bpt", operator.le, "tau_high")
+_OOD = _signal("prompt_bpt", operator.ge, "tau_prompt")
+_ECONOMICAL = _signal("token_ratio", operator.le, "ratio_p33")
+_NOT_VERBOSE = _signal("token_ratio", operator.le, "ratio_p66")
+_CORR_HIGH = _signal("completion_bpt", operator.le, "corr_p33")
+_NOT_CORR_LOW = _signal("completion_bpt", operator.le, "corr_p66")
+
+_RULES: Mapping[str, _Rule] = {
     "invalid": _invalid,
-    "correct": _flag("is_correct"),
-    "wrong": _not("correct"),
-    "boxed": _flag("has_box"),
-    "unboxed": _not("boxed"),
-    "high_conf": _at_most("completion_bpt", "tau_high"),
-    "low_conf": _not("high_conf"),
-    "wrong_high_conf": _both(_not("correct"), _at_most("completion_bpt", "tau_low_wrong")),
-    "ood": _ood,
-    "ind": _not("ood"),
-    "economical": _at_most("token_ratio", "ratio_p33"),
-    "moderate": _both(_not("economical"), _at_most("token_ratio", "ratio_p66")),
-    "verbose": _negated(_at_most("token_ratio", "ratio_p66")),
-    "corr_high": _at_most("completion_bpt", "corr_p33"),
-    "corr_mid": _both(_not("corr_high"), _at_most("completion_bpt", "corr_p66")),
-    "corr_low": _negated(_at_most("completion_bpt", "corr_p66")),
-    "A_high": _a_high,
+    "correct": _CORRECT,
+    "wrong": _not(_CORRECT),
+    "boxed": _BOXED,
+    "unboxed": _not(_BOXED),
+    "high_conf": _HIGH_CONF,
+    "low_conf": _not(_HIGH_CONF),
+    "wrong_high_conf": _both(
+        _not(_CORRECT), _signal("completion_bpt", operator.le, "tau_low_wrong")
+    ),
+    "ood": _OOD,
+    "ind": _not(_OOD),
+    "economical": _ECONOMICAL,
+    "moderate": _both(_not(_ECONOMICAL), _NOT_VERBOSE),
+    "verbose": _not(_NOT_VERBOSE),
+    "corr_high": _CORR_HIGH,
+    "corr_mid": _both(_not(_CORR_HIGH), _NOT_CORR_LOW),
+    "corr_low": _not(_NOT_CORR_LOW),
+    "A_high": _signal("verifier_a", operator.ge, A_HIGH),
     "B_leads": _b_leads,
 }
