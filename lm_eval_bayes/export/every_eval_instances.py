@@ -18,7 +18,7 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
-from lm_eval_bayes.runs.readers.logged_trials import generated_texts
+from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun, read_line
 
 PROMPT_TOKENS = "prompt_tokens"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,8 @@ from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
-from lm_eval_bayes.runs.task_run import TaskRun, read_line
+from lm_eval_bayes.runs.log_fields import generated_texts, prompt_and_settings, question_text
+from lm_eval_bayes.runs.task_run import LoggedLine, TaskRun, read_line
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
 FORMAT = "lm-eval-bayes-verdicts"
@@ -105,8 +107,39 @@ class VerdictsHeader(Record):
         return {"format": FORMAT, "version": VERSION, **super().to_dict()}
 
 
+class _TrialVerdicts:
+    """The verdicts of a file, by the trial.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    trials : mapping of (doc_id, trial) to TrialVerdict
+        The last line of every trial.
+    """
+
+    path: Path
+    trials: Mapping[tuple[int, int], TrialVerdict]
+
+    def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
+        """Return the verdict on a trial; None where there is none, or it could not be judged.
+
+        Raises
+        ------
+        ChangedTrialError
+            If something else was judged under this number.
+        """
+        verdict = self.trials.get((doc_id, trial))
+        if verdict is not None and verdict.text != text:
+            raise ChangedTrialError(
+                f"{self.path} holds a verdict on another text of trial {trial} of question "
+                f"{doc_id} (or on another question or standard answer); judge anew with --restart"
+            )
+        return None if verdict is None or verdict.error is not None else verdict
+
+
 @dataclass(frozen=True)
-class Verdicts:
+class Verdicts(_TrialVerdicts):
     """A file of verdicts, read.
 
     Attributes
@@ -125,10 +158,6 @@ class Verdicts:
     header: VerdictsHeader
     trials: Mapping[tuple[int, int], TrialVerdict]
     size: int
-
-    def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
-        """Return the verdict on a trial, see :func:`verdict_of`."""
-        return verdict_of(self.path, self.trials, doc_id, trial, text)
 
     def check_verifier(self, samples: str, verifier: Mapping[str, Any]) -> None:
         """Refuse to go on with another verifier, or for other samples.
@@ -156,31 +185,6 @@ class Verdicts:
             raise OtherVerifierError(
                 f"{self.path} holds the verdicts of another verifier ({'; '.join(differ)}); {way}"
             )
-
-
-def verdict_of(
-    path: Path,
-    trials: Mapping[tuple[int, int], TrialVerdict],
-    doc_id: int,
-    trial: int,
-    text: str,
-) -> TrialVerdict | None:
-    """Return the verdict on a trial; None where there is none, or it could not be judged.
-
-    Raises
-    ------
-    ChangedTrialError
-        If something else was judged under this number.
-    """
-    verdict = trials.get((doc_id, trial))
-    if verdict is None:
-        return None
-    if verdict.text != text:
-        raise ChangedTrialError(
-            f"{path} holds a verdict on another text of trial {trial} of question {doc_id} (or on "
-            "another question or standard answer); judge anew with --restart"
-        )
-    return None if verdict.error is not None else verdict
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:
@@ -288,7 +292,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class VerdictsFile:
+class VerdictsFile(_TrialVerdicts):
     """A file of verdicts that more are added to; nobody else may meanwhile.
 
     Parameters
@@ -339,10 +343,6 @@ class VerdictsFile:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
-        """Return the verdict on a trial, see :func:`verdict_of`."""
-        return verdict_of(self.path, self.trials, doc_id, trial, text)
 
     def add(self, verdicts: Iterable[TrialVerdict]) -> None:
         """Write verdicts, and see them safely on the disk.
@@ -415,23 +415,28 @@ _TEXTS = "hold the generated texts of every question"
 
 @dataclass(frozen=True)
 class TrialCase:
-    """One trial, as it is judged.
+    """One trial, as it is judged; its texts are read on demand.
 
     Attributes
     ----------
     doc_id, trial : int
         The number of the question in its task, and the index of the text among the responses of
         its line in the samples file, both from 0.
-    case : VerifierInput
-        Question, standard answer and the text after the reasoning.
     text : str
         The hash of the case.
+    read : callable
+        Returns the cases of all trials of the line.
     """
 
     doc_id: int
     trial: int
-    case: VerifierInput
     text: str
+    read: Callable[[], Sequence[VerifierInput]] = field(compare=False, repr=False)
+
+    @property
+    def case(self) -> VerifierInput:
+        """Question, standard answer and the text after the reasoning."""
+        return self.read()[self.trial]
 
 
 @dataclass(frozen=True)
@@ -457,9 +462,11 @@ class JudgedFile:
 def files_to_judge(
     runs: Sequence[TaskRun], think_end: str, limit: int | None = None
 ) -> list[JudgedFile]:
-    """Read the texts of runs, one samples file after the other.
+    """Return the trials of runs, one samples file after the other.
 
-    Verdicts are kept per samples file, so a run that was merged from several is judged in parts.
+    Texts are read to be hashed, and again when they are judged; those of one line are held in
+    memory. Verdicts are kept per samples file, so a run that was merged from several is judged
+    in parts.
 
     Parameters
     ----------
@@ -475,6 +482,11 @@ def files_to_judge(
     InvalidInputError
         If a run has no generated texts, no question or no standard answer.
     """
+
+    @lru_cache(maxsize=1)
+    def cases_of(line: LoggedLine) -> list[VerifierInput]:
+        return verifier_inputs(read_line(line), Path(line.file).name, think_end)
+
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
@@ -487,10 +499,10 @@ def files_to_judge(
                 where = f"question {doc_id} of {run.file_names}"
                 raise InvalidInputError.of("RUN", _TEXTS, where)
             for line, chosen in texts.by_line():
-                inputs = verifier_inputs(read_line(line), Path(line.file).name, think_end)
-                responses = set(texts.index[chosen, 1].tolist())
+                read = partial(cases_of, line)
                 by_file.setdefault(line.file, []).extend(
-                    trial for trial in inputs if trial.trial in responses
+                    TrialCase(line.doc_id, trial, case_hash(read()[trial]), read)
+                    for trial in sorted(set(texts.index[chosen, 1].tolist()))
                 )
         files += [
             JudgedFile(run.model, run.task, Path(file), tuple(trials))
@@ -499,8 +511,8 @@ def files_to_judge(
     return files
 
 
-def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> Iterator[TrialCase]:
-    """Yield the inputs of a verifier for the trials of one line of a samples file.
+def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> list[VerifierInput]:
+    """Return the inputs of a verifier for the trials of one line of a samples file.
 
     Parameters
     ----------
@@ -516,30 +528,17 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> Ite
     InvalidInputError
         If the line holds no generated texts, no question or no standard answer.
     """
-    doc_id = int(row["doc_id"])
-    where = f"question {doc_id} of {samples}"
-    question, gold = _question(row), _gold(row)
+    where = f"question {row['doc_id']} of {samples}"
+    question = question_text(row, prompt_and_settings(row)[0], _QUESTION_FIELDS)
+    gold, texts = _gold(row), generated_texts(row)
     if not question:
         raise InvalidInputError.of("RUN", "hold the text of every question", where)
     if not gold:
         rule = "hold the standard answer of every question, which a verifier needs"
         raise InvalidInputError.of("RUN", rule, where)
-    for trial, text in enumerate(_texts(row, where)):
-        case = VerifierInput(question, gold, after_reasoning(text, think_end))
-        yield TrialCase(doc_id, trial, case, case_hash(case))
-
-
-def _question(row: Mapping[str, Any]) -> str:
-    doc = row.get("doc")
-    for name in _QUESTION_FIELDS:
-        text = doc.get(name) if isinstance(doc, Mapping) else None
-        if isinstance(text, str) and text.strip():
-            return text.strip()
-    try:
-        prompt = row["arguments"]["gen_args_0"]["arg_0"]
-    except (KeyError, TypeError):
-        return ""
-    return prompt.strip() if isinstance(prompt, str) else ""
+    if texts is None:
+        raise InvalidInputError.of("RUN", _TEXTS, where)
+    return [VerifierInput(question, gold, after_reasoning(text, think_end)) for text in texts]
 
 
 def _gold(row: Mapping[str, Any]) -> str:
@@ -549,16 +548,6 @@ def _gold(row: Mapping[str, Any]) -> str:
     if isinstance(target, (int, float)) and not isinstance(target, bool):
         target = str(target)
     return target.strip() if isinstance(target, str) else ""
-
-
-def _texts(row: Mapping[str, Any], where: str) -> list[str]:
-    try:
-        (texts,) = row["resps"]
-    except (KeyError, TypeError, ValueError):
-        texts = None
-    if not isinstance(texts, list) or any(not isinstance(text, str) for text in texts):
-        raise InvalidInputError.of("RUN", _TEXTS, where)
-    return texts
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
-from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict, VerifierInput
+from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict
 from lm_eval_bayes.runs.verdicts import (
     TrialCase,
     TrialVerdict,
@@ -144,14 +144,14 @@ class Verification:
         #: Scores by the hash of the text, of this run and of earlier ones; or why this run has
         #: none.
         self._scores: dict[str, Scores | Unjudged] = {}
-        inputs: dict[str, VerifierInput] = {}
+        unjudged: dict[str, TrialCase] = {}
         self._earlier = [self._earlier_verdicts(plan) for plan in plans]
         for plan, verdicts in zip(plans, self._earlier, strict=True):
             for trial in plan.trials:
                 if verdicts is None or not _is_judged(verdicts, trial):
-                    inputs.setdefault(trial.text, trial.case)
-        self.distinct = sum(text not in self._scores for text in inputs)
-        check_room(judge, inputs.values())
+                    unjudged.setdefault(trial.text, trial)
+        self.distinct = sum(text not in self._scores for text in unjudged)
+        check_room(judge, (trial.case for trial in unjudged.values()))
 
     def _earlier_verdicts(self, plan: Plan) -> Verdicts | None:
         if self._restart or not plan.target.exists():
@@ -193,11 +193,11 @@ class Verification:
             scored = [text for text in waiting if text in self._scores]
             judged = [judgement(text, self._scores[text], calibration) for text in scored]
             file.add(_verdicts(judged, waiting))
-            inputs = [
+            inputs = (
                 (text, trials[0].case)
                 for text, trials in waiting.items()
                 if text not in self._scores
-            ]
+            )
             for batch in judge_batches(self._judge, inputs, calibration, self._batch_size):
                 file.add(_verdicts(batch, waiting))
                 self._scores |= {

@@ -48,7 +48,9 @@ def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"
         for doc_id, texts in enumerate(answers)
         for trial, text in enumerate(texts)
     ]
-    trials = tuple(TrialCase(q, i, case, case_hash(case)) for q, i, case in cases)
+    trials = tuple(
+        TrialCase(q, i, case_hash(case), lambda i=i, case=case: {i: case}) for q, i, case in cases
+    )
     return Plan("model", "task", samples, folder / name, trials)
 
 

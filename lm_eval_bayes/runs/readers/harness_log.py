@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from glob import escape
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,10 @@ from lm_eval_bayes.runs.provenance import (
     greedy,
     groups_of,
     identifying_arguments,
+    mapping,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.logged_trials import (
-    LoggedTrials,
-    LogLine,
-    alternatives,
-    collector_for,
-    document_hash,
-    prompt_and_settings,
-    prompt_hash,
-    question_text,
-)
+from lm_eval_bayes.runs.readers.logged_trials import LogLine, alternatives, logged_trials
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     NothingToCountError,
@@ -93,12 +86,13 @@ def read(file: Path, query: Query) -> FileContents:
     if query.task not in (None, task.task) and task.task not in groups.get(query.task or "", ()):
         query.advance(file.stat().st_size)
         return FileContents((), (task.task,), groups)
+    warnings: list[str] = []
     try:
-        log = _read_log(task, query)
+        run = _partial_run(task, query, warnings)
     except RecursionError:
         rule = f"hold no values nested hundreds deep ({file.name})"
         raise InvalidInputError.of(query.argument, rule, "one") from None
-    return FileContents((log.partial_run(query),), (task.task,), groups, tuple(log.warnings))
+    return FileContents((run,), (task.task,), groups, tuple(warnings))
 
 
 # -- the files -----------------------------------------------------------------------------------
@@ -118,12 +112,10 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     if results_file.is_file():
         status = results_file.stat()
         results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
-    configs = results.get("configs")
-    configs = configs if isinstance(configs, Mapping) else {}
+    configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
     task = next((t for t in configs if t.replace("/", "__") == name), name)
-    config = configs.get(task)
-    config = config if isinstance(config, Mapping) else {}
+    config = mapping(configs.get(task))
     return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
 
 
@@ -162,8 +154,7 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return the name of the model: the harness names those without a path by a hash."""
-    config = results.get("config")
-    config = config if isinstance(config, Mapping) else {}
+    config = mapping(results.get("config"))
     recorded = str(results.get("model_name") or "") or file.parent.name
     if not isinstance(config.get("model_args"), (Mapping, str)):
         return plain_model_name(recorded)
@@ -174,163 +165,117 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
 # -- the lines -----------------------------------------------------------------------------------
 
 
-@dataclass
-class _Log:
-    """A samples file, read.
-
-    Attributes
-    ----------
-    task : LoggedTask
-        Its task.
-    filter : str
-        The filter pipeline whose output counts.
-    filters : tuple of str
-        All that are logged.
-    sent : mapping or None
-        The generation settings that were logged; None where nothing was generated.
-    doc_ids, hashes : list
-        The number and the hash of every question, in the order of the lines.
-    trials : LoggedTrials
-        The trials.
-    warnings : list of str
-        What was left out.
-    """
-
-    task: LoggedTask
-    filter: str
-    filters: tuple[str, ...]
-    sent: Mapping[str, Any] | None
-    doc_ids: list[int]
-    hashes: list[str]
-    trials: LoggedTrials
-    warnings: list[str] = field(default_factory=list)
-
-    def partial_run(self, query: Query) -> PartialRun:
-        """Return the trials with their provenance."""
-        task, trials = self.task, self.trials
-        notes = list(trials.notes)
-        if len(self.filters) > 1 and query.filter is None:
-            choice = alternatives(self.filters)
-            notes.append(f"filter {self.filter} was counted; --filter chooses among {choice}")
-        n, n_answered = len(set(self.doc_ids)), task.n_answered
-        if n_answered is not None and n < n_answered:
-            self.warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
-        elif task.n_questions is not None and n < task.n_questions:
-            notes.append(f"{n} of the task's {task.n_questions} questions were asked")
-        if not task.results:
-            self.warnings.append(
-                f"{task.samples}: the name of the model, {task.model}, is a guess, that of the "
-                f"folder, because results_{task.stamp}.json is missing; keep it beside the samples"
-            )
-        provenance = provenance_of(task, self.sent)
-        sampled = self.sent is not None and not greedy(self.sent)
-        return PartialRun(
-            model=task.model,
-            task=task.task,
-            sources=(str(task.samples),),
-            questions=self._questions(query, sampled),
-            weights=trials.weights,
-            metric=trials.metric,
-            filter=self.filter,
-            provenance=provenance,
-            notes=tuple(notes),
-            settings=generation(provenance.generation_kwargs),
-            arguments=identifying_arguments(task),
-            version=task.version,
-            sampled=sampled,
-            folder=task.samples.parent,
-            stamp=task.stamp,
-            unnamed=not task.results,
-            signals_error=trials.signals_error,
-            verifiers=trials.verifiers,
-        )
-
-    def _questions(self, query: Query, sampled: bool) -> dict[str, QuestionTrials]:
-        """Return the questions by their hashes, in the order of the task, each once."""
-        lines: dict[int, list[int]] = {}
-        for line, doc_id in enumerate(self.doc_ids):
-            lines.setdefault(doc_id, []).append(line)
-        order = sorted(lines)
-        ids = distinct_ids([self.hashes[lines[doc_id][0]] for doc_id in order])
-        questions = {}
-        for doc_id, id in zip(order, ids, strict=True):
-            several = [self.trials.questions[line] for line in lines[doc_id]]
-            if len(several) > 1:
-                counts = any(question.counts is not None for question in several)
-                self._check_repeated(doc_id, {self.hashes[i] for i in lines[doc_id]}, counts, query)
-                self.warnings.append(
-                    f"{self.task.samples} has question {doc_id} {len(several)} times; each of its "
-                    "trials was counted once"
-                )
-            pairs = [(several[0], question) for question in several[1:]]
-            by_number = not sampled or same_numbers_same_texts(pairs)
-            questions[id] = merge_trials(id, several, by_number)
-        n_repeated = sum("#" in id for id in ids)
-        if n_repeated:
-            self.warnings.append(
-                f"task {self.task.task} has {n_repeated:,} of its questions a second time; each "
-                "was counted as a question of its own"
-            )
-        if not any(question.n_trials for question in questions.values()):
-            lacking = f"task {self.task.task}, of which no trial was graded"
-            rule = f"hold a graded trial of task {self.task.task}"
-            got = self.task.samples.name
-            raise NothingToCountError.of_task(query.argument, rule, got, lacking)
-        return questions
-
-    def _check_repeated(self, doc_id: int, hashes: set[str], counts: bool, query: Query) -> None:
-        """Refuse a question that was logged twice, unless the same one may count once."""
-        rule = f"log every question once ({self.task.samples})"
-        if len(hashes) > 1:
-            got = f"two documents for question {doc_id}"
-            raise InvalidInputError.of(query.argument, rule, got)
-        if not query.dedupe or counts:
-            got = f"question {doc_id} twice"
-            got += (
-                ""
-                if counts or query.dedupe is None
-                else " (--dedupe counts each of its trials once)"
-            )
-            raise InvalidInputError.of(query.argument, rule, got)
-
-
-def _read_log(task: LoggedTask, query: Query) -> _Log:
+def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> PartialRun:
+    """Read the trials of a samples file; warnings of what was left out are added to a list."""
+    rows = JsonLines(task.samples, query.argument, query.advance)
     filters: dict[str, None] = {}
-    collector = None
-    filter, sent = query.filter, None
-    doc_ids, hashes = [], []
-    lines = JsonLines(task.samples, query.argument, query.advance)
-    for row in lines:
-        name = row.get("filter")
-        filters[name := name if isinstance(name, str) else ""] = None
-        filter = name if filter is None else filter
-        if name != filter:
-            continue
-        prompt, settings = prompt_and_settings(row)
-        if collector is None:
-            collector, sent = collector_for(task, row, query), settings
-        doc_ids.append(doc_id := _doc_id(row, task, query))
-        hashes.append(document_hash(row))
-        collector.add(
-            LogLine(
-                row,
-                question_text(row, prompt),
-                prompt_hash(row, prompt),
-                LoggedLine(str(task.samples), lines.offset, doc_id),
-            )
-        )
-    if not filters:
-        raise InvalidInputError.of(query.argument, "hold samples", str(task.samples))
-    if collector is None or filter is None:
+    lines = _lines_of_filter(rows, query, filters)
+    first = next(lines, None)
+    if first is None:
+        if not filters:
+            raise InvalidInputError.of(query.argument, "hold samples", str(task.samples))
         rule = f"be a filter of {task.samples}: {alternatives([repr(name) for name in filters])}"
         raise InvalidInputError.of("filter", rule, query.filter)
-    trials, warnings = collector.result(), list(lines.warnings)
-    return _Log(task, filter, tuple(filters), sent, doc_ids, hashes, trials, warnings)
+    trials = logged_trials(task, first, itertools.chain([first], lines), query)
+    filter = next(iter(filters)) if query.filter is None else query.filter
+    notes = list(trials.notes)
+    if len(filters) > 1 and query.filter is None:
+        choice = alternatives(filters)
+        notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
+    warnings += rows.warnings
+    n, n_answered = len({question.doc_id for question in trials.questions}), task.n_answered
+    if n_answered is not None and n < n_answered:
+        warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
+    elif task.n_questions is not None and n < task.n_questions:
+        notes.append(f"{n} of the task's {task.n_questions} questions were asked")
+    if not task.results:
+        warnings.append(
+            f"{task.samples}: the name of the model, {task.model}, is a guess, that of the "
+            f"folder, because results_{task.stamp}.json is missing; keep it beside the samples"
+        )
+    provenance = provenance_of(task, first.settings)
+    sampled = first.settings is not None and not greedy(first.settings)
+    return PartialRun(
+        model=task.model,
+        task=task.task,
+        sources=(str(task.samples),),
+        questions=_questions(task, trials.questions, sampled, query, warnings),
+        weights=trials.weights,
+        metric=trials.metric,
+        filter=filter,
+        provenance=provenance,
+        notes=tuple(notes),
+        settings=generation(provenance.generation_kwargs),
+        arguments=identifying_arguments(task),
+        version=task.version,
+        sampled=sampled,
+        folder=task.samples.parent,
+        stamp=task.stamp,
+        unnamed=not task.results,
+        signals_error=trials.signals_error,
+        verifiers=trials.verifiers,
+    )
 
 
-def _doc_id(row: Mapping[str, Any], task: LoggedTask, query: Query) -> int:
-    doc_id = row.get("doc_id")
-    if isinstance(doc_id, bool) or not isinstance(doc_id, int):
-        rule = f"number its questions (`doc_id` in every line of {task.samples})"
-        raise InvalidInputError.of(query.argument, rule, doc_id)
-    return doc_id
+def _lines_of_filter(rows: JsonLines, query: Query, filters: dict[str, None]) -> Iterator[LogLine]:
+    """Yield the lines of the filter of the query, else of the first; add the names of all."""
+    for row in rows:
+        name = row.get("filter")
+        filters[name := name if isinstance(name, str) else ""] = None
+        if name != (next(iter(filters)) if query.filter is None else query.filter):
+            continue
+        doc_id = row.get("doc_id")
+        if isinstance(doc_id, bool) or not isinstance(doc_id, int):
+            rule = f"number its questions (`doc_id` in every line of {rows.file})"
+            raise InvalidInputError.of(query.argument, rule, doc_id)
+        yield LogLine.of(row, LoggedLine(str(rows.file), rows.offset, doc_id))
+
+
+def _questions(
+    task: LoggedTask,
+    questions: Sequence[QuestionTrials],
+    sampled: bool,
+    query: Query,
+    warnings: list[str],
+) -> dict[str, QuestionTrials]:
+    """Return the questions by their hashes, in the order of the task, each once."""
+    doc_id = attrgetter("doc_id")
+    ordered = sorted(questions, key=doc_id)
+    by_question = [list(several) for _, several in itertools.groupby(ordered, doc_id)]
+    ids = distinct_ids([several[0].id for several in by_question])
+    merged = {}
+    for id, several in zip(ids, by_question, strict=True):
+        if len(several) > 1:
+            _check_repeated(task, several, query)
+            warnings.append(
+                f"{task.samples} has question {several[0].doc_id} {len(several)} times; each of "
+                "its trials was counted once"
+            )
+        pairs = [(several[0], question) for question in several[1:]]
+        by_number = not sampled or same_numbers_same_texts(pairs)
+        merged[id] = merge_trials(id, several, by_number)
+    n_repeated = sum("#" in id for id in ids)
+    if n_repeated:
+        warnings.append(
+            f"task {task.task} has {n_repeated:,} of its questions a second time; each was "
+            "counted as a question of its own"
+        )
+    if not any(question.n_trials for question in merged.values()):
+        lacking = f"task {task.task}, of which no trial was graded"
+        rule = f"hold a graded trial of task {task.task}"
+        raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
+    return merged
+
+
+def _check_repeated(task: LoggedTask, several: Sequence[QuestionTrials], query: Query) -> None:
+    """Refuse a question that was logged twice, unless the same one may count once."""
+    rule, doc_id = f"log every question once ({task.samples})", several[0].doc_id
+    if len({question.id for question in several}) > 1:
+        got = f"two documents for question {doc_id}"
+        raise InvalidInputError.of(query.argument, rule, got)
+    only_counts = any(question.counts is not None for question in several)
+    if not query.dedupe or only_counts:
+        advice = " (--dedupe counts each of its trials once)"
+        got = f"question {doc_id} twice"
+        got += "" if only_counts or query.dedupe is None else advice
+        raise InvalidInputError.of(query.argument, rule, got)

@@ -1,0 +1,81 @@
+"""The fields of one line of a samples file, as every version of the harness writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lm_eval_bayes._util.hashing import sha256_text
+
+#: Fields of a document that hold the text of the question.
+QUESTION_FIELDS = ("problem", "question", "Question", "query", "goal", "sentence")
+
+
+def document_hash(row: Mapping[str, Any]) -> str:
+    """Return the hash of the document of a question, computed as by the harness if missing."""
+    logged = row.get("doc_hash")
+    if isinstance(logged, str) and logged:
+        return logged
+    return sha256_text(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
+
+
+def prompt_and_settings(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return the prompt of a question, and the generation settings that were sent with it.
+
+    The settings are None where nothing was generated.
+
+    Examples
+    --------
+    >>> named = {"gen_args_0": {"arg_0": "1+1=", "arg_1": {"until": []}}}
+    >>> prompt_and_settings({"arguments": named})
+    ('1+1=', {'until': []})
+    >>> prompt_and_settings({"arguments": [["1+1=", " 2"], ["1+1=", " 3"]]})
+    ('1+1=', None)
+    """
+    arguments = row.get("arguments")
+    first: Any = None
+    if isinstance(arguments, Mapping):
+        named = arguments.get("gen_args_0")
+        first = [named.get("arg_0"), named.get("arg_1")] if isinstance(named, Mapping) else None
+    elif isinstance(arguments, list) and arguments:
+        first = arguments[0]
+    if not isinstance(first, list) or not first:
+        return "", None
+    prompt = first[0] if isinstance(first[0], str) else ""
+    sent = first[1] if len(first) > 1 and isinstance(first[1], dict) else None
+    return prompt, sent
+
+
+def question_text(
+    row: Mapping[str, Any], prompt: str, names: Sequence[str] = QUESTION_FIELDS
+) -> str:
+    """Return the text of the question; of a document without these fields, the prompt."""
+    doc = row.get("doc")
+    if isinstance(doc, Mapping):
+        for name in names:
+            text = doc.get(name)
+            if isinstance(text, str) and text.strip():
+                return text.strip()
+    return prompt.strip()
+
+
+def prompt_hash(row: Mapping[str, Any], prompt: str) -> str:
+    """Return the hash of the prompt of a question, "" where there is none."""
+    logged = row.get("prompt_hash")
+    if isinstance(logged, str):
+        return logged
+    return sha256_text(prompt) if prompt else ""
+
+
+def generated_texts(row: Mapping[str, Any]) -> list[str] | None:
+    """Return the texts that were generated for a question, None where there are none."""
+    responses = row.get("resps")
+    if (
+        not isinstance(responses, list)
+        or len(responses) != 1
+        or not isinstance(responses[0], list)
+        or not all(isinstance(text, str) for text in responses[0])
+    ):
+        return None
+    return responses[0]
