@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from lm_eval_bayes.stats.validation import (
     check_size,
     read_only,
 )
+
+#: The (votes, credit) of each answer to a question.
+Sides: TypeAlias = tuple[tuple[int, float], ...]
+#: These, and the number of abstentions.
+Ballot: TypeAlias = tuple[Sides, int]
 
 #: Cost above which a question's vote is drawn instead of computed (about one second).
 _EXACT_COST = 100_000_000
@@ -80,17 +85,14 @@ def maj_at_k(
     draws = check_size("draws", draws, 100)
     streams = np.random.SeedSequence(seed).spawn(len(votes))
     scores, errors = np.zeros(len(votes)), np.zeros(len(votes))
-    computed: dict[tuple[tuple[tuple[int, float], ...], int], float] = {}
-    drawn = False
+    costly = [_cost(*ballot, k) > _EXACT_COST for ballot in votes]
     for index, ballot in enumerate(votes):
-        if _cost(*ballot, k) > _EXACT_COST:
+        if costly[index]:
             rng = np.random.default_rng(streams[index])
             scores[index], errors[index] = _drawn(*ballot, k, draws, rng)
-            drawn = True
-            continue
-        if ballot not in computed:
-            computed[ballot] = _exact(*ballot, k)
-        scores[index] = computed[ballot]
+        else:
+            scores[index] = _exact(*ballot, k)
+    drawn = any(costly)
     return Estimate(
         quantity="maj@k",
         value=float(min(scores.mean(), 1.0)),
@@ -103,7 +105,7 @@ def maj_at_k(
 
 def _ballots(
     answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
-) -> list[tuple[tuple[tuple[int, float], ...], int]]:
+) -> list[Ballot]:
     """Return, per question, the (votes, credit) of each answer and the number of abstentions."""
     given, marks = _table("answers", answers), _table("correct", correct)
     if len(given) != len(marks):
@@ -121,9 +123,7 @@ def _table(name: str, rows: object) -> list[list[Any]]:
     return table
 
 
-def _ballot(
-    index: int, given: Sequence[Hashable], marks: Sequence[bool]
-) -> tuple[tuple[tuple[int, float], ...], int]:
+def _ballot(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Ballot:
     """Tally one question."""
     if len(given) != len(marks) or len(given) == 0:
         rule = "have one entry per answer of the question, at least one"
@@ -144,7 +144,7 @@ def _ballot(
     return tuple(sorted((n, rights[answer] / n) for answer, n in votes.items())), abstained
 
 
-def _cost(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> int:
+def _cost(sides: Sides, abstained: int, k: int) -> int:
     """Return about how many multiplications :func:`_exact` takes."""
     sizes = np.array([n for n, _ in sides], dtype=np.int64)
     return sum(
@@ -153,7 +153,8 @@ def _cost(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> int:
     )
 
 
-def _exact(sides: tuple[tuple[int, float], ...], abstained: int, k: int) -> float:
+@lru_cache(maxsize=4096)
+def _exact(sides: Sides, abstained: int, k: int) -> float:
     """Return the expected credit of a plurality vote, exactly.
 
     Give every response a vote with probability r = k/N: the votes per answer are then
@@ -205,11 +206,7 @@ def _votes(n: int, r: float) -> FloatArray:
 
 
 def _drawn(
-    sides: tuple[tuple[int, float], ...],
-    abstained: int,
-    k: int,
-    draws: int,
-    rng: np.random.Generator,
+    sides: Sides, abstained: int, k: int, draws: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the mean credit of seeded random subsets and its standard error."""
     sizes = np.array([n for n, _ in sides] + [abstained], dtype=np.int64)

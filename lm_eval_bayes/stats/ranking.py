@@ -120,12 +120,11 @@ class Ranking(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the numbers of every model by name, best first: model, rank, mu, sigma, …."""
-        columns = ("ranks", "mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
-        values = zip(*(getattr(self, column).tolist() for column in columns), strict=True)
-        names = ("model", "rank", *columns[1:])
+        numbers = ("mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
+        columns = {"rank": self.ranks, **{name: getattr(self, name) for name in numbers}}
         return [
-            dict(zip(names, (model, *row), strict=True))
-            for model, row in zip(self.models, values, strict=True)
+            {"model": model, **{name: float(column[i]) for name, column in columns.items()}}
+            for i, model in enumerate(self.models)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,16 +206,18 @@ def rank(
     names = check_leaderboard(posteriors)
     if draws is not None:
         draws = check_size("draws", draws, 1000, len(names))
-    scope = posteriors[names[0]].scope
     ordered, levelled = sort_best_first(posteriors)
     best = list(ordered.values())
-    shared = SharedQuestions.of(best) if scope == "population" else None
+    shared = SharedQuestions.of(best) if best[0].scope == "population" else None
     if shared is None:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
         scores = draw_scores(best, _DRAWS if draws is None else draws, seed)
     else:
         z = shared.separations(levelled)
-        scores = shared.draw(_paired_draws(shared) if draws is None else draws, seed)
+        if draws is None:
+            n_scores = len(best) * shared.columns[0].size
+            draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, _DRAWS))
+        scores = shared.draw(draws, seed)
     return ranking_of_draws(
         ordered,
         z,
@@ -269,8 +270,8 @@ def ranking_of_draws(
     """
     best = list(posteriors.values())
     threshold, draws = float(special.ndtri(confidence)), scores.shape[1]
-    counted = count_ranks(scores)
-    low, high = rank_interval(counted.distribution, confidence)
+    distribution, greater, worst_variance = count_ranks(scores)
+    low, high = rank_interval(distribution, confidence)
     ranks_from_1 = np.arange(1.0, len(best) + 1.0)
     return Ranking(
         models=tuple(posteriors),
@@ -278,12 +279,12 @@ def ranking_of_draws(
         mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
         sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
         z=read_only(z, np.float64),
-        p_best=read_only(counted.distribution[:, 0], np.float64),
-        expected_rank=read_only((counted.distribution * ranks_from_1).sum(axis=1), np.float64),
+        p_best=read_only(distribution[:, 0], np.float64),
+        expected_rank=read_only((distribution * ranks_from_1).sum(axis=1), np.float64),
         rank_low=read_only(low, np.float64),
         rank_high=read_only(high, np.float64),
-        rank_distribution=read_only(counted.distribution, np.float64),
-        p_greater=read_only(counted.greater, np.float64),
+        rank_distribution=read_only(distribution, np.float64),
+        p_greater=read_only(greater, np.float64),
         ties=ties,
         numbering=numbering,
         confidence=confidence,
@@ -292,16 +293,10 @@ def ranking_of_draws(
         scope=best[0].scope,
         draws=draws,
         seed=seed,
-        mc_error=float(np.sqrt(counted.worst_variance * draw_variance(draws, best))),
+        mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
         paired=paired,
         note=note,
     )
-
-
-def _paired_draws(shared: SharedQuestions) -> int:
-    """Return how many draws models on the same questions get."""
-    numbers = len(shared.columns) * shared.columns[0].size
-    return int(np.clip(_QUESTIONS_DRAWN // numbers, _FEWEST, _DRAWS))
 
 
 def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | None:
@@ -345,38 +340,11 @@ def check_leaderboard(posteriors: object) -> list[str]:
 
 def _subject(posterior: Posterior) -> dict[str, object]:
     """Return what a posterior is about, which all on one leaderboard must share."""
-    subject: dict[str, object] = {
-        "quantity": posterior.quantity,
-        "scope": posterior.scope,
-        "bounds": posterior.bounds,
-        "k": posterior.k,
-        "tau": posterior.tau,
-    }
+    names = ("quantity", "scope", "bounds", "k", "tau")
+    subject: dict[str, object] = {name: getattr(posterior, name) for name in names}
     if posterior.scope == "benchmark":
         subject["number of questions"] = int(posterior.per_question.mu.size)
     return subject
-
-
-@dataclass(frozen=True, eq=False)
-class RankDraws:
-    """What joint draws say of L models' places.
-
-    Attributes
-    ----------
-    distribution : array, shape (L, L)
-        ``distribution[i, r]``: the probability that model i has rank r + 1. Rows and columns
-        sum to 1.
-    greater : array, shape (L, L)
-        ``greater[i, j]``: the probability that model i scores more than model j, a draw that
-        is equal counting half; ½ on the diagonal.
-    worst_variance : float
-        The largest variance of one draw of these events; the probabilities' own is that over
-        the number of draws.
-    """
-
-    distribution: FloatArray
-    greater: FloatArray
-    worst_variance: float
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
@@ -401,19 +369,17 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
     scores = np.empty((len(posteriors), draws))
     streams = np.random.SeedSequence(seed).spawn(len(posteriors))
     for row, posterior, stream in zip(scores, posteriors, streams, strict=True):
-        rng = np.random.default_rng(stream)
+        rng, distribution = np.random.default_rng(stream), posterior.distribution
         if posterior.sigma == 0.0:
             row[:] = posterior.mu
-            continue
-        distribution = posterior.distribution
-        if distribution.computed:
+        elif distribution.computed:
             row[:] = distribution.quantiles(rng.random(draws))
         else:
             row[:] = distribution.draw(draws, rng)
     return scores
 
 
-def count_ranks(scores: FloatArray) -> RankDraws:
+def count_ranks(scores: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Count the ranks of L models in joint draws; equal scores share their places evenly.
 
     Parameters
@@ -421,14 +387,26 @@ def count_ranks(scores: FloatArray) -> RankDraws:
     scores : array, shape (L, draws)
         One column a joint draw.
 
+    Returns
+    -------
+    distribution : array, shape (L, L)
+        ``distribution[i, r]``: the probability that model i has rank r + 1. Rows and columns
+        sum to 1.
+    greater : array, shape (L, L)
+        ``greater[i, j]``: the probability that model i scores more than model j, a draw that
+        is equal counting half; ½ on the diagonal.
+    worst_variance : float
+        The largest variance of one draw of these events; the probabilities' own is that over
+        the number of draws.
+
     Examples
     --------
     Two draws of three models; in the second the first two are equal:
 
-    >>> ranks = count_ranks(np.array([[0.9, 0.5], [0.4, 0.5], [0.1, 0.2]]))
-    >>> ranks.distribution.tolist()
+    >>> distribution, greater, _ = count_ranks(np.array([[0.9, 0.5], [0.4, 0.5], [0.1, 0.2]]))
+    >>> distribution.tolist()
     [[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
-    >>> ranks.greater.tolist()
+    >>> greater.tolist()
     [[0.5, 0.75, 1.0], [0.25, 0.5, 1.0], [0.0, 0.0, 0.5]]
     """
     n_models, draws = scores.shape
@@ -447,8 +425,8 @@ def count_ranks(scores: FloatArray) -> RankDraws:
             distribution[i, begin : end + 1] += times[pair] / (end + 1 - begin)
     distribution /= draws
     others = greater[~np.eye(n_models, dtype=bool)]  # a model and itself are level for certain
-    worst = max(_worst_variance(distribution), _worst_variance(others))
-    return RankDraws(distribution, greater, worst)
+    events = np.concatenate([distribution.ravel(), others])
+    return distribution, greater, float((events * (1.0 - events)).max())
 
 
 def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
@@ -457,7 +435,7 @@ def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, F
     Parameters
     ----------
     distribution : array, shape (L, L)
-        Of :class:`RankDraws`.
+        Of `count_ranks`.
     level : float
         In (0, 1); at most half of the rest lies on either side.
 
@@ -478,8 +456,3 @@ def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, F
     low = (below <= tail + slack).sum(axis=1) + 1.0
     high = (below < 1.0 - tail - slack).sum(axis=1) + 1.0
     return low, np.maximum(low, high)
-
-
-def _worst_variance(probability: FloatArray) -> float:
-    """Return the largest variance of a single draw of these events."""
-    return float((probability * (1.0 - probability)).max(initial=0.0))

@@ -24,6 +24,7 @@ from lm_eval_bayes.stats.validation import (
     check_integer,
     check_non_negative,
     check_real,
+    check_rising,
     check_seed,
     check_size,
     numeric,
@@ -417,10 +418,10 @@ def prior_study(
     >>> bool(study.tau[1, 0] > study.tau[0, 0]), bool(study.tau[2, 1] < study.tau[0, 1])
     (True, True)
     """
-    depths = _ascending("n_prior", n_prior, 0)
+    depths = check_rising("n_prior", n_prior, "be one or more ascending integers", 0)
     if depths[0] != 0:
         raise InvalidInputError.of("n_prior", "begin with 0, to compare with", depths)
-    lengths = _ascending("n_trials", n_trials, 1)
+    lengths = check_rising("n_trials", n_trials, "be one or more ascending integers", 1)
     n_models = check_integer("n_models", n_models, 2, _MOST_MODELS)
     n_questions = check_size("n_questions", n_questions, 1, n_models)
     sd = check_non_negative("update_sd", update_sd)
@@ -428,12 +429,11 @@ def prior_study(
     rng = np.random.default_rng(seed)
     i = np.linspace(1.0, 8.0, n_models)[:, None]
     shape = (len(depths), len(lengths))
-    total, square, defined = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    gain, gain_square = np.zeros(shape), np.zeros(shape)
+    total, square, defined, gain, gain_square = (np.zeros(shape) for _ in range(5))
     agreement, changed = 0.0, 0
-    block = max(1, min(_REPLICATES, _HELD // (n_models * n_questions)))
-    for start in range(0, replicates, block):
-        size = min(block, replicates - start)
+    most = min(_REPLICATES, _HELD // (n_models * n_questions))
+    for part in blocks(replicates, 1, most):
+        size = part.stop - part.start
         old = rng.beta(i + 3.0, 12.0 - i, (size, n_models, n_questions))
         shift = sd * rng.standard_normal((size, n_models, 1))
         new = special.expit(special.logit(old) + shift)
@@ -459,8 +459,8 @@ def prior_study(
         error = np.sqrt(np.maximum(spread, 0.0) / defined)
         mean = total / defined
     return PriorStudy(
-        n_prior=depths,
-        n_trials=lengths,
+        n_prior=tuple(depths),
+        n_trials=tuple(lengths),
         tau=read_only(mean, np.float64),
         error=read_only(error, np.float64),
         tau_update=agreement / replicates,
@@ -479,14 +479,3 @@ def _successes(
     """Count successes over all questions after each number of trials, (len(sizes), B, L)."""
     steps = np.diff(np.array([0, *sizes]))
     return np.cumsum([rng.binomial(step, p).sum(axis=2) for step in steps], axis=0)
-
-
-def _ascending(name: str, values: Sequence[int], minimum: int) -> tuple[int, ...]:
-    """Return distinct ascending integers of at least `minimum`."""
-    array = numeric(name, values)
-    rule = f"be one or more ascending integers of at least {minimum}"
-    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise InvalidInputError.of(name, rule, values)
-    if array.min() < minimum or (np.diff(array) <= 0).any():
-        raise InvalidInputError.of(name, rule, values)
-    return tuple(array.tolist())

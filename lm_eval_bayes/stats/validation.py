@@ -325,7 +325,9 @@ def check_pair(
     return first, second
 
 
-def check_rising(name: str, values: object, rule: str, minimum: int, most: int) -> list[int]:
+def check_rising(
+    name: str, values: object, rule: str, minimum: int, most: int = MOST_DRAWS
+) -> list[int]:
     """Return one or more increasing integers of at least `minimum`.
 
     Parameters

@@ -196,8 +196,11 @@ P = [[0.2, 0.5]]
         (lambda: trials_until_z(P[0], P[0], 1, largest=0), r"`largest` must be an integer"),
         (lambda: prior_study((1, 2)), r"`n_prior` must begin with 0"),
         (lambda: prior_study((0, 2, 2)), r"`n_prior` must be one or more ascending integers"),
-        (lambda: prior_study((0,), (0,)), r"`n_trials` must be one or more ascending integers"),
-        (lambda: prior_study((0,), (1.5,)), r"`n_trials` must be one or more ascending"),
+        (lambda: prior_study((0,), (0,)), r"`n_trials` must be an integer of at least 1; got 0"),
+        (
+            lambda: prior_study((0,), (1.5,)),
+            r"`n_trials` must be an integer of at least 1; got 1.5",
+        ),
         (lambda: prior_study(n_models=1), r"`n_models` must be an integer of at least 2"),
         (lambda: prior_study(n_questions=0), r"`n_questions` must be an integer of at least 1"),
         (lambda: prior_study(update_sd=-1), r"`update_sd` must be a finite number"),

@@ -225,33 +225,28 @@ def capability_intervals(
     >>> posterior.probability.round(3).tolist()
     [0.005, 0.124, 0.481, 0.391]
     """
-    check_anchors("anchors", anchors)
-    check_outcomes("outcomes", outcomes)
-    epsilon = check_epsilon(epsilon)
-    between = check_option("between", between, BETWEEN)
+    likelihood = _Likelihood.of(anchors, outcomes, epsilon, between)
     scope, seed = check_option("scope", scope, SCOPES), check_seed(seed)
     replicates = check_size("replicates", replicates, 1, anchors.n_queries)
-    solved, failed = solved_and_failed(anchors, outcomes)
-    table = anchors.probabilities
-    logs = interval_logs(table, solved, failed, epsilon, between)[:, 0]
+    n_trials = likelihood.solved + likelihood.failed
+    logs = likelihood.logs(np.ones((1, n_trials.size)))[:, 0]
     probability = special.softmax(logs)
     if scope == "population":
-        tried = np.flatnonzero(solved + failed)
+        tried = np.flatnonzero(n_trials)
         resampled = np.zeros((replicates, anchors.n_queries))
         rng = np.random.default_rng(seed)
         resampled[:, tried] = rng.multinomial(
             tried.size, np.full(tried.size, 1.0 / tried.size), replicates
         )
-        logs_by_replicate = interval_logs(table, solved, failed, epsilon, between, resampled)
-        probability = special.softmax(logs_by_replicate, axis=0).mean(axis=1)
+        probability = special.softmax(likelihood.logs(resampled), axis=0).mean(axis=1)
     return CapabilityPosterior(
         anchors=anchors.names,
         probability=read_only(probability, np.float64),
         log_likelihood=read_only(logs, np.float64),
-        n_queries=int((solved + failed > 0).sum()),
-        n_trials=int((solved + failed).sum()),
-        epsilon=epsilon,
-        between=between,
+        n_queries=int((n_trials > 0).sum()),
+        n_trials=int(n_trials.sum()),
+        epsilon=likelihood.epsilon,
+        between=likelihood.between,
         scope=scope,
     )
 
@@ -267,60 +262,70 @@ def check_epsilon(epsilon: object) -> float:
     return check_real("epsilon", epsilon, "be a number in [1e-12, 0.5)", lambda x: 1e-12 <= x < 0.5)
 
 
-def solved_and_failed(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
-    """Return c_j and N_j − c_j of a model on the anchors' queries.
-
-    Raises
-    ------
-    InvalidInputError
-        If the outcomes are not 0/1, are about other queries, or have no trial.
-    """
-    solved, failed = outcomes.right_and_wrong()
-    if outcomes.n_questions != anchors.n_queries:
-        rule = f"be about the {anchors.n_queries} queries of the anchors"
-        raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_questions} questions")
-    if outcomes.question_ids is not None and anchors.question_ids is not None:
-        pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
-        for position, (ours, came) in enumerate(pairs):
-            if ours != came:
-                rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
-                raise InvalidInputError.of("outcomes", rule, came)
-    if outcomes.counts.sum() == 0:
-        raise InvalidInputError.of("outcomes", "have at least one trial", "none")
-    return solved.astype(np.float64), failed.astype(np.float64)
-
-
-def interval_logs(
-    probabilities: FloatArray,
-    solved: FloatArray,
-    failed: FloatArray,
-    epsilon: float,
-    between: Between,
-    subsets: FloatArray | None = None,
-) -> FloatArray:
-    """Return the log likelihood of the L + 1 intervals for each subset of the queries.
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    """The likelihood of the L + 1 intervals between neighbouring anchors.
 
     Parameters
     ----------
-    probabilities : array, shape (L, M)
-        The anchors, weakest first.
+    edges : array, shape (L+2, M)
+        The anchors within [ε, 1 − ε], weakest first, between a row of ε and one of 1 − ε.
     solved, failed : array, shape (M,)
-        The trials of the model to place.
+        c_j and N_j − c_j of the model to place.
     epsilon : float
-        In (0, ½).
+        In [1e-12, ½).
     between : {"query", "shared"}
         See `capability_intervals`.
-    subsets : array, shape (B, M), optional
-        How often each holds a query; left out, one subset that holds all once.
-
-    Returns
-    -------
-    array, shape (L+1, B)
     """
-    if subsets is None:
-        subsets = np.ones((1, solved.size))
-    edges = with_virtual_ends(probabilities, epsilon)
-    return _INTERVAL_LOGS[between](edges, solved, failed, subsets)
+
+    edges: FloatArray
+    solved: FloatArray
+    failed: FloatArray
+    epsilon: float
+    between: Between
+
+    @classmethod
+    def of(
+        cls, anchors: AnchorMatrix, outcomes: Outcomes, epsilon: float, between: Between
+    ) -> _Likelihood:
+        """Return the likelihood of a model's outcomes on the anchors' queries.
+
+        Raises
+        ------
+        InvalidInputError
+            If the outcomes are not 0/1, are about other queries, or have no trial, or another
+            argument breaks its rule.
+        """
+        check_anchors("anchors", anchors)
+        check_outcomes("outcomes", outcomes)
+        epsilon = check_epsilon(epsilon)
+        between = check_option("between", between, BETWEEN)
+        solved, failed = outcomes.right_and_wrong()
+        if outcomes.n_questions != anchors.n_queries:
+            rule = f"be about the {anchors.n_queries} queries of the anchors"
+            raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_questions} questions")
+        if outcomes.question_ids is not None and anchors.question_ids is not None:
+            pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
+            for position, (ours, came) in enumerate(pairs):
+                if ours != came:
+                    rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
+                    raise InvalidInputError.of("outcomes", rule, came)
+        if outcomes.counts.sum() == 0:
+            raise InvalidInputError.of("outcomes", "have at least one trial", "none")
+        clipped = np.clip(anchors.probabilities, epsilon, 1.0 - epsilon)
+        end = np.full((1, anchors.n_queries), epsilon)
+        edges = np.concatenate((end, clipped, 1.0 - end))
+        return cls(edges, solved.astype(float), failed.astype(float), epsilon, between)
+
+    def logs(self, subsets: FloatArray) -> FloatArray:
+        """Return the log likelihoods for subsets of the queries, shape (L+1, B).
+
+        Parameters
+        ----------
+        subsets : array, shape (B, M)
+            How often each holds a query.
+        """
+        return _INTERVAL_LOGS[self.between](self.edges, self.solved, self.failed, subsets)
 
 
 def _query_logs(
@@ -336,25 +341,14 @@ def _shared_logs(
     edges: FloatArray, solved: FloatArray, failed: FloatArray, subsets: FloatArray
 ) -> FloatArray:
     """Return the logs of integrals over one position between the two boundary anchors."""
-    return np.stack(
-        [
-            shared_position_log(weaker, stronger, solved, failed, subsets)
-            for weaker, stronger in pairwise(edges)
-        ]
-    )
+    intervals = pairwise(edges)
+    return np.stack([shared_position_log(*pair, solved, failed, subsets) for pair in intervals])
 
 
 _INTERVAL_LOGS: Mapping[
     Between, Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
 ] = {"query": _query_logs, "shared": _shared_logs}
 BETWEEN: tuple[Between, ...] = tuple(_INTERVAL_LOGS)
-
-
-def with_virtual_ends(probabilities: FloatArray, epsilon: float) -> FloatArray:
-    """Return the anchors kept within [ε, 1 − ε] between a row of ε and one of 1 − ε."""
-    clipped = np.clip(probabilities, epsilon, 1.0 - epsilon)
-    ends = np.full((1, clipped.shape[1]), epsilon)
-    return np.concatenate((ends, clipped, 1.0 - ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,28 +416,21 @@ def sample_size_sweep(
     >>> sweep.sizes.tolist()[-1], bool(sweep.mean[-1] > sweep.mean[0])
     (20, True)
     """
-    check_anchors("anchors", anchors)
-    check_outcomes("outcomes", outcomes)
-    epsilon = check_epsilon(epsilon)
-    between = check_option("between", between, BETWEEN)
-    solved, failed = solved_and_failed(anchors, outcomes)
+    likelihood = _Likelihood.of(anchors, outcomes, epsilon, between)
     n = anchors.n_queries
     replicates, seed = check_size("replicates", replicates, 1, n), check_seed(seed)
     if sizes is None:
         sizes = np.unique(np.linspace(1, n, min(n, 10)).round().astype(int)).tolist()
-    rule = f"lie in 1..{n}, at least one"
     given = check_sequence("sizes", sizes, f"be a sequence of numbers in 1..{n}")
     checked = [check_integer("sizes", size, 1) for size in given]
     if not checked or max(checked) > n:
-        raise InvalidInputError.of("sizes", rule, checked)
-    table = anchors.probabilities
-    full_peak = int(interval_logs(table, solved, failed, epsilon, between).argmax())
+        raise InvalidInputError.of("sizes", f"lie in 1..{n}, at least one", checked)
+    full_peak = int(likelihood.logs(np.ones((1, n))).argmax())
     rng = np.random.default_rng(seed)
     rows = []
     for size in checked:
         chosen = (rng.random((replicates, n)).argsort(axis=1) < size).astype(np.float64)
-        logs = interval_logs(table, solved, failed, epsilon, between, chosen)
-        share = special.softmax(logs, axis=0)
+        share = special.softmax(likelihood.logs(chosen), axis=0)
         peak = share.max(axis=0)
         ends = np.quantile(peak, [0.1, 0.9])
         rows.append((peak.mean(), *ends, (share.argmax(axis=0) == full_peak).mean()))

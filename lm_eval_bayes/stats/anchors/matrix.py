@@ -289,7 +289,6 @@ def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
     given = check_sequence("names", names, rule)
     if not all(isinstance(name, str) for name in given):
         raise InvalidInputError.of("names", rule, names)
-    checked = tuple(str(name) for name in given)
-    if len(checked) != n_anchors or len(set(checked)) != n_anchors:
-        raise InvalidInputError.of("names", rule, list(checked))
-    return checked
+    if len(given) != n_anchors or len(set(given)) != n_anchors:
+        raise InvalidInputError.of("names", rule, given)
+    return tuple(map(str, given))
