@@ -137,44 +137,37 @@ class WorkerPool:
             os.register_at_fork(after_in_child=self._after_fork)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(self._size)
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
+        #: A worker for each job at a time, None where none has been started; the last used is first.
+        self._slots: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        for _ in range(self._size):
+            self._slots.put(None)
+        self._workers: set[_Worker] = set()
         self._failed: tuple[float, str] | None = None
 
     def _after_fork(self) -> None:
-        for worker in self._all:
+        for worker in self._workers:
             worker.detach()
         self._reset()
 
-    def _take(self) -> _Worker:
-        with self._lock:
-            failed = self._failed
-            idle = self._idle.pop() if self._idle else None
-        if idle is not None:
-            if idle.process.poll() is None:
-                return idle
-            self._drop(idle)  # it was killed while it was idle
-            return self._take()
+    def _living(self, worker: _Worker | None) -> _Worker:
+        """Return the worker if it lives, else a new one."""
+        if worker is not None and worker.process.poll() is None:
+            return worker
+        if worker is not None:
+            worker.stop()
+            self._workers.discard(worker)
+        failed = self._failed
         if failed and time.monotonic() - failed[0] < START_PAUSE:
             raise WorkerUnavailable(failed[1])
         try:
             worker = _Worker()
         except (OSError, RuntimeError, WorkerError) as error:  # RuntimeError: no thread at exit
             message = " ".join(str(error).split())
-            with self._lock:
-                self._failed = (time.monotonic(), message)
+            self._failed = (time.monotonic(), message)
             raise WorkerUnavailable(message) from error
-        with self._lock:
-            self._failed = None
-            self._all.add(worker)
+        self._failed = None
+        self._workers.add(worker)
         return worker
-
-    def _drop(self, worker: _Worker) -> None:
-        with self._lock:
-            self._all.discard(worker)
-        worker.stop()
 
     def run(self, job: dict[str, Any], limit: float) -> dict[str, Any]:
         """Return a worker's reply to one job.
@@ -191,33 +184,31 @@ class WorkerPool:
         WorkerTimeout, WorkerDied, WorkerUnavailable
             When there is no reply; the worker is gone and the next job gets a new one.
         """
-        with self._slots:
-            for attempt in (1, 2):
-                worker = self._take()
-                try:
-                    reply = worker.request({**job, "limit": limit}, limit)
-                except WorkerDied:
-                    self._drop(worker)
-                    if attempt == 2:  # the first may be an idle worker that was killed
-                        raise
-                except BaseException:  # a time-out, or Ctrl-C in mid-job
-                    self._drop(worker)
-                    raise
-                else:
-                    with self._lock:
-                        self._idle.append(worker)
-                    return reply
-        raise WorkerDied("the grading process ended before it replied")
+        message = {**job, "limit": limit}
+        worker = self._slots.get()
+        try:
+            worker = self._living(worker)
+            try:
+                return worker.request(message, limit)
+            except WorkerDied:  # perhaps it was idle and killed: once more, with a new one
+                worker.stop()
+                worker = self._living(worker)
+                return worker.request(message, limit)
+        except BaseException:  # a time-out, or Ctrl-C in mid-job
+            if worker is not None:
+                worker.stop()
+            raise
+        finally:
+            self._slots.put(worker)
 
     def worker_pids(self) -> list[int]:
         """Return the process ids of the living workers."""
-        with self._lock:
-            return sorted(worker.process.pid for worker in self._all)
+        processes = [worker.process for worker in list(self._workers)]
+        return sorted(process.pid for process in processes if process.poll() is None)
 
     def close(self) -> None:
         """Stop every worker; a later job starts a new one."""
-        with self._lock:
-            workers, self._all, self._idle = list(self._all), set(), []
+        workers, self._workers = self._workers, set()
         for worker in workers:
             worker.stop()
 
