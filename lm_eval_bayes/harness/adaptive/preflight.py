@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun, distinct_ids
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 
 @dataclass(frozen=True)
@@ -72,15 +69,15 @@ class TaskPreflight:
                 f"--decide: {run} has no graded trials of {self.task}; "
                 f"it has those of {', '.join(sorted(baselines)) or 'no task'}"
             )
-        only_in_baseline = len(set(baseline.question_ids) - set(self.question_ids))
-        only_in_run = len(set(self.question_ids) - set(baseline.question_ids))
-        differences = []
-        if only_in_baseline:
-            count = plural(only_in_baseline, "question")
-            differences.append(f"has {count} of {self.task} that this run does not ask")
-        if only_in_run:
-            count = plural(only_in_run, "question")
-            differences.append(f"lacks {count} of {self.task} that this run asks")
+        ids, baseline_ids = set(self.question_ids), set(baseline.question_ids)
+        differences = [
+            f"{verb} {plural(len(questions), 'question')} of {self.task} that this run {rest}"
+            for verb, questions, rest in (
+                ("has", baseline_ids - ids, "does not ask"),
+                ("lacks", ids - baseline_ids, "asks"),
+            )
+            if questions
+        ]
         if differences:
             raise InvalidInputError(
                 f"--decide: {run} {' and '.join(differences)}; "
@@ -116,6 +113,8 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
     TaskConfigError
         If a task was not sampled repeatedly by this package, or has no question.
     """
+    from lm_eval.evaluator_utils import get_sample_size
+
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
     from lm_eval_bayes.harness.task.requests import doc_hash
 
@@ -136,13 +135,11 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
                 f"task {name} logs no graded trials, so nothing can be decided about it; use one "
                 "of this package's tasks, or RepeatedSamplingTask as the class of your own"
             )
-        questions = _questions(name, task, arguments)
-        first = next(questions, None)
-        if first is None:
+        chosen = (arguments.get("samples") or {}).get(name)
+        questions = list(task.doc_iterator(limit=get_sample_size(task, limit), samples=chosen))
+        if not questions:
             raise TaskConfigError(f"task {name}: there is no question")
-        ids: tuple[str, ...] = ()
-        if hashed:
-            ids = distinct_ids([doc_hash(doc) for doc in (first, *questions)])
+        ids = distinct_ids([doc_hash(doc) for _, doc in questions]) if hashed else ()
         tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids)
     return tasks
 
@@ -156,17 +153,6 @@ def _seed_as_the_harness(arguments: Mapping[str, Any]) -> None:
         random.seed(arguments["random_seed"])
     if arguments.get("numpy_random_seed") is not None:
         np.random.seed(arguments["numpy_random_seed"])  # noqa: NPY002
-
-
-def _questions(
-    name: str, task: RepeatedSamplingTask, arguments: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    from lm_eval.evaluator_utils import get_sample_size
-
-    limit = get_sample_size(task, arguments.get("limit"))
-    chosen = (arguments.get("samples") or {}).get(name)
-    for _, doc in task.doc_iterator(limit=limit, samples=chosen):
-        yield doc
 
 
 def _listed(weights: tuple[float, ...]) -> str:
@@ -197,11 +183,10 @@ def baseline_runs(runs: Sequence[TaskRun], path: str) -> dict[str, TaskRun]:
     if not graded:
         rule = "hold graded trials of a task of this package (a run with --log_samples, or a store)"
         raise InvalidInputError.of("--decide", rule, path)
-    by_task: dict[str, list[TaskRun]] = {}
-    for run in graded:
-        by_task.setdefault(run.task, []).append(run)
-    for task, several in by_task.items():
-        if len(several) > 1:
+    by_task = {run.task: run for run in graded}
+    for task in by_task:
+        models = [run.model for run in graded if run.task == task]
+        if len(models) > 1:
             rule = f"hold one model's run of task {task}; name the folder of one of them"
-            raise InvalidInputError.of("--decide", rule, ", ".join(run.model for run in several))
-    return {task: run for task, (run,) in by_task.items()}
+            raise InvalidInputError.of("--decide", rule, ", ".join(models))
+    return by_task

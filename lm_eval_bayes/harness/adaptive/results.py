@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
 
 _BLOCK = 1 << 20
@@ -26,23 +25,13 @@ def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
     Parameters
     ----------
     results : mapping
-        What `simple_evaluate` returns with `log_samples`.
+        What `simple_evaluate` returns with `log_samples`, of tasks that were sampled repeatedly.
 
-    Raises
-    ------
-    TaskConfigError
-        If a task was not sampled repeatedly by this package.
     """
-    runs = {}
-    for task, samples in results["samples"].items():
-        settings = (results["configs"][task].get("metadata") or {}).get("bayes")
-        if settings is None or not samples or "outcomes" not in samples[0]:
-            raise TaskConfigError(
-                f"task {task} logs no graded trials, so nothing can be decided about it; use one "
-                "of this package's tasks, or RepeatedSamplingTask as the class of your own"
-            )
-        runs[task] = _graded_task(task, samples, settings["weights"])
-    return runs
+    return {
+        task: _graded_task(task, samples, results["configs"][task]["metadata"]["bayes"]["weights"])
+        for task, samples in results["samples"].items()
+    }
 
 
 def _graded_task(

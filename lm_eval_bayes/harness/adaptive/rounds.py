@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.results import graded_tasks, missing_output
@@ -46,7 +46,7 @@ class Round(Record):
     """
 
     trials: int
-    analyses: tuple[InterimAnalysis, ...]
+    analyses: tuple[InterimAnalysis, ...] = field(metadata=json_name("looks"))
     n_trials: int
     tokens: int | None
     hours: float
@@ -55,12 +55,6 @@ class Round(Record):
     def reached(self) -> bool:
         """Whether every task has reached the goal."""
         return all(analysis.reached for analysis in self.analyses)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        record = super().to_dict()
-        record["looks"] = record.pop("analyses")
-        return record
 
 
 @dataclass
@@ -97,31 +91,28 @@ class Rounds:
     interruption: KeyboardInterrupt | None = None
     stage: Stage = "tasks"
     store: str = ""
-    _tracker: Any = None
+    _arguments: Mapping[str, Any] = field(default_factory=dict)
+    _started: float = 0.0
     _logged: dict[str, int] | None = None
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
         """Run the rounds with the arguments of `simple_evaluate`; return the last results."""
-        started = time.monotonic()
+        self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
-        self._plan(arguments, planned[0], {})
+        self._plan(planned[0], {})
         self.goal.check(preflight(arguments, hashed=self.goal.baseline is not None))
         self.stage = "model"
-        model = self._model(arguments)
+        model = self._model()
         self.stage = "requests"
-        keep_samples = bool(arguments.get("log_samples"))
         last: dict[str, Any] | None = None
-        extra: dict[int, int] = {}
         try:
             for trials in planned:
-                if last is not None and self._exceeds_budget(trials, started):
+                if last is not None and self._exceeds_budget(trials):
                     break
-                base, more = self._allocate(trials, last, extra)
-                last = self._evaluate(model, arguments, base, more)
+                last = self._evaluate(model, *self._allocate(trials, last))
                 if last is None:
                     return None  # another rank than the first writes nothing
-                extra = more
-                self._analyze(graded_tasks(last), trials, started)
+                self._analyze(graded_tasks(last), trials)
                 if self.done[-1].reached:
                     self.reason = "the goal is reached"
                     break
@@ -130,9 +121,9 @@ class Rounds:
         except KeyboardInterrupt as interruption:
             self.interruption = interruption
             self.reason = "interrupted"
-            last = self._results_so_far(model, arguments, last, started)
+            last = self._results_so_far(model, last)
         self.report(self.reason)
-        return self._final_results(last, arguments, keep_samples)
+        return None if last is None else self._final_results(last)
 
     def replacing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that replaces `simple_evaluate`."""
@@ -145,11 +136,12 @@ class Rounds:
 
     def missing_output(self) -> str | None:
         """Return the name of an output file that is missing or incomplete, if there is one."""
-        return None if self._logged is None else missing_output(self._tracker, self._logged)
+        tracker = self._arguments.get("evaluation_tracker")
+        return None if self._logged is None else missing_output(tracker, self._logged)
 
-    def _model(self, arguments: Mapping[str, Any]) -> RecordingMixin:
+    def _model(self) -> RecordingMixin:
         """Create the model; its first call of `generate_until` sets the stage."""
-        model = self.make_model(arguments)
+        model = self.make_model(self._arguments)
         self.store = str(model.trial_store.path) if model.trial_store is not None else ""
         generate = model.generate_until
 
@@ -160,38 +152,22 @@ class Rounds:
         model.generate_until = generate_until  # type: ignore[method-assign]
         return model
 
-    def _plan(
-        self, arguments: Mapping[str, Any], base: int, extra: Mapping[int, int]
-    ) -> dict[str, Any]:
+    def _plan(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
         """Set the number of trials of the tasks that are loaded next; return the metadata."""
-        manager = arguments["task_manager"]
-        metadata = with_trials(arguments.get("metadata") or {}, base, extra)
+        manager = self._arguments["task_manager"]
+        metadata = with_trials(self._arguments.get("metadata") or {}, base, extra)
         # the manager and the factory of its tasks share this mapping
         manager.metadata.clear()
         manager.metadata.update(metadata)
         return metadata
 
     def _evaluate(
-        self,
-        model: RecordingMixin,
-        arguments: Mapping[str, Any],
-        base: int,
-        extra: Mapping[int, int],
+        self, model: RecordingMixin, base: int, extra: Mapping[int, int]
     ) -> dict[str, Any] | None:
-        metadata = self._plan(arguments, base, extra)
-        return self.evaluate(
-            **{
-                **arguments,
-                "model": model,
-                "metadata": metadata,
-                "log_samples": True,
-                "batch_size": arguments.get("batch_size"),
-            }
-        )
+        changed = {"model": model, "metadata": self._plan(base, extra), "log_samples": True}
+        return self.evaluate(**{**self._arguments, **changed})
 
-    def _allocate(
-        self, trials: int, last: Mapping[str, Any] | None, extra: Mapping[int, int]
-    ) -> tuple[int, dict[int, int]]:
+    def _allocate(self, trials: int, last: Mapping[str, Any] | None) -> tuple[int, dict[int, int]]:
         """Return N for all questions, and the further trials of single questions."""
         if not self.goal.allocate or last is None:
             return trials, {}
@@ -206,38 +182,41 @@ class Rounds:
         beyond = zip(task.doc_ids or (), have - base, strict=True)
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
 
-    def _analyze(self, graded: Mapping[str, TaskRun], trials: int, started: float) -> None:
+    def _hours(self) -> float:
+        """Return the hours since the run began."""
+        return (time.monotonic() - self._started) / 3600.0
+
+    def _analyze(self, graded: Mapping[str, TaskRun], trials: int) -> None:
         tokens = [task.tokens for task in graded.values()]
         finished = Round(
             trials=trials,
             analyses=tuple(self.goal.analyze(task, trials) for task in graded.values()),
             n_trials=sum(task.n_trials for task in graded.values()),
             tokens=None if None in tokens else sum(n for n in tokens if n is not None),
-            hours=(time.monotonic() - started) / 3600.0,
+            hours=self._hours(),
         )
         self.done.append(finished)
         self.report(finished)
 
-    def _exceeds_budget(self, trials: int, started: float) -> bool:
+    def _exceeds_budget(self, trials: int) -> bool:
         """Return whether the next round is expected to exceed the budget; if so, set the reason."""
         budget, now = self.goal.budget, self.done[-1]
         if budget is None or budget.unit == "trials":
             return False
-        grows = trials / now.trials
-        hours = (time.monotonic() - started) / 3600.0
         if budget.unit == "hours":
             before = self.done[-2].hours if len(self.done) > 1 else 0.0
-            expected: float = hours + (now.hours - before)
+            spent = self._hours()
+            expected = spent + (now.hours - before)
         elif now.tokens is None:
             raise TaskConfigError(
                 "--budget cannot be in tokens: this backend does not count them; give trials or "
                 "hours"
             )
         else:
-            expected = now.tokens * grows
+            spent = float(now.tokens)
+            expected = spent * (trials / now.trials)
         if expected <= budget.amount:
             return False
-        spent = hours if budget.unit == "hours" else float(now.tokens or 0)
         if len(self.done) == 1 and spent > budget.amount:
             self.reason = (
                 f"the first round already cost {_format_amount(spent, budget)}, more than the "
@@ -249,42 +228,34 @@ class Rounds:
         return True
 
     def _results_so_far(
-        self,
-        model: RecordingMixin,
-        arguments: Mapping[str, Any],
-        last: dict[str, Any] | None,
-        started: float,
+        self, model: RecordingMixin, last: dict[str, Any] | None
     ) -> dict[str, Any] | None:
         """Return results of all trials that every question has, without generating any."""
         common = model.common_trials()
         before = self.done[-1].trials if self.done else 0
         if common <= before or (self.goal.allocate and last is not None):
             return last
-        last = self._evaluate(model, arguments, common, {})
+        last = self._evaluate(model, common, {})
         if last is not None:
-            self._analyze(graded_tasks(last), common, started)
+            self._analyze(graded_tasks(last), common)
         return last
 
-    def _final_results(
-        self, last: dict[str, Any] | None, arguments: Mapping[str, Any], keep_samples: bool
-    ) -> dict[str, Any] | None:
+    def _final_results(self, last: dict[str, Any]) -> dict[str, Any]:
         """Return the last results as those of a run of the harness's own model name."""
-        if last is None:
-            return None
-        self._tracker = arguments.get("evaluation_tracker")
         self._logged = {}
-        if keep_samples:
+        if self._arguments.get("log_samples"):
             self._logged = {task: len(samples) for task, samples in last["samples"].items()}
         else:
-            last.pop("samples", None)
-        last["config"]["model"] = arguments["model"]
+            del last["samples"]
+        last["config"]["model"] = self._arguments["model"]
         last["config"]["stopping"] = {
             "reason": self.reason,
             "rounds": [finished.to_dict() for finished in self.done],
         }
-        tracker = getattr(self._tracker, "general_config_tracker", None)
-        if tracker is not None:
-            tracker.model_source = arguments["model"]
+        tracker = self._arguments.get("evaluation_tracker")
+        config_tracker = getattr(tracker, "general_config_tracker", None)
+        if config_tracker is not None:
+            config_tracker.model_source = self._arguments["model"]
         return last
 
 

@@ -1,13 +1,13 @@
 """The goal and the budget of a run that raises N round by round, checked after every round.
 
-The stopping rules themselves are those of :mod:`lm_eval_bayes.stats.sequential`; :data:`RULES` says
-which one a goal sets.
+The stopping rules themselves are those of :mod:`lm_eval_bayes.stats.sequential`; :attr:`Goal.rule`
+is the one that a goal sets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import ESTIMATORS
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -26,8 +27,6 @@ from lm_eval_bayes.stats.sequential.decision import CORRECTIONS, Correction, Dec
 from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
-
-ESTIMATORS = ("hbayes", "bayes")
 
 #: The most questions of a forecast, which then takes about a second.
 _FORECAST_QUESTIONS = 2000
@@ -219,10 +218,15 @@ class Goal:
     @cached_property
     def rule(self) -> StoppingRule | None:
         """The stopping rule of the interim analyses; None where only the budget ends the run."""
-        for option, rule_of in RULES.items():
-            if getattr(self, option) is not None:
-                return rule_of(self)
-        return None
+        if self.width is not None:
+            return WidthReached(self.width, self.level, "exact", self.min_trials)
+        if self.baseline is None:
+            return None
+        if self.correction == "none":
+            return DecisionReached(self.confidence, min_trials=self.min_trials)
+        return DecisionReached(
+            self.confidence, correction=self.correction, analyses=tuple(self.rounds)
+        )
 
     def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
         """Check the goal against the tasks of the run, before anything is sampled.
@@ -315,20 +319,3 @@ class Goal:
         except InvalidInputError:
             return None, None, None
         return forecast.additional, forecast.additional_low, forecast.additional_high
-
-
-def _width_rule(goal: Goal) -> StoppingRule:
-    return WidthReached(float(goal.width or 0.0), goal.level, "exact", goal.min_trials)
-
-
-def _decision_rule(goal: Goal) -> StoppingRule:
-    if goal.correction == "none":
-        return DecisionReached(goal.confidence, min_trials=goal.min_trials)
-    return DecisionReached(goal.confidence, correction=goal.correction, analyses=tuple(goal.rounds))
-
-
-#: The field of a goal that is set -> the stopping rule of :mod:`lm_eval_bayes.stats.sequential`.
-RULES: Mapping[str, Callable[[Goal], StoppingRule]] = {
-    "width": _width_rule,
-    "baseline": _decision_rule,
-}

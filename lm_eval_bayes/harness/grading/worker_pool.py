@@ -137,7 +137,7 @@ class WorkerPool:
             os.register_at_fork(after_in_child=self._after_fork)
 
     def _reset(self) -> None:
-        #: A worker for each job at a time, None where none has been started; the last used is first.
+        #: A worker per job at a time, None where none has been started; the last used is first.
         self._slots: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(self._size):
             self._slots.put(None)
