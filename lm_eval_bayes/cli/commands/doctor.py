@@ -126,7 +126,7 @@ def command(
     try:
         offline_variable = questions.offline()
         missing = [data for data in questions.needed() if not questions.is_cached(data)]
-        reach = None if offline or offline_variable else questions.query_hub(missing, timeout)
+        reach = None if offline or offline_variable else questions.HubQuery(missing, timeout)
         sections = {
             "packages": list(_packages()),
             "backends": list(_backends()),

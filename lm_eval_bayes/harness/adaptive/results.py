@@ -14,8 +14,6 @@ import numpy as np
 
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
 
-_BLOCK = 1 << 20
-
 
 def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
     """Return the graded trials of every task in the results of the harness.
@@ -102,12 +100,9 @@ def _is_json(file: Path) -> bool:
 
 def _lines(file: Path) -> int:
     """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
-    n, last = 0, b""
     try:
         with file.open("rb") as content:
-            while block := content.read(_BLOCK):
-                n += block.count(b"\n")
-                last = block[-1:]
+            ended = [line.endswith(b"\n") for line in content]
     except OSError:
         return -1
-    return n if last in (b"", b"\n") else -1
+    return len(ended) if all(ended) else -1

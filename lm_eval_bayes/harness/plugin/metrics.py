@@ -53,9 +53,7 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     TaskConfigError, InvalidInputError
         If an option is unknown or breaks its rule.
     """
-    setting_names = {
-        k for k in (key.removeprefix("bayes_") for key in KEYS) if k not in ("n", "metric")
-    }
+    setting_names = {key.removeprefix("bayes_") for key in KEYS} - {"n", "metric"}
     option_names = sorted({*setting_names, "grader", *_EXACT_MATCH_OPTIONS, "n"})
     for option in options:
         if option not in option_names:
@@ -71,9 +69,8 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     return Settings.from_metadata(values, n, categories=2)
 
 
-def aggregate_bayes(items: Sequence[rows.RowValue]) -> float | str:
-    """Compute the row that the items belong to, over all questions."""
-    return rows.aggregate(items)
+#: Computes the row that the items belong to, over all questions.
+aggregate_bayes = rows.aggregate
 
 
 def bayes(

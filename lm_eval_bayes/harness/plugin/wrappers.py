@@ -84,32 +84,33 @@ def _prepare(task: Any) -> None:
     from lm_eval_bayes.harness.plugin.metrics import USE_THE_CLASS, aggregate_bayes, settings_of
 
     name, config = str(task.config.task), task.config
-    if task.OUTPUT_TYPE != "generate_until":
-        raise TaskConfigError(
-            f"task {name}: metric bayes must have `output_type: generate_until`; "
-            f"got {task.OUTPUT_TYPE}"
-        )
+
+    def check(holds: bool, rule: str) -> None:
+        if not holds:
+            raise TaskConfigError(f"task {name}: metric bayes must {rule}")
+
+    check(
+        task.OUTPUT_TYPE == "generate_until",
+        f"have `output_type: generate_until`; got {task.OUTPUT_TYPE}",
+    )
     own = type(task).process_results is not ConfigurableTask.process_results
     if own or callable(config.process_results):
         raise TaskConfigError(
             f"task {name}: its `process_results` bypasses metric_list, so metric bayes would "
             f"never be computed; {USE_THE_CLASS}"
         )
-    if task.multiple_target:
-        raise TaskConfigError(
-            f"task {name}: metric bayes must have one gold answer a question, and this task's "
-            f"target is a list; {USE_THE_CLASS}"
-        )
-    if task._aggregation_list["bayes"] is not aggregate_bayes:
-        raise TaskConfigError(f"task {name}: metric bayes must have `aggregation: bayes`")
+    check(
+        not task.multiple_target,
+        f"have one gold answer a question, and this task's target is a list; {USE_THE_CLASS}",
+    )
+    check(task._aggregation_list["bayes"] is aggregate_bayes, "have `aggregation: bayes`")
     options = task._metric_fn_kwargs["bayes"]
     settings = settings_of(options, config.repeats)
-    if config.filter_list is None:
-        raise TaskConfigError(
-            f"task {name}: metric bayes must have a `filter_list` that keeps all responses; the "
-            "harness's default keeps the first of them. Add "
-            "`filter_list: [{name: none, filter: [{function: keep_all}]}]`"
-        )
+    check(
+        config.filter_list is not None,
+        "have a `filter_list` that keeps all responses; the harness's default keeps the first of "
+        "them. Add `filter_list: [{name: none, filter: [{function: keep_all}]}]`",
+    )
     doc = task.task_docs[0]
     for pipeline in task._filters if settings.check else ():
         out = pipelines.probe_output(pipeline, settings.n, doc, ["0"], name)

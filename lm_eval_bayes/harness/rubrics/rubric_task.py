@@ -25,7 +25,6 @@ from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.harness.task.rows import RowValue, aggregate
-from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import (
     RECORDED,
     SOURCES,
@@ -69,31 +68,21 @@ class RubricTask(RepeatedSamplingTask):
         the model will not record.
     """
 
-    def __init__(
-        self,
-        data_dir: str | None = None,
-        cache_dir: str | None = None,
-        download_mode: Any = None,
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
-        config = dict(config or {})
-        metadata = config.get("metadata")
-        metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
-        self.rubrics = RubricSettings.from_metadata(metadata)
-        metadata.pop("rubric_own", None)  # functions cannot be logged; `bayes` names them
-        config["metadata"] = metadata
-        frozen, name = self.rubrics.thresholds, str(config.get("task", "?"))
-        self._frozen = None if frozen is None else frozen.of(name)
-        super().__init__(data_dir, cache_dir, download_mode, config)
-        self.config.metadata["bayes"]["rubrics"] = self.rubrics.to_dict()
-        self._shown: tuple[Schema, ...] | None = None
-        if self.settings.check:
-            self._check_own_rubrics()
-
     # -- before sampling -------------------------------------------------------------
 
-    def _check_own_rubrics(self) -> None:
-        """Test the user's functions on the first question's own answer."""
+    def _read_settings(self, config: Mapping[str, Any]) -> None:
+        super()._read_settings(config)
+        metadata = config["metadata"]
+        self.rubrics = RubricSettings.from_metadata(metadata)
+        metadata.pop("rubric_own", None)  # functions cannot be logged; `bayes` names them
+        metadata["bayes"]["rubrics"] = self.rubrics.to_dict()
+        frozen = self.rubrics.thresholds
+        self._frozen = None if frozen is None else frozen.of(str(config.get("task", "?")))
+        self._shown = self.rubrics.rubrics
+
+    def _check_first_question(self) -> None:
+        """Test the grader and the user's functions on the first question's own answer."""
+        super()._check_first_question()
         doc, gold = self._first_question()
         for custom in self.rubrics.own:
             if custom.choose is None:
@@ -159,16 +148,12 @@ class RubricTask(RepeatedSamplingTask):
         self._shown = tuple(
             schema for schema in self.rubrics.rubrics if available.issuperset(schema.needs)
         )
-        left_out_rubrics = [
-            schema.name for schema in self.rubrics.rubrics if schema not in self._shown
-        ]
-        if left_out_rubrics and (
-            self.rubrics.named or len(left_out_rubrics) == len(self.rubrics.rubrics)
-        ):
+        left_out = [schema.name for schema in self.rubrics.rubrics if schema not in self._shown]
+        if left_out and (self.rubrics.named or not self._shown):
             log.warning(
                 "%s: no rows for the rubrics %s: the responses carry none of the signals they "
                 "need; sample with --model trials, vllm-signals or hf-signals",
-                *(self.config.task, ", ".join(left_out_rubrics)),
+                *(self.config.task, ", ".join(left_out)),
             )
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
@@ -201,16 +186,15 @@ class RubricTask(RepeatedSamplingTask):
             **recorded,
             **{name: values for name, values in columns.items() if name not in recorded},
         }
-        shown = self.rubrics.rubrics if self._shown is None else self._shown
         signals = rows.QuestionSignals(
             columns=columns,
             task=str(self.config.task),
-            rubrics=shown,
+            rubrics=self._shown,
             thresholds=self._frozen,
             prior=self.rubrics.prior,
             settings=self.settings,
         )
-        names = rows.row_functions(shown, self.settings)
+        names = rows.row_functions(self._shown, self.settings)
         logged.add_rows({name: RowValue(math.nan, name, signals) for name in names})
         return logged
 
@@ -243,8 +227,7 @@ class RubricTask(RepeatedSamplingTask):
     def _rubric_rows(self) -> list[str]:
         if "bypass" in self._metric_fn_list:
             return []
-        shown = self.rubrics.rubrics if self._shown is None else self._shown
-        return list(rows.row_functions(shown, self.settings))
+        return list(rows.row_functions(self._shown, self.settings))
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric, custom_rubrics
@@ -13,6 +13,8 @@ from lm_eval_bayes.harness.task.settings import check_names
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
 from lm_eval_bayes.rubric.scoring import Prior
 from lm_eval_bayes.rubric.thresholds import Thresholds
+from lm_eval_bayes.stats.comparison.compare import ESTIMATORS
+from lm_eval_bayes.stats.validation import check_option
 
 #: Every key that a rubric task's metadata may carry for it, with what it means.
 KEYS = {
@@ -21,8 +23,6 @@ KEYS = {
     "rubric_prior": "hbayes, learned across questions, or bayes, the paper's (default hbayes)",
     "rubric_own": "a custom rubric, or a list of them: a YAML file, or its content",
 }
-
-PRIORS: tuple[Prior, ...] = ("hbayes", "bayes")
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,14 @@ class RubricSettings:
         """
         check_names(metadata, "rubric", KEYS)
         names = metadata.get("rubric_schemata")
-        prior = metadata.get("rubric_prior", "hbayes")
-        if prior not in PRIORS:
-            raise InvalidInputError.of("rubric_prior", f"be one of {', '.join(PRIORS)}", prior)
         source = metadata.get("config_source")
         folder = Path(source).parent if isinstance(source, str) else Path()
-        own = custom_rubrics(metadata.get("rubric_own"), folder)
         return cls(
             schemata=tuple(SCHEMATA.values()) if names is None else _schemata(names),
             named=names is not None,
-            own=own,
+            own=custom_rubrics(metadata.get("rubric_own"), folder),
             thresholds=_thresholds(metadata.get("rubric_thresholds")),
-            prior=cast(Prior, prior),
+            prior=check_option("rubric_prior", metadata.get("rubric_prior", "hbayes"), ESTIMATORS),
         )
 
 
@@ -102,11 +98,9 @@ def _schemata(names: object) -> tuple[Schema, ...]:
 def _thresholds(path: object) -> Thresholds | None:
     if path is None:
         return None
-    if not isinstance(path, str) or not Path(path).expanduser().is_file():
-        rule = "be a file that `lm-eval-bayes rubric --freeze` wrote"
-        raise InvalidInputError.of("rubric_thresholds", rule, path)
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = Path(str(path)).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError.of("rubric_thresholds", "be readable", error) from None
+        rule = f"be a readable file that `lm-eval-bayes rubric --freeze` wrote ({error})"
+        raise InvalidInputError.of("rubric_thresholds", rule, path) from None
     return Thresholds.from_json(text, "rubric_thresholds")

@@ -124,51 +124,39 @@ def offline() -> str | None:
     return None
 
 
-def query_hub(datasets: Iterable[Dataset], timeout_s: float) -> HubQuery:
-    """Query the hub for datasets, in parallel; see :meth:`HubQuery.results`."""
-    return HubQuery(tuple(datasets), timeout_s)
-
-
 class HubQuery:
-    """Queries to the hub, each in a daemon thread."""
+    """Queries to the hub, each in a daemon thread; :meth:`results` waits for them."""
 
-    def __init__(self, datasets: tuple[Dataset, ...], timeout_s: float) -> None:
+    def __init__(self, datasets: Iterable[Dataset], timeout_s: float) -> None:
         self._ends = time.monotonic() + timeout_s
         self._timeout_s = timeout_s
-        self._found: dict[str, str | None] = {}
-        self._datasets = datasets
+        self._problems: dict[str, str | None] = {}
         # A name that cannot be looked up blocks for as long as the system likes; a daemon
         # thread does not delay the end of the program.
-        self._threads = [
-            threading.Thread(target=self._ask, args=(dataset,), daemon=True) for dataset in datasets
-        ]
-        for thread in self._threads:
+        self._threads = {
+            dataset.name: threading.Thread(target=self._query, args=(dataset,), daemon=True)
+            for dataset in datasets
+        }
+        for thread in self._threads.values():
             thread.start()
 
-    def _ask(self, dataset: Dataset) -> None:
+    def _query(self, dataset: Dataset) -> None:
         try:
             from huggingface_hub import HfApi
 
             api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
             api.dataset_info(dataset.name, revision=dataset.revision, timeout=self._timeout_s)
         except Exception as error:
-            self._found[dataset.name] = _short(error)
+            self._problems[dataset.name] = f"{type(error).__name__}: {_first_line(error)}"
         else:
-            self._found[dataset.name] = None
+            self._problems[dataset.name] = None
 
     def results(self) -> dict[str, str | None]:
         """Return why each dataset cannot be reached, by name, and None for those that can."""
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(max(0.0, self._ends - time.monotonic()))
         late = f"no answer within {self._timeout_s:g} s"
-        return {dataset.name: self._found.get(dataset.name, late) for dataset in self._datasets}
-
-
-def _short(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    message = lines[0] if lines else ""
-    message = message if len(message) <= 120 else f"{message[:117]}..."
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+        return {name: self._problems.get(name, late) for name in self._threads}
 
 
 # -- the questions of the demo ------------------------------------------------------------------

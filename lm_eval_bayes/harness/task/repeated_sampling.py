@@ -100,14 +100,8 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
         metadata = config.get("metadata")
         config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
-        self.settings = Settings.from_metadata(
-            config["metadata"],
-            config.get("repeats", 1),
-            _known_categories(config),
-            certain=_grades_alone(config),
-        )
+        self._read_settings(config)
         config["repeats"] = self.settings.n
-        config["metadata"]["bayes"] = self.settings.to_dict()
         config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
         with questions.explained(name, config):
             super().__init__(data_dir, cache_dir, download_mode, config)
@@ -119,6 +113,16 @@ class RepeatedSamplingTask(ConfigurableTask):
             self._check_first_question()
 
     # -- before sampling -------------------------------------------------------------
+
+    def _read_settings(self, config: Mapping[str, Any]) -> None:
+        """Check the settings in the metadata, and add the checked ones to it as `bayes`."""
+        self.settings = Settings.from_metadata(
+            config["metadata"],
+            config.get("repeats", 1),
+            _known_categories(config),
+            certain=_grades_alone(config),
+        )
+        config["metadata"]["bayes"] = self.settings.to_dict()
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions; a failure becomes an error of one sentence."""
@@ -237,9 +241,8 @@ class RepeatedSamplingTask(ConfigurableTask):
             lengths of the N trials, and their signals where the model recorded some.
         """
         responses = results[0]
-        if not isinstance(responses, (list, tuple)):
-            responses = [responses]
-        responses = responses if isinstance(responses, list) else list(responses)
+        if not isinstance(responses, list):
+            responses = list(responses) if isinstance(responses, tuple) else [responses]
         instance = getattr(responses, "instance", None)
         raw = responses if instance is None else instance.resps
         doc_id = None if instance is None else instance.doc_id

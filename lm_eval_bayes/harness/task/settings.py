@@ -8,15 +8,19 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.stats.intervals import IntervalMethod
-from lm_eval_bayes.stats.validation import as_real
+from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
+from lm_eval_bayes.stats.validation import (
+    as_real,
+    check_flag,
+    check_fraction,
+    check_option,
+    check_real,
+)
 
 #: The largest N; a larger number is taken for a typing error.
 MAX_TRIALS = 100_000
 
 _LARGEST_WEIGHT = 1e100
-
-INTERVAL_METHODS: tuple[IntervalMethod, ...] = ("exact", "normal", "beta", "hdi")
 
 #: Every key that a task's metadata may carry for us, with what it means.
 KEYS = {
@@ -27,7 +31,7 @@ KEYS = {
     "bayes_weights": "the score of each category 0..C (default [0, 1])",
     "bayes_categories": "number of categories of the task's grader (default 2)",
     "bayes_metric": "which metric of the task is the outcome (default: the first one)",
-    "bayes_interval": "the interval's method: " + ", ".join(INTERVAL_METHODS),
+    "bayes_interval": f"the interval's method: {', '.join(METHODS)} (default exact)",
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
@@ -122,28 +126,27 @@ class Settings(Record):
         weights = _weights(
             metadata.get("bayes_weights"), metadata.get("bayes_categories"), categories, certain
         )
-        interval = metadata.get("bayes_interval", "exact")
-        if interval not in INTERVAL_METHODS:
-            raise InvalidInputError.of(
-                "bayes_interval", f"be one of {', '.join(INTERVAL_METHODS)}", interval
-            )
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "be the name of a metric", metric)
-        check = metadata.get("bayes_check", True)
-        if not isinstance(check, bool):
-            raise InvalidInputError.of("bayes_check", "be true or false", check)
         return cls(
             n=n,
             k=_ks(metadata.get("bayes_k"), n),
-            tau=_number("bayes_tau", metadata.get("bayes_tau", 0.5), 0.0, 1.0, closed=True),
+            tau=check_real(
+                "bayes_tau",
+                metadata.get("bayes_tau", 0.5),
+                "be a number in [0, 1]",
+                lambda x: 0.0 <= x <= 1.0,
+            ),
             maj_k=_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n, "N"),
             weights=weights,
-            interval=interval,
-            level=_number("bayes_level", metadata.get("bayes_level", 0.95), 0.0, 1.0, closed=False),
+            interval=check_option(
+                "bayes_interval", metadata.get("bayes_interval", "exact"), METHODS
+            ),
+            level=check_fraction("bayes_level", metadata.get("bayes_level", 0.95)),
             seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
-            check=check,
+            check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
         )
 
@@ -190,14 +193,6 @@ def _integer(name: str, value: object, low: int, high: int, high_name: str = "")
         bound = f"{high_name} ({high_name}={high})" if high_name else f"{high:,}"
         raise InvalidInputError.of(name, f"be an integer with {low} <= {name} <= {bound}", value)
     return value
-
-
-def _number(name: str, value: object, low: float, high: float, *, closed: bool) -> float:
-    number = as_real(value)
-    if number is None or not (low <= number <= high if closed else low < number < high):
-        span = f"[{low:g}, {high:g}]" if closed else f"({low:g}, {high:g})"
-        raise InvalidInputError.of(name, f"be a number in {span}", value)
-    return number
 
 
 def _ks(value: object, n: int) -> tuple[int, ...]:

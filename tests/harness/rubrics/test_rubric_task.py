@@ -328,7 +328,7 @@ def test_rules_that_leave_a_case_out_name_it():
         ({"rubric_schemata": ["nope"]}, "`schema` must be one of exact_match"),
         ({"rubric_schemata": [1]}, "be names of schemata"),
         ({"rubric_thresholds": "nowhere.json"}, "lm-eval-bayes rubric --freeze"),
-        ({"rubric_prior": "flat"}, "be one of hbayes, bayes"),
+        ({"rubric_prior": "flat"}, '`rubric_prior` must be "hbayes" or "bayes"'),
         ({"rubric_schemas": "x"}, "no setting `rubric_schemas`"),
     ],
 )
