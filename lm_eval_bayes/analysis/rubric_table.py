@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, missing_signals, score_categories
@@ -219,12 +219,11 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
 def _check_runs(runs: Sequence[TaskRun]) -> None:
     if not runs:
         raise InvalidInputError.of("runs", "be at least one", "none")
-    if len({run.model for run in runs}) < len(runs):
-        rule = "have a name each"
-        raise InvalidInputError.of("runs", rule, [run.model for run in runs])
-    if len({run.task for run in runs}) > 1:
-        rule = "be of one task"
-        raise InvalidInputError.of("runs", rule, sorted({run.task for run in runs}))
+    models, tasks = [run.model for run in runs], {run.task for run in runs}
+    if len({*models}) < len(models):
+        raise InvalidInputError.of("runs", "have a name each", models)
+    if len(tasks) > 1:
+        raise InvalidInputError.of("runs", "be of one task", sorted(tasks))
     first = runs[0]
     for run in runs[1:]:
         for left, right in ((first, run), (run, first)):
@@ -324,7 +323,7 @@ _AT_ONCE = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, eq=False)
-class ModelScore:
+class ModelScore(Record):
     """One schema's score of one model.
 
     Attributes
@@ -344,7 +343,7 @@ class ModelScore:
     """
 
     model: str
-    score: RubricScore
+    score: RubricScore = field(metadata=NOT_IN_JSON)
     mu: float
     sigma: float
     interval: Interval
@@ -359,16 +358,11 @@ class ModelScore:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "model": self.model,
-            "rank": self.rank,
-            "mu": self.mu,
-            "sigma": self.sigma,
-            "interval": self.interval.to_dict(),
+            **super().to_dict(),
             "categories": self.score.categories,
             "missing": self.score.missing,
             "trials": self.n_trials,
             "thresholds": self.score.thresholds,
-            "note": self.note,
         }
 
 
@@ -393,7 +387,7 @@ class SchemaScores:
 
 
 @dataclass(frozen=True, eq=False)
-class RubricTable:
+class RubricTable(Record):
     """Scores and ranks of models on one task, schema by schema.
 
     Attributes
@@ -406,10 +400,10 @@ class RubricTable:
         As they were given to :func:`rubric_table`.
     """
 
-    classified: ClassifiedRuns
-    rows: tuple[SchemaScores, ...]
+    classified: ClassifiedRuns = field(metadata=NOT_IN_JSON)
+    rows: tuple[SchemaScores, ...] = field(metadata=json_name("schemata"))
     prior: Prior
-    interval: IntervalMethod
+    interval: IntervalMethod = field(metadata=NOT_IN_JSON)
     level: float
     scope: Scope
     confidence: float
@@ -441,53 +435,48 @@ class RubricTable:
                 )
         for row in self.rows:
             lacking = [
-                f"{model_score.model} missing {model_score.score.missing:,} of "
-                f"{model_score.n_trials:,}"
-                for model_score in row.scores
-                if model_score.score.missing
+                f"{score.model} missing {score.score.missing:,} of {score.n_trials:,}"
+                for score in row.scores
+                if score.score.missing
             ]
             if lacking:
                 warnings.append(
                     f"{row.schema.name}: trials that lack a signal or threshold are in no "
                     f"category: {', '.join(lacking)}"
                 )
-        for row in self.rows:
-            for model_score in row.scores:
-                if model_score.note is not None:
-                    warnings.append(f"{row.schema.name}, {model_score.model}: {model_score.note}")
+        warnings += [
+            f"{row.schema.name}, {score.model}: {score.note}"
+            for row in self.rows
+            for score in row.scores
+            if score.note is not None
+        ]
         return tuple(warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         classified = self.classified
-        runs = [
-            {
-                "model": run.model,
-                "samples": run.file_names,
-                "trials": run.signal_table.n_trials,
-                "judged": run.n_judged,
-            }
-            for run in classified.runs
-        ]
         return {
             "task": classified.task,
             "questions": classified.n_questions,
-            "runs": runs,
+            "runs": [
+                {
+                    "model": run.model,
+                    "samples": run.file_names,
+                    "trials": run.signal_table.n_trials,
+                    "judged": run.n_judged,
+                }
+                for run in classified.runs
+            ],
             "thresholds": {
                 "hash": classified.thresholds.hash,
                 **classified.thresholds.to_dict(),
                 "pooled_over": list(classified.source.runs),
                 "date": classified.source.date,
             },
-            "verifier": None if classified.verifier is None else dict(classified.verifier),
-            "prior": self.prior,
-            "level": self.level,
-            "scope": self.scope,
+            "verifier": to_plain(classified.verifier),
             "ties": "leader",
-            "confidence": self.confidence,
-            "seed": self.seed,
-            "schemata": [row.to_dict() for row in self.rows],
-            "left_out": [left.to_dict() for left in classified.left_out],
+            **super().to_dict(),
+            "left_out": to_plain(classified.left_out),
             "warnings": list(self.warnings),
         }
 

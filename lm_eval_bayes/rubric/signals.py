@@ -146,7 +146,7 @@ class SignalTable:
         joined = {
             name: np.concatenate(
                 [
-                    _numbers(columns[name]) if name in columns else np.full(size, np.nan)
+                    numbers(columns[name]) if name in columns else np.full(size, np.nan)
                     for columns, size in zip(questions, sizes, strict=True)
                 ]
                 or [np.empty(0)]
@@ -185,7 +185,7 @@ def _check_values(name: str, column: FloatArray) -> None:
         raise InvalidInputError.of(f"columns[{name!r}]", rule, float(wrong[0]))
 
 
-def _numbers(values: Sequence[float | bool | None]) -> FloatArray:
+def numbers(values: Sequence[float | bool | None]) -> FloatArray:
     """Return floats; NaN for anything that is not a number."""
     if _PLAIN.issuperset(map(type, values)):
         with suppress(OverflowError):

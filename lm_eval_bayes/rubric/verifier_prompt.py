@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.answers import THINK_END
 from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
 #: The labels, in the order of all scores and probabilities in this module.
@@ -26,9 +27,6 @@ PROMPT_VERSION = 1
 
 #: Appended to the prompt for a model without a chat template: its next token is the label.
 PLAIN_SLOT = "\n\nLabel:"
-
-#: The marker that ends the reasoning part of a response.
-THINK_END = "</think>"
 
 #: The value of every field of a prompt without content.
 CONTENT_FREE = "N/A"

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -109,18 +110,18 @@ def _is_copy(partial: PartialRun, original: PartialRun) -> bool:
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
     """Return the partial runs that belong together, in the order of the first of each."""
+    groups: list[list[PartialRun]] = []
     by_name: dict[tuple[object, ...], list[list[PartialRun]]] = {}
     for partial in partials:
         path = partial.path if by_path else 0
-        groups = by_name.setdefault((partial.model, partial.task, path), [])
-        group = next((g for g in groups if all(_same_model(partial, p) for p in g)), None)
+        of_name = by_name.setdefault((partial.model, partial.task, path), [])
+        group = next((g for g in of_name if all(_same_model(partial, p) for p in g)), None)
         if group is None:
-            groups.append([partial])
-        else:
-            group.append(partial)
-    order = {id(partial): i for i, partial in enumerate(partials)}
-    all_groups = [group for groups in by_name.values() for group in groups]
-    return sorted(all_groups, key=lambda group: order[id(group[0])])
+            group = []
+            groups.append(group)
+            of_name.append(group)
+        group.append(partial)
+    return groups
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
@@ -129,11 +130,8 @@ def _same_model(first: PartialRun, second: PartialRun) -> bool:
         # a store names arguments otherwise than the harness, and has the stops of the engine
         a, b = ({k: v for k, v in p.settings.items() if k != "until"} for p in (first, second))
         return a == b
-    same_settings = first.settings == second.settings
-    return same_settings and (first.arguments, first.fingerprint) == (
-        second.arguments,
-        second.fingerprint,
-    )
+    identifying = attrgetter("settings", "arguments", "fingerprint")
+    return bool(identifying(first) == identifying(second))
 
 
 @dataclass
@@ -450,21 +448,23 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
     if np.unique(numbers).size == numbers.size:
         order = np.argsort(numbers, kind="stable")
     n, m = first.trials.size, second.trials.size
-    answers = digests = logged = None
+    answers = seeds = digests = logged = None
     if first.answers is not None and second.answers is not None:
         answers = (*first.answers, *second.answers)
+    if first.seeds is not None or second.seeds is not None:
+        seeds = (*(first.seeds or (None,) * n), *(second.seeds or (None,) * m))
     if first.digests is not None and second.digests is not None:
         digests = np.concatenate([first.digests, second.digests])
     if first.logged is not None or second.logged is not None:
         logged = (first.logged or LoggedTexts.none(n)) + (second.logged or LoggedTexts.none(m))
-    joined = QuestionTrials(
-        id=first.id,
+    joined = replace(
+        first,
         trials=np.concatenate([first.trials, second.trials]),
         numbers=numbers,
         text=first.text or second.text,
         prompt=first.prompt or second.prompt,
         answers=answers,
-        seeds=_joined_seeds(first.seeds, second.seeds, n, m),
+        seeds=seeds,
         digests=digests,
         measured=_joined_columns(first.measured, second.measured, n, m),
         doc_id=second.doc_id if first.doc_id is None else first.doc_id,
@@ -474,21 +474,11 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
     return joined.select(order)
 
 
-def _joined_seeds(
-    first: tuple[int | None, ...] | None, second: tuple[int | None, ...] | None, n: int, m: int
-) -> tuple[int | None, ...] | None:
-    if first is None and second is None:
-        return None
-    return (*(first or (None,) * n), *(second or (None,) * m))
-
-
 def _joined_columns(
     first: Mapping[str, FloatArray], second: Mapping[str, FloatArray], n: int, m: int
 ) -> dict[str, FloatArray]:
-    def column(columns: Mapping[str, FloatArray], name: str, size: int) -> FloatArray:
-        return columns[name] if name in columns else np.full(size, np.nan)
-
+    none_in_first, none_in_second = np.full(n, np.nan), np.full(m, np.nan)
     return {
-        name: np.concatenate([column(first, name, n), column(second, name, m)])
+        name: np.concatenate([first.get(name, none_in_first), second.get(name, none_in_second)])
         for name in dict.fromkeys([*first, *second])
     }

@@ -115,28 +115,22 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if n_without:
             share = f"{n_without:,} of {run.n_questions:,} questions"
             yield f"task {task}: {share} have no trial of {run.model}"
-    versions = {
-        str(run.provenance.versions["task"]): run
-        for run in runs
-        if "task" in run.provenance.versions
-    }
-    if len(versions) > 1:
-        listed = ", ".join(f"{version} ({run.model})" for version, run in versions.items())
-        yield f"task {task}: the runs are of different versions, {listed}"
-    for name, values in (
-        ("scores of the categories", {tuple(run.outcomes.weights.tolist()): run for run in runs}),
-        ("metrics", {run.metric: run for run in runs}),
-        ("filters", {run.filter: run for run in runs}),
+    versions = [(run.provenance.versions.get("task"), run) for run in runs]
+    for differ, values in (
+        ("are of different versions", {str(v): run for v, run in versions if v is not None}),
+        (
+            "have different scores of the categories",
+            {tuple(run.outcomes.weights.tolist()): run for run in runs},
+        ),
+        ("have different metrics", {run.metric: run for run in runs}),
+        ("have different filters", {run.filter: run for run in runs}),
     ):
         if len(values) > 1:
             listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
-            yield f"task {task}: the runs have different {name}, {listed}"
-    sent = [
-        generation(run.provenance.generation_kwargs)
-        for run in runs
-        if run.provenance.generation_kwargs
-    ]
-    differing = differing_keys(sent) if sent else []
+            yield f"task {task}: the runs {differ}, {listed}"
+    provenances = [run.provenance for run in runs if run.provenance.generation_kwargs]
+    sent = [generation(provenance.generation_kwargs) for provenance in provenances]
+    differing = differing_keys(sent)
     if differing:
         listed = "; ".join(
             f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))

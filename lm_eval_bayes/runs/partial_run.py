@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.signals import numbers
 from lm_eval_bayes.runs.task_run import GRADED, LoggedTexts, Provenance, TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
@@ -173,6 +174,10 @@ class PartialRun:
         return any(question.counts is not None for question in self.questions.values())
 
 
+#: The attributes that a merged run has in common with its partial runs.
+_OF_A_RUN = ("sources", "metric", "filter", "provenance", "notes", "signals_error", "verifiers")
+
+
 def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     """Return merged trials in the form that commands read.
 
@@ -187,20 +192,14 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     questions = [question.graded() for question in responses]
     ids = [question.id for question in questions]
     attributes: dict[str, Any] = {
-        "sources": partial.sources,
         "questions": tuple(question.text for question in questions),
-        "metric": partial.metric,
-        "filter": partial.filter,
-        "provenance": partial.provenance,
-        "notes": partial.notes,
-        "signals_error": partial.signals_error,
-        "verifiers": partial.verifiers,
+        **{name: getattr(partial, name) for name in _OF_A_RUN},
     }
     if any(question.prompt for question in questions):
         attributes["prompt_hashes"] = tuple(question.prompt for question in questions)
-    numbers = [question.doc_id for question in questions if question.doc_id is not None]
-    if len(numbers) == len(questions):
-        attributes["doc_ids"] = tuple(numbers)
+    doc_ids = tuple(question.doc_id for question in questions if question.doc_id is not None)
+    if len(doc_ids) == len(questions):
+        attributes["doc_ids"] = doc_ids
     weights = partial.weights
     if partial.only_counts:
         counts = np.array([_counts(question, len(weights)) for question in questions])
@@ -252,10 +251,5 @@ def floats(values: Sequence[Any]) -> FloatArray | None:
     >>> floats(["stop", None]) is None
     True
     """
-    numbers = [value if isinstance(value, (int, float)) else None for value in values]
-    if all(value is None for value in numbers):
-        return None
-    try:
-        return np.array(numbers, dtype=np.float64)
-    except OverflowError:  # an integer of more than 308 digits
-        return None
+    column = numbers(values)
+    return None if np.isnan(column).all() else column

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.answers import THINK_END
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
-from lm_eval_bayes.rubric.verifier_prompt import THINK_END
 from lm_eval_bayes.runs.log_fields import (
     document_hash,
     generated_texts,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
     IDS,
@@ -36,8 +37,11 @@ TRIALS = frozenset({"trial", "attempt", "run", "repeat", "sample"})
 _NUMBERED = re.compile(
     r"(?:trial|attempt|run|repeat|rep|sample|seed|try|outcome|[rtsixy])?[ _#.-]{0,2}\d{1,9}", re.I
 )
-_MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
-_WORDS = {"true": 1, "false": 0}
+_WORDS = {
+    "true": 1,
+    "false": 0,
+    **dict.fromkeys(("", "na", "n/a", "nan", "none", "null"), math.nan),
+}
 #: Names of the array of outcomes, if it is not the only one of its shape.
 _OUTCOMES = ("R", "outcomes", "r")
 
@@ -128,8 +132,8 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
     rows: Rows = {}
     seen: set[tuple[str, ...]] = set()
     repeated = _repeated_labels(layout)
-    for number, row in enumerate(layout.body):
-        id = layout.cell(row, "id", str(number))
+    for index, row in enumerate(layout.body):
+        id = layout.cell(row, "id", str(index))
         model = layout.cell(row, "model", table.path.stem) or table.path.stem
         of_task = layout.cell(row, "task", task) or task
         key = (id, model, of_task, layout.cell(row, "trial", ""))
@@ -214,8 +218,8 @@ def _repeated_labels(layout: _Layout) -> dict[str, str]:
     questions: dict[str, str] = {}
     times: Counter[str] = Counter()
     for id in ids:
-        question, dot, number = id.rpartition(".")
-        repeated = bool(dot) and question in times and number == str(times[question])
+        question, dot, time = id.rpartition(".")
+        repeated = bool(dot) and question in times and time == str(times[question])
         questions[id] = question if repeated else id
         times[questions[id]] += 1
     if len(questions) < len(ids) or len(set(times.values())) > 1 or set(times.values()) == {1}:
@@ -225,7 +229,7 @@ def _repeated_labels(layout: _Layout) -> dict[str, str]:
 
 def _is_header(first: Sequence[str], rows: Sequence[CsvRow]) -> bool:
     """Return whether the first row names columns and holds no outcomes."""
-    if any(_category(cell) is None and not _is_number(cell) for cell in first):
+    if any(_category(cell) is None and number(cell) is None for cell in first):
         return True
     numbers = list(first[1:] if not first[0] else first)
     if numbers not in (_numbers(0, len(numbers)), _numbers(1, len(numbers))):
@@ -241,26 +245,14 @@ def _numbers(start: int, n: int) -> list[str]:
     return [str(start + i) for i in range(n)]
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False
-
-
 def _category(cell: str) -> float | None:
     """Return 0, 1 or NaN; None for anything else."""
     if cell in ("0", "1"):
         return int(cell)
     text = cell.strip().lower()
-    if text in _MISSING:
-        return math.nan
     if text in _WORDS:
         return _WORDS[text]
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    value = number(text)
     return value if value in (0.0, 1.0) else None
 
 
@@ -280,95 +272,84 @@ def matrices_of_npz(path: Path, argument: str, task: str) -> list[PartialRun]:
     InvalidInputError
         If the file is not such a matrix.
     """
-    arrays = _arrays(path, argument)
-    name, outcomes = _outcomes(arrays, path, argument)
-    stacked = outcomes if outcomes.ndim == 3 else outcomes[None]
+    npz = _Npz(path, argument)
+    name, outcomes = npz.outcomes()
+    stacked = (outcomes if outcomes.ndim == 3 else outcomes[None]).astype(np.float64)
     n_models, n_questions, _ = stacked.shape
-    weights = arrays.get("weights")
+    weights = npz.arrays.get("weights")
     scores = (0.0, 1.0) if weights is None else tuple(check_weights(weights).tolist())
-    categories = _check_categories(name, stacked, len(scores), weights is None, argument, path)
-    models = _names(arrays, MODELS, n_models, argument, path)
-    if models is None:
-        models = [path.stem if n_models == 1 else f"{path.stem} {i + 1}" for i in range(n_models)]
-    ids = _names(arrays, IDS, n_questions, argument, path)
-    if ids is None:
-        ids = [str(i) for i in range(n_questions)]
-    tasks = _names(arrays, TASKS, 1, argument, path) or [task]
+    top = len(scores) - 1
+    valid = (stacked >= 0) & (stacked <= top) & (stacked == np.floor(stacked))
+    wrong = np.argwhere(~(valid | np.isnan(stacked)))
+    if wrong.size:
+        rule = f"hold categories 0..{top} in the array {name} of {path.name}"
+        rule += "; more need an array `weights`, one score per category" if weights is None else ""
+        first = tuple(wrong[0].tolist())
+        raise InvalidInputError.of(argument, rule, f"{stacked[first]:g} at {first}")
+    numbered = [f"{path.stem} {i + 1}" for i in range(n_models)]
+    models = npz.names(MODELS, n_models) or (numbered if n_models > 1 else [path.stem])
+    ids = npz.names(IDS, n_questions) or _numbers(0, n_questions)
+    tasks = npz.names(TASKS, 1) or [task]
     rows: Rows = {
         (model, tasks[0]): dict(zip(ids, of_model, strict=True))
-        for model, of_model in zip(models, categories, strict=True)
+        for model, of_model in zip(models, stacked, strict=True)
     }
     return _partial_runs(rows, path, scores)
 
 
-def _arrays(path: Path, argument: str) -> dict[str, npt.NDArray[Any]]:
-    rule = f"have an NPZ file of numbers and names in {path.name}"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > 8 * MOST_HELD:
-            raise InvalidInputError.of(argument, rule, f"{size:,} bytes, too many to be held")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except InvalidInputError:
-        raise
-    except Exception as error:
-        # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InvalidInputError.of(argument, rule, reason) from None
+class _Npz:
+    """The arrays of an NPZ file.
 
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or is too large to be held in memory.
+    """
 
-def _outcomes(
-    arrays: dict[str, npt.NDArray[Any]], path: Path, argument: str
-) -> tuple[str, npt.NDArray[Any]]:
-    fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
-    name = next((n for n in _OUTCOMES if n in fitting), None)
-    if name is None and len(fitting) == 1:
-        (name,) = fitting
-    if name is None:
-        rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {path.name}"
-        shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
-        raise InvalidInputError.of(argument, rule, ", ".join(shapes) or "no array")
-    if 0 in fitting[name].shape:
-        rule = f"not be empty in {path.name} (M >= 1 questions, N >= 1 trials)"
-        raise InvalidInputError.of(argument, rule, f"shape {fitting[name].shape}")
-    return name, fitting[name]
+    def __init__(self, path: Path, argument: str) -> None:
+        self.path, self.argument = path, argument
+        rule = f"have an NPZ file of numbers and names in {path.name}"
+        try:
+            with zipfile.ZipFile(path) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > 8 * MOST_HELD:
+                raise InvalidInputError.of(argument, rule, f"{size:,} bytes, too many to be held")
+            with np.load(path, allow_pickle=False) as archive:
+                self.arrays = {name: archive[name] for name in archive.files}
+        except InvalidInputError:
+            raise
+        except Exception as error:
+            # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InvalidInputError.of(argument, rule, reason) from None
 
+    def outcomes(self) -> tuple[str, npt.NDArray[Any]]:
+        """Return the outcome matrix with its name."""
+        arrays = self.arrays
+        fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
+        name = next((n for n in _OUTCOMES if n in fitting), None)
+        if name is None and len(fitting) == 1:
+            (name,) = fitting
+        if name is None:
+            rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {self.path.name}"
+            shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
+            raise InvalidInputError.of(self.argument, rule, ", ".join(shapes) or "no array")
+        if 0 in fitting[name].shape:
+            rule = f"not be empty in {self.path.name} (M >= 1 questions, N >= 1 trials)"
+            raise InvalidInputError.of(self.argument, rule, f"shape {fitting[name].shape}")
+        return name, fitting[name]
 
-def _check_categories(
-    name: str,
-    values: npt.NDArray[Any],
-    n_categories: int,
-    default_weights: bool,
-    argument: str,
-    path: Path,
-) -> npt.NDArray[np.float64]:
-    floats = values.astype(np.float64)
-    missing = np.isnan(floats)
-    valid = missing | ((floats >= 0) & (floats < n_categories) & (floats == np.floor(floats)))
-    if not valid.all():
-        rule = f"hold categories 0..{n_categories - 1} in the array {name} of {path.name}"
-        rule += "; more need an array `weights`, one score per category" if default_weights else ""
-        first = tuple(int(i) for i in np.argwhere(~valid)[0])
-        raise InvalidInputError.of(argument, rule, f"{floats[first]:g} at {first}")
-    return floats
-
-
-def _names(
-    arrays: dict[str, npt.NDArray[Any]],
-    aliases: frozenset[str],
-    n: int,
-    argument: str,
-    path: Path,
-) -> list[str] | None:
-    name = next((key for key in arrays if key in aliases), None)
-    if name is None:
-        return None
-    names = [_text(value) for value in np.atleast_1d(arrays[name]).ravel().tolist()]
-    if len(names) != n or len(set(names)) != n or not all(names):
-        rule = f"hold {n} different names in the array {name} of {path.name}"
-        raise InvalidInputError.of(argument, rule, f"{len(names)} of them: {', '.join(names)}")
-    return names
+    def names(self, aliases: frozenset[str], n: int) -> list[str] | None:
+        """Return the n different names in the first array that has one of these names."""
+        name = next((key for key in self.arrays if key in aliases), None)
+        if name is None:
+            return None
+        names = [_text(value) for value in np.atleast_1d(self.arrays[name]).ravel().tolist()]
+        if len(names) != n or len(set(names)) != n or not all(names):
+            rule = f"hold {n} different names in the array {name} of {self.path.name}"
+            got = f"{len(names)} of them: {', '.join(names)}"
+            raise InvalidInputError.of(self.argument, rule, got)
+        return names
 
 
 def _text(value: object) -> str:
