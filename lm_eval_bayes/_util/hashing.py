@@ -46,10 +46,10 @@ def hash_bytes(data: bytes) -> str:
     return f"{ALGORITHM}:{ALGORITHMS[ALGORITHM](data)}"
 
 
-def hash_text(text: str) -> str:
-    """Hash a text, such as a prompt, by its UTF-8."""
+def hash_text(text: str, argument: str = "text") -> str:
+    """Hash a text by its UTF-8; `argument` is its name in errors."""
     if not isinstance(text, str):
-        raise InvalidInputError.of("text", "be a string", text)
+        raise InvalidInputError.of(argument, "be a string", text)
     return hash_bytes(text_bytes(text))
 
 
@@ -171,9 +171,7 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
 
 def prompt_hash(prompt: str) -> str:
     """Hash the prompt exactly as the model gets it."""
-    if not isinstance(prompt, str):
-        raise InvalidInputError.of("prompt", "be a string", prompt)
-    return hash_text(prompt)
+    return hash_text(prompt, "prompt")
 
 
 def check_mapping(name: str, value: object) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
@@ -30,9 +30,6 @@ log = logging.getLogger("lm_eval.bayes.store")
 
 Mode: TypeAlias = Literal["write", "read"]
 Synchronous: TypeAlias = Literal["NORMAL", "FULL"]
-
-MODES: tuple[Mode, ...] = ("write", "read")
-SYNCHRONOUS: tuple[Synchronous, ...] = ("NORMAL", "FULL")
 
 #: Seconds to wait for another process that is writing.
 WAIT_S = 60.0
@@ -77,8 +74,7 @@ class StoreFile:
             try:
                 yield connection
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                connection.rollback()
             if self.signature is not None and self.signature != _signature(self.path):
                 raise StoreFileError(
                     f"{self.path} was changed by another process while it was read without locks: "
@@ -96,15 +92,12 @@ class StoreFile:
             if self.mode != "write":
                 raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
             begin_writing(connection, self.wait_s)
-            try:
+            with connection:  # commits, or rolls back on an exception
                 # A later release may have upgraded the file since it was opened.
                 refuse_newer(connection, self.path)
                 yield connection
-                connection.execute("COMMIT" if commit else "ROLLBACK")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+                if not commit:
+                    connection.rollback()
 
     def compact(self) -> None:
         """Return the space of deleted trials to the file system."""
@@ -163,8 +156,8 @@ def open_file(
     wait_s: float = WAIT_S,
 ) -> StoreFile:
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
-    mode = check_option("mode", mode, MODES)
-    synchronous = check_option("synchronous", synchronous, SYNCHRONOUS)
+    mode = check_option("mode", mode, get_args(Mode))
+    synchronous = check_option("synchronous", synchronous, get_args(Synchronous))
     resolved = resolve_path(path)
     if mode == "read":
         if not is_store(resolved):

@@ -177,7 +177,7 @@ def upgrade(connection: sqlite3.Connection) -> list[int]:
     applied = []
     for migration in MIGRATIONS:
         connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:  # commits, or rolls back on an exception
             # Read in the transaction, as another process may upgrade the same file.
             if connection.execute("PRAGMA user_version").fetchone()[0] < migration.number:
                 for statement in migration.statements:
@@ -189,9 +189,4 @@ def upgrade(connection: sqlite3.Connection) -> list[int]:
                 connection.execute(f"PRAGMA application_id = {TRIAL_STORE_ID}")
                 connection.execute(f"PRAGMA user_version = {migration.number}")
                 applied.append(migration.number)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     return applied

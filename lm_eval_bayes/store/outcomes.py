@@ -107,28 +107,23 @@ class GradedTask(Record):
     @property
     def series(self) -> tuple[tuple[str, str], ...]:
         """The pairs of model and sampling of the trials, sorted."""
-        pairs = {
-            (trial.key.model, trial.key.sampling)
-            for question in self.questions
-            for trial in question.trials
-        }
-        return tuple(sorted(pairs))
+        keys = {trial.key for question in self.questions for trial in question.trials}
+        return tuple(sorted({(key.model, key.sampling) for key in keys}))
 
     def of(self, model: str, sampling: str | None = None) -> GradedTask:
         """Return the part of one model, and of one sampling if it is given.
 
         Questions without such a trial are left out.
         """
-        questions = []
-        for question in self.questions:
-            trials = tuple(
-                trial
-                for trial in question.trials
-                if trial.key.model == model and sampling in (None, trial.key.sampling)
-            )
-            if trials:
-                questions.append(replace(question, trials=trials))
-        return replace(self, questions=tuple(questions))
+
+        def is_included(trial: GradedTrial) -> bool:
+            return trial.key.model == model and sampling in (None, trial.key.sampling)
+
+        questions = (
+            replace(question, trials=tuple(filter(is_included, question.trials)))
+            for question in self.questions
+        )
+        return replace(self, questions=tuple(q for q in questions if q.trials))
 
 
 #: The columns that identify a question, in the order of every row here.

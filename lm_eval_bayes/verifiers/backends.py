@@ -91,15 +91,12 @@ class JudgeSettings:
             If the backend is missing, or the model cannot be a verifier.
         """
         if self.base_url is not None:
-            from lm_eval_bayes.verifiers.server_judge import ServerJudge
+            from lm_eval_bayes.verifiers.server_judge import ServerJudge, Transport
 
+            key = os.environ.get("OPENAI_API_KEY") or None
+            transport = Transport(self.base_url, key, self.timeout_s)
             return ServerJudge(
-                self.verifier,
-                self.base_url,
-                key=os.environ.get("OPENAI_API_KEY") or None,
-                max_length=self.max_length,
-                batch_size=self.batch_size,
-                timeout_s=self.timeout_s,
+                self.verifier, transport, max_length=self.max_length, batch_size=self.batch_size
             )
         is_folder = Path(self.verifier).expanduser().exists()
         model: dict[str, Any] = {

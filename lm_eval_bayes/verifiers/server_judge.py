@@ -74,7 +74,7 @@ class Transport:
 
     Parameters
     ----------
-    address : str
+    base_url : str
         The server's address, http or https, such as http://127.0.0.1:8000/v1.
     key : str or None
         Sent with every request, and never shown.
@@ -86,24 +86,34 @@ class Transport:
         Waits between attempts.
     seed : int
         Seeds the jitter of the waits.
+
+    Attributes
+    ----------
+    address : str
+        Host, port and path of `base_url`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `base_url` is not an address, or contains a user name or password.
     """
 
     def __init__(
         self,
-        address: str,
+        base_url: str,
         key: str | None = None,
         timeout_s: float = 300.0,
         attempts: int = 5,
         sleep: Callable[[float], object] = time.sleep,
         seed: int = 0,
     ) -> None:
-        self.address = check_address(address)
+        self.base_url, self.address = base_url, check_address(base_url)
         self._backoff = Backoff(seed)
         self._key, self._timeout_s, self._attempts = key, timeout_s, attempts
-        self._secrets = secret_texts(address, key)
+        self._secrets = secret_texts(base_url, key)
         self._sleep = sleep
         handlers: list[Any] = [_NoRedirect()]
-        if _is_here(urlsplit(address).hostname or ""):
+        if _is_here(urlsplit(base_url).hostname or ""):
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -249,17 +259,13 @@ class ServerJudge:
     ----------
     name : str
         The server's name of the model.
-    base_url : str
-        The server's address: its API, such as http://127.0.0.1:8000/v1, whose chat completions
-        are used, or the full path of /chat/completions or /completions.
-    key : str or None
-        The server's key.
+    transport : Transport
+        To the server's API, such as http://127.0.0.1:8000/v1, whose chat completions are used, or
+        to the full path of /chat/completions or /completions.
     max_length : int or None
         The maximal length of a prompt; by default the context that the server reports.
     batch_size : int
         Number of concurrent requests.
-    timeout_s, attempts
-        See `Transport`.
 
     Raises
     ------
@@ -274,22 +280,18 @@ class ServerJudge:
     def __init__(
         self,
         name: str,
-        base_url: str,
+        transport: Transport,
         *,
-        key: str | None = None,
         max_length: int | None = None,
         batch_size: int = 8,
-        timeout_s: float = 300.0,
-        attempts: int = 5,
-        transport: Transport | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise InvalidInputError.of("verifier", "be the name of a model", name)
         self._name, self._concurrency = name, check_integer("batch_size", batch_size, 1)
         if max_length is not None:
             max_length = check_integer("max_length", max_length, 1)
-        self._transport = transport or Transport(base_url, key, timeout_s, attempts)
-        parts = urlsplit(base_url)
+        self._transport = transport
+        parts = urlsplit(transport.base_url)
         path = parts.path.rstrip("/")
         api = path.removesuffix("/completions").removesuffix("/chat")
         self._chat = not path.endswith("/completions") or path.endswith("/chat/completions")
@@ -339,18 +341,17 @@ class ServerJudge:
 
     def _served(self, url: str) -> dict[str, Any]:
         """Return what the server says about the model, if it lists its models."""
-        body: Any = None
-        with suppress(RequestRefused):
-            body = self._transport.send(url)
-        entries = body.get("data") if isinstance(body, dict) else None
-        entries = entries if isinstance(entries, list) else []
-        named = {str(entry.get("id")): entry for entry in entries if isinstance(entry, dict)}
+        try:
+            entries = self._transport.send(url)["data"]
+            named = {str(entry.get("id")): entry for entry in entries if isinstance(entry, dict)}
+        except (RequestRefused, LookupError, TypeError):
+            return {}
         if named and self._name not in named:
             served = ", ".join(sorted(named)[:5])
             raise VerifierError(
                 f"the server at {self._transport.address} has no model {self._name}, but {served}"
             )
-        return dict(named.get(self._name, {}))
+        return named.get(self._name, {})
 
     def _payload(self, prompt: str) -> dict[str, Any]:
         if self._chat:

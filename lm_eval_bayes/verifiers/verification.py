@@ -137,7 +137,7 @@ class Verification:
         batch_size: int,
         restart: bool = False,
     ) -> None:
-        self._judge, self._plans = judge, plans
+        self._judge = judge
         self._temperature, self._batch_size, self._restart = temperature, batch_size, restart
         self._verifier = {**judge.fingerprint, "temperature": temperature, "think_end": think_end}
         self._baseline: Scores | None = None
@@ -145,8 +145,8 @@ class Verification:
         #: none.
         self._scores: dict[str, Scores | Unjudged] = {}
         unjudged: dict[str, TrialCase] = {}
-        self._earlier = [self._earlier_verdicts(plan) for plan in plans]
-        for plan, verdicts in zip(plans, self._earlier, strict=True):
+        self._plans = [(plan, self._earlier_verdicts(plan)) for plan in plans]
+        for plan, verdicts in self._plans:
             for trial in plan.trials:
                 if verdicts is None or not _is_judged(verdicts, trial):
                     unjudged.setdefault(trial.text, trial)
@@ -175,8 +175,7 @@ class Verification:
         VerifierError
             If the judge cannot continue; the verdicts so far are saved.
         """
-        pairs = zip(self._plans, self._earlier, strict=True)
-        return [self._run(plan, earlier, advance) for plan, earlier in pairs]
+        return [self._run(plan, earlier, advance) for plan, earlier in self._plans]
 
     def _run(self, plan: Plan, earlier: Verdicts | None, advance: Callable[[int], None]) -> Tally:
         if earlier is not None and all(_is_judged(earlier, trial) for trial in plan.trials):

@@ -41,7 +41,7 @@ def judge_of(server, path="", pauses=None, **settings):
     address = server.url(path)
     sent = {name: more.pop(name) for name in ("timeout_s", "attempts", "key") if name in more}
     sleep = time.sleep if pauses is None else pauses.append
-    return ServerJudge("judge", address, transport=Transport(address, sleep=sleep, **sent), **more)
+    return ServerJudge("judge", Transport(address, sleep=sleep, **sent), **more)
 
 
 def only_labels(act):
@@ -297,7 +297,7 @@ def test_nobody_listens():
     pauses = []
     transport = Transport(address, attempts=4, sleep=pauses.append)
     with pytest.raises(VerifierError, match=r"asked 4 times: no connection .*refused"):
-        ServerJudge("judge", address, transport=transport)
+        ServerJudge("judge", transport)
     assert len(pauses) == 3
     assert pauses[0] < pauses[1] < pauses[2]
 
@@ -366,10 +366,11 @@ def test_addresses_that_are_none(address, sentence):
     [({"max_length": 0}, "`max_length`"), ({"batch_size": 0}, "`batch_size`")],
 )
 def test_bad_settings(settings, sentence):
+    transport = Transport("http://127.0.0.1:9/v1")
     with pytest.raises(InvalidInputError, match=sentence):
-        ServerJudge("judge", "http://127.0.0.1:9/v1", **settings)
+        ServerJudge("judge", transport, **settings)
     with pytest.raises(InvalidInputError, match="`verifier` must be the name of a model"):
-        ServerJudge(" ", "http://127.0.0.1:9/v1")
+        ServerJudge(" ", transport)
 
 
 # -- threads -----------------------------------------------------------------------------------

@@ -100,26 +100,22 @@ def _print_info(info: StoreInfo) -> None:
     say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
     for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
         if descriptions:
-            rows = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
-            say_table(title, ("hash", "description"), rows)
+            described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
+            say_table(title, ("hash", "description"), described)
     if info.series:
         head = ("model", "sampling", "prompts", "trials", "per prompt", "tokens", "from", "to")
         say_table("trials", head, [_series_row(series) for series in info.series])
     if info.tasks:
-        columns = ("task", "version", "filter", "categories", "questions", "outcomes")
-        tasks = [[_cell(getattr(task, column)) for column in columns] for task in info.tasks]
-        say_table("graded", columns, tasks)
-
-
-def _cell(value: str | int) -> str:
-    return f"{value:,}" if isinstance(value, int) else value
+        tasks = [task.to_dict() for task in info.tasks]
+        rows = [[f"{n:,}" if isinstance(n, int) else n for n in task.values()] for task in tasks]
+        say_table("graded", list(tasks[0]), rows)
 
 
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
-    counts = (_cell(series.prompts), _cell(series.trials))
-    per_prompt = format_range((series.fewest, series.most))
-    tokens, dates = _cell(series.completion_tokens), (_date(series.first), _date(series.last))
-    return (series.model, series.sampling, *counts, per_prompt, tokens, *dates)
+    counts = (f"{series.prompts:,}", f"{series.trials:,}")
+    ranges = (format_range((series.fewest, series.most)), f"{series.completion_tokens:,}")
+    dates = (_date(series.first), _date(series.last))
+    return (series.model, series.sampling, *counts, *ranges, *dates)
 
 
 def _date(seconds: float) -> str:
@@ -330,18 +326,16 @@ def _print_export(report: ExportReport | SamplesReport) -> None:
         say(f"{report.folder}: nothing was written, the store has no trials")
 
 
+def _hash_of(noun: str) -> Any:
+    return typer.Option(metavar="HASH", help=f"Only trials of this {noun}.")
+
+
 @app.command()
 def prune(
     stores: Stores,
-    model: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Only trials of this model.")
-    ] = None,
-    sampling: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Only trials of this sampling.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Only trials of this prompt.")
-    ] = None,
+    model: Annotated[str | None, _hash_of("model")] = None,
+    sampling: Annotated[str | None, _hash_of("sampling")] = None,
+    prompt: Annotated[str | None, _hash_of("prompt")] = None,
     trials_from: Annotated[
         int | None, typer.Option(metavar="N", help="Only trials numbered N and up, from 0.")
     ] = None,
