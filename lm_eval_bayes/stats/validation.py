@@ -440,14 +440,13 @@ def successes_needed(tau: Tau, k: int) -> int:
 
 def as_real(value: object) -> float | None:
     """Return a real number as a float, anything else (bools too) as None."""
-    if isinstance(value, (bool, np.bool_)):
+    real = (int, float, np.integer, np.floating, Fraction, Decimal)
+    if isinstance(value, bool) or not isinstance(value, real):
         return None
-    if isinstance(value, (int, float, np.integer, np.floating, Fraction, Decimal)):
-        try:
-            return float(value)
-        except (OverflowError, ValueError):
-            return None
-    return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None
 
 
 def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -566,11 +565,10 @@ def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
     if len(ids) != n_questions:
         rule = f"have one entry per question ({n_questions})"
         raise InvalidInputError.of("question_ids", rule, f"{len(ids)} entries")
-    seen: set[Hashable] = set()
+    first: dict[Hashable, int] = {}
     for position, name in enumerate(ids):
         try:
-            repeated = name in seen
-            seen.add(name)
+            repeated = first.setdefault(name, position) != position
         except TypeError:
             raise InvalidInputError.of("question_ids", "be hashable", name) from None
         if repeated:

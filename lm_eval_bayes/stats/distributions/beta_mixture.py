@@ -146,8 +146,6 @@ def _moments(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 #: Points of a table, half evenly in the score and half evenly in a normal's quantiles.
 _PEARSON_POINTS = 100
 _FINER = 6
-#: Posterior mass in the least likely nodes that are left out.
-_PEARSON_LEFT_OUT = 5e-5
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 
@@ -163,7 +161,7 @@ _POINTS = 160
 _PEARSON = (0.06, 5e-4)
 #: Above this length the lattice is not convolved: a Beta with the exact moments is used.
 _LONGEST = 1 << 19
-#: Posterior mass in the least likely nodes that the lattice leaves out.
+#: Posterior mass in the least likely nodes, which are left out.
 _LEFT_OUT = 5e-5
 #: Minimum number of lattice steps per standard deviation of the sum.
 _STEPS = 16.0
@@ -206,15 +204,11 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
         off = mixture.weight @ (1.0 / nodes.total)
         if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
             return pearson_table(mixture.weight, nodes, sensitivity, mu, sigma)
-    return _convolved(mixture, at_node.mean, spread, wide_sensitivity, mu, sigma)
+    return _convolved(mixture, at_node, wide_sensitivity, mu, sigma)
 
 
 def _edgeworth(
-    weight: FloatArray,
-    at_node: Cumulants,
-    sensitivity: FloatArray,
-    mu: float,
-    sigma: float,
+    weight: FloatArray, at_node: Cumulants, sensitivity: FloatArray, mu: float, sigma: float
 ) -> CdfTable:
     """Mix Edgeworth's expansions on a grid of scores, then refine it."""
     mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
@@ -244,12 +238,7 @@ def _edgeworth(
 
 
 def _convolved(
-    mixture: BetaMixture,
-    mean: FloatArray,
-    spread: FloatArray,
-    sensitivity: FloatArray,
-    mu: float,
-    sigma: float,
+    mixture: BetaMixture, at_node: Cumulants, sensitivity: FloatArray, mu: float, sigma: float
 ) -> CdfTable:
     """Mix the Fourier transforms of lattice distributions and return from there once."""
     M = mixture.n_questions
@@ -259,7 +248,8 @@ def _convolved(
     lowest, highest = _supports(mixture)
     a, b = mixture.parameters(slice(None))
     scale = (2.0 * np.abs(b - a) / ((a + b) * (a + b + 2.0)))[likely].max(axis=1)
-    reach = _window(mixture.weight[likely], M * (mean[likely] - mu), M * spread[likely], scale)
+    offset, spread = M * (at_node.mean[likely] - mu), M * np.sqrt(at_node.variance[likely])
+    reach = _window(mixture.weight[likely], offset, spread, scale)
     reach += 0.5 * float((M * sensitivity[:, likely]).sum(axis=0).max())
     first = int(np.floor(max(M * mu - reach, 0.0) * n_cells))
     last = int(np.ceil(min(M * mu + reach, M) * n_cells))
@@ -312,20 +302,24 @@ def _window(weight: FloatArray, offset: FloatArray, spread: FloatArray, scale: F
 
 def _beta_with_moments(mu: float, sigma: float) -> CdfTable:
     """Tabulate the Beta distribution with this mean and standard deviation."""
-    strength = mu * (1.0 - mu) / sigma**2 - 1.0
-    below = special.ndtr(np.linspace(-8.0, 8.0, _POINTS))
-    score = beta_quantile(mu * strength, (1.0 - mu) * strength, below)
+    below, score = _beta_points(mu, sigma, _POINTS)
     below[0], below[-1] = 0.0, 1.0
     return CdfTable(below, score)
+
+
+def _beta_points(mu: float, sigma: float, n_points: int) -> tuple[FloatArray, FloatArray]:
+    """Return masses, even in a normal's quantiles, and a Beta's scores there, each (n_points,)."""
+    strength = mu * (1.0 - mu) / sigma**2 - 1.0
+    below = special.ndtr(np.linspace(-8.0, 8.0, n_points))
+    return below, beta_quantile(mu * strength, (1.0 - mu) * strength, below)
 
 
 def _supports(mixture: BetaMixture) -> tuple[FloatArray, FloatArray]:
     """Return the scores between which each question has all but e^-16 of its mass, (G, D)."""
     a, b = mixture.parameters(slice(None))
-    total = a + b
-    mean = a / total
+    mean, variance = _moments(a, b)
     # a Beta's tails are no heavier than a gamma's of scale 1 / (a + b)
-    reach = 8.0 * np.sqrt(mean * (b / total) / (total + 1.0)) + 16.0 / total
+    reach = 8.0 * np.sqrt(variance) + 16.0 / (a + b)
     return np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
 
 
@@ -439,7 +433,7 @@ def pearson_table(
         Scores within [0, 1].
     """
     order = np.argsort(weight)
-    likely = order[np.cumsum(weight[order]) > _PEARSON_LEFT_OUT]
+    likely = order[np.cumsum(weight[order]) > _LEFT_OUT]
     weight = weight[likely] / weight[likely].sum()
     nodes, sensitivity = nodes[likely], sensitivity[:, likely]
     is_moved = sensitivity.max(axis=0) > nodes.spread
@@ -464,12 +458,9 @@ def pearson_table(
 
 def _scores(mu: float, sigma: float) -> FloatArray:
     """Return scores that are close to each other where the mass is, and near the ends."""
-    strength = mu * (1.0 - mu) / sigma**2 - 1.0
-    steps = special.ndtr(np.linspace(-8.0, 8.0, _PEARSON_POINTS // 2))
-    dense = beta_quantile(mu * strength, (1.0 - mu) * strength, steps)
-    even = np.linspace(
-        max(mu - 12.0 * sigma, 0.0), min(mu + 12.0 * sigma, 1.0), _PEARSON_POINTS // 2
-    )
+    half = _PEARSON_POINTS // 2
+    _, dense = _beta_points(mu, sigma, half)
+    even = np.linspace(max(mu - 12.0 * sigma, 0.0), min(mu + 12.0 * sigma, 1.0), half)
     score = np.unique(np.concatenate([dense, even]))
     return np.asarray(score[np.append(np.diff(score) > 1e-9 * sigma, True)])
 
@@ -490,9 +481,8 @@ def _moved_below(nodes: PearsonNodes, sensitivity: FloatArray, score: FloatArray
     wide = sensitivity.max(axis=0)[:, None]
     spread = np.sqrt(nodes.spread**2 + sensitivity.min(axis=0) ** 2 / 12.0)[:, None]
     above = score - nodes.mean[:, None]
-    return np.asarray(
-        (_ramp(above + 0.5 * wide, spread) - _ramp(above - 0.5 * wide, spread)) / wide
-    )
+    ramps = _ramp(above + 0.5 * wide, spread) - _ramp(above - 0.5 * wide, spread)
+    return np.asarray(ramps / wide)
 
 
 def _ramp(x: FloatArray, spread: FloatArray) -> FloatArray:

@@ -207,9 +207,8 @@ def mean_table(a: FloatArray, b: FloatArray, curve: Curve, mu: float, sigma: flo
     total = np.maximum(fft.irfft(transform, n=length), 0.0)
     # the transform is periodic; rotate it to the beginning of the window
     total = np.roll(total, -(first % length))
-    total /= total.sum()
     points = (first + np.arange(length)) * step / n_questions
-    return tabulate(total, points, mu, sigma).clipped(0.0, top)
+    return tabulate(total / total.sum(), points, mu, sigma).clipped(0.0, top)
 
 
 def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> CdfTable:
@@ -246,12 +245,7 @@ def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.co
 
 
 def lattice_masses(
-    curve: Curve,
-    a: FloatArray,
-    b: FloatArray,
-    points: IntArray,
-    n_cells: int,
-    length: int,
+    curve: Curve, a: FloatArray, b: FloatArray, points: IntArray, n_cells: int, length: int
 ) -> FloatArray:
     """Return the masses of D questions on the lattice, wrapped, shape (D, length).
 

@@ -139,20 +139,18 @@ class DirichletMixtureDistribution(Distribution):
 
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
         """Return every question's mean score over its trials, and its sampling variance."""
-        mean_square = self._expected_categories() @ self.weights**2
+        # E θ_α under the posterior
+        trials, where = np.unique(self.counts.sum(axis=1), return_inverse=True)
+        share = self.weight / (trials[:, None] + self.alpha.sum(axis=1))
+        own, prior = share.sum(axis=1), share @ self.alpha
+        expected = self.counts * own[where, None] + prior[where]
+        mean_square = expected @ self.weights**2
         return _question_means(self.counts, self.weights, mean_square, mu, sigma)
 
     def category_posterior(self, n_draws: int, rng: np.random.Generator) -> CategoryPosterior:
         """Return the questions' Dirichlet posteriors at particles drawn by their weights."""
         prior = self.alpha[draw_particles(self.weight, n_draws, rng)]
         return CategoryPosterior(self.counts, prior, prior.sum(axis=1), self.weights)
-
-    def _expected_categories(self) -> FloatArray:
-        """Return E θ_α under the posterior, shape (M, C+1)."""
-        trials, where = np.unique(self.counts.sum(axis=1), return_inverse=True)
-        share = self.weight / (trials[:, None] + self.alpha.sum(axis=1))
-        own, prior = share.sum(axis=1), share @ self.alpha
-        return np.asarray(self.counts * own[where, None] + prior[where])
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Confide
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3968, 0.8922)
     """
-    s, n, level = _check_binomial("successes", successes, "trials", trials, level)
+    s, n, level = _check_binomial(successes, trials, level)
     z2 = float(special.ndtri(0.5 + 0.5 * level)) ** 2
     denom = 2.0 * (n + z2)
     half = math.sqrt(z2 * (4.0 * s * (n - s) / n + z2)) / denom
@@ -88,7 +88,7 @@ def clopper_pearson_interval(
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.3475, 0.9333)
     """
-    s, n, level = _check_binomial("successes", successes, "trials", trials, level)
+    s, n, level = _check_binomial(successes, trials, level)
     tail = 0.5 * (1.0 - level)
     low = 0.0 if s == 0 else special.betaincinv(s, n - s + 1.0, tail)
     high = 1.0 if s == n else special.betaincinv(s + 1.0, n - s, 1.0 - tail)
@@ -149,8 +149,8 @@ def odds_ratio_interval(
     (3.667, 0.958, 14.028)
     """
     method = check_option("method", method, ("delta", "fisher"))
-    s_a, n_a, level = _check_binomial("successes_a", successes_a, "trials_a", trials_a, level)
-    s_b, n_b, level = _check_binomial("successes_b", successes_b, "trials_b", trials_b, level)
+    s_a, n_a, level = _check_binomial(successes_a, trials_a, level, "_a")
+    s_b, n_b, level = _check_binomial(successes_b, trials_b, level, "_b")
     table = np.array([[s_a, n_a - s_a], [s_b, n_b - s_b]])
     note = error = None
     if method == "delta":
@@ -186,11 +186,11 @@ def odds_ratio_interval(
 
 
 def _check_binomial(
-    name: str, successes: object, trials_name: str, trials: object, level: object
+    successes: object, trials: object, level: object, of: str = ""
 ) -> tuple[int, int, float]:
-    """Return successes, trials and level."""
-    n = check_count(trials_name, trials, 1)
-    count = check_integer(name, successes, 0)
+    """Return successes, trials and level; `of` ends the names of the former two."""
+    n = check_count(f"trials{of}", trials, 1)
+    count = check_integer(f"successes{of}", successes, 0)
     if count > n:
-        raise InvalidInputError.of(name, f"be at most `{trials_name}` ({n})", count)
+        raise InvalidInputError.of(f"successes{of}", f"be at most `trials{of}` ({n})", count)
     return count, n, check_level(level)

@@ -353,12 +353,6 @@ def cluster_index(
     return np.asarray(indices, dtype=np.int64)
 
 
-def cluster_sums(values: FloatArray, where: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the total and the size of each cluster, as floats."""
-    totals = np.asarray(np.bincount(where, weights=values), dtype=np.float64)
-    return totals, np.bincount(where).astype(np.float64)
-
-
 def bootstrap_interval(
     scores: Outcomes | npt.ArrayLike,
     level: float = 0.95,
@@ -421,7 +415,7 @@ def bootstrap_interval(
         where = np.arange(values.size)
         if clusters is not None:
             where = cluster_index(clusters, values.size, "score")
-        means = _over_units(*cluster_sums(values, where), replicates, rng)
+        means = _over_clusters(values, where, replicates, rng)
         estimand = POPULATION_MEAN
     else:
         if not isinstance(scores, Outcomes) or clusters is not None:
@@ -447,19 +441,19 @@ def bootstrap_interval(
     )
 
 
-def _over_units(
-    totals: FloatArray, sizes: FloatArray, replicates: int, rng: np.random.Generator
+def _over_clusters(
+    values: FloatArray, where: IntArray, replicates: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw as many units as there are, with replacement; return Σ totals / Σ sizes of each draw.
+    """Draw as many clusters as there are, with replacement; return the mean score of each draw.
 
-    Units that are alike are interchangeable, so it is enough to draw how often each distinct
+    Clusters that are alike are interchangeable, so it is enough to draw how often each distinct
     one comes: for 0/1 scores a replicate is one binomial number.
     """
-    units = distinct_pairs(totals, sizes)
+    units = distinct_pairs(np.bincount(where, weights=values), np.bincount(where))
     share = units.times / units.times.sum()
     means = np.empty(replicates)
     for part in blocks(replicates, share.size):
-        often = rng.multinomial(totals.size, share, size=part.stop - part.start)
+        often = rng.multinomial(units.times.sum(), share, size=part.stop - part.start)
         means[part] = (often @ units.first) / (often @ units.second)
     return means
 

@@ -52,7 +52,6 @@ class HyperGrid:
     weight: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
 class _Factors:
     """Σ_α log Γ(x_α + a) / Γ(a) as a function of a = exp(log_a).
 
@@ -60,19 +59,12 @@ class _Factors:
     questions whose x_α exceeds j: a matter of the largest x_α, however many questions.
     """
 
-    above: FloatArray | None
-    values: FloatArray
-    times: FloatArray
-
-    @classmethod
-    def of(cls, x: FloatArray) -> _Factors:
-        """Count the distinct x_α above 0."""
+    def __init__(self, x: FloatArray) -> None:
         values, times = np.unique(x[x > 0.0], return_counts=True)
-        above = None
+        self.values, self.times, self.above = values, times.astype(np.float64), None
         if values.size and np.all(values == np.floor(values)) and values[-1] <= _MAX_FACTORS:
             counted = np.bincount(values.astype(np.int64), weights=times)
-            above = counted[::-1].cumsum()[::-1][1:]
-        return cls(above, values, times.astype(np.float64))
+            self.above = counted[::-1].cumsum()[::-1][1:]
 
     def __call__(self, log_a: FloatArray) -> FloatArray:
         """Evaluate at every log a, of any shape."""
@@ -227,7 +219,7 @@ class _LogDensity:
     """The log posterior density of (y, l), up to a constant."""
 
     def __init__(self, x: FloatArray, y: FloatArray) -> None:
-        self.right, self.wrong, self.all = _Factors.of(x), _Factors.of(y), _Factors.of(x + y)
+        self.right, self.wrong, self.all = _Factors(x), _Factors(y), _Factors(x + y)
         self.n_trials = x + y
         self.centre = special.logit((x.sum() + 0.5) / (self.n_trials.sum() + 1.0))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 #: The number of particles.
 PARTICLES = 16_384
@@ -46,6 +46,9 @@ class Particles:
     share: FloatArray
     strength: FloatArray
     weight: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
 
     @property
     def ess(self) -> float:
@@ -95,11 +98,7 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
     share, log_strength, log_density = proposal.draw(PARTICLES, rng)
     log_weight = log_posterior(likelihood, share, log_strength) - log_density
     weight = np.exp(log_weight - log_weight.max())
-    return Particles(
-        read_only(share, np.float64),
-        read_only(np.exp(log_strength), np.float64),
-        read_only(weight / weight.sum(), np.float64),
-    )
+    return Particles(share, np.exp(log_strength), weight / weight.sum())
 
 
 def log_posterior(
