@@ -114,12 +114,13 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     check_outcomes("outcomes", outcomes)
     n_trials = require_trials(outcomes)
     low, span, unit = scaled_weights(outcomes.weights)
-    means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *outcomes.bounds)
+    bounds = outcomes.bounds
+    means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)
     _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
     sigma = sigma * (n_trials + outcomes.n_categories) / n_trials
     return Estimate(
         quantity="avg@N",
-        value=float(np.clip(means.mean(), *outcomes.bounds)),
+        value=float(np.clip(means.mean(), *bounds)),
         per_question=read_only(means, np.float64),
         sigma=_root_sum_square(sigma) / means.size,
     )

@@ -80,11 +80,11 @@ class ConfidenceInterval(Record):
     bounds: InitVar[Bounds] = None
 
     def __post_init__(self, bounds: Bounds) -> None:
-        bottom, top = (-np.inf, np.inf) if bounds is None else bounds
-        for end in ("low", "high"):
+        for end, raw_end in (("low", "raw_low"), ("high", "raw_high")):
             raw = float(getattr(self, end))
-            object.__setattr__(self, f"raw_{end}", raw)
-            object.__setattr__(self, end, min(max(raw, bottom), top))
+            object.__setattr__(self, raw_end, raw)
+            clipped = raw if bounds is None else min(max(raw, bounds[0]), bounds[1])
+            object.__setattr__(self, end, clipped)
 
     @property
     def width(self) -> float:
