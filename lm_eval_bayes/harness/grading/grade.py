@@ -27,6 +27,7 @@ from lm_eval_bayes.rubric.answers import (
     squeeze,
     tidy,
 )
+from lm_eval_bayes.stats.validation import check_option
 
 logger = get_logger(__name__)
 
@@ -185,8 +186,7 @@ def grade(
     >>> grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
     Grade(correct=True, answer='\\sqrt{8}', error=None)
     """
-    if kind not in ("math", "aime"):
-        raise InvalidInputError.of("kind", 'be "math" or "aime"', kind)
+    check_option("kind", kind, ("math", "aime"))
     if not timeout > 0:
         raise InvalidInputError.of("timeout", "be a positive number of seconds", timeout)
     if not isinstance(response, str):

@@ -52,26 +52,19 @@ def needed() -> tuple[Dataset, ...]:
     >>> [dataset.name for dataset in needed()][:2]
     ['HuggingFaceH4/aime_2024', 'MathArena/aime_2025']
     """
-    tasks: dict[tuple[str, str], list[str]] = {}
-    for name, settings in _task_files():
-        dataset = settings.get("dataset_path")
-        revision = (settings.get("dataset_kwargs") or {}).get("revision")
-        if isinstance(dataset, str) and isinstance(revision, str):
-            tasks.setdefault((dataset, revision), []).append(name)
-    return tuple(Dataset(*key, tuple(names)) for key, names in tasks.items())
-
-
-def _task_files() -> Iterator[tuple[str, Mapping[str, Any]]]:
     import yaml
 
     class Loader(yaml.SafeLoader):
         """Reads a task file as the harness does, without calling its functions."""
 
     Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+    tasks: dict[tuple[str, str], list[str]] = {}
     for path in sorted(task_configs_dir().rglob("*.yaml")):
         config = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
-        if isinstance(config, dict) and isinstance(config.get("task"), str):
-            yield config["task"], config
+        revision = (config.get("dataset_kwargs") or {}).get("revision")
+        if "task" in config and "dataset_path" in config and revision is not None:
+            tasks.setdefault((config["dataset_path"], revision), []).append(config["task"])
+    return tuple(Dataset(*key, tuple(names)) for key, names in tasks.items())
 
 
 # -- cached -------------------------------------------------------------------------------------
@@ -79,29 +72,26 @@ def _task_files() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def cache_folder() -> Path:
     """Return where the `datasets` library keeps its prepared datasets."""
-    folder_name = os.environ.get("HF_DATASETS_CACHE")
-    return Path(folder_name).expanduser() if folder_name else hub_home() / "datasets"
+    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home() / "datasets").expanduser()
 
 
 def hub_home() -> Path:
     """Return the folder of the hub's own libraries, ``$HF_HOME`` where that is set."""
-    folder_name = os.environ.get("HF_HOME")
-    if folder_name:
-        return Path(folder_name).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache).expanduser() if cache else Path.home() / ".cache") / "huggingface"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser()
 
 
 def is_cached(dataset: Dataset) -> bool:
     """Return whether a dataset can be loaded without a network, at its pinned revision."""
     folder = cache_folder() / dataset.name.replace("/", "___")
     try:
-        for info in folder.glob(f"*/*/{dataset.revision}/dataset_info.json"):
-            if any(file.stat().st_size for file in info.parent.glob("*.arrow")):
-                return True
+        return any(
+            file.stat().st_size
+            for info in folder.glob(f"*/*/{dataset.revision}/dataset_info.json")
+            for file in info.parent.glob("*.arrow")
+        )
     except OSError:
         return False
-    return False
 
 
 # -- on the hub --------------------------------------------------------------------------------
@@ -206,18 +196,14 @@ def loading(config: Any) -> Iterator[None]:
                 f"({type(error).__name__}: {_first_line(error)})"
             ) from error
         path = config.dataset_path
-        kwargs = dict(config.dataset_kwargs or {})
-        call = ", ".join(
-            [repr(path)]
-            + ([repr(config.dataset_name)] if config.dataset_name else [])
-            + [f"{key}={value!r}" for key, value in kwargs.items()]
-        )
+        arguments = [repr(name) for name in (path, config.dataset_name) if name]
+        arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
+        call = f"load_dataset({', '.join(arguments)})"
         raise DatasetUnavailableError(
             f"task {config.task}: the dataset {path} could not be loaded "
             f"({type(error).__name__}: {_first_line(error)}). To run without a network, fetch it "
             f'once where there is one: python -c "from datasets import load_dataset; '
-            f'load_dataset({call})", copy that HF_HOME folder here and set HF_HOME and '
-            "HF_HUB_OFFLINE=1"
+            f'{call}", copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1'
         ) from error
 
 
