@@ -27,8 +27,8 @@ from lm_eval_bayes.harness.plugin.registration import COMPONENTS
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.store.trial_store import TrialStore
 
-NAMES = tuple(f"{c.kind} {c.name}" for c in COMPONENTS)
-ALL = installed.Registered(None, NAMES, NAMES, True, True)
+NAMES = (*(f"{c.kind} {c.name}" for c in COMPONENTS), "the folder of tasks")
+ALL = installed.Registered(None, NAMES, NAMES)
 
 
 @pytest.fixture
@@ -202,20 +202,19 @@ def test_a_harness_that_hangs_is_ended(tmp_path):
 
 def test_what_lm_eval_does_not_find_is_named(monkeypatch):
     monkeypatch.delenv("LM_EVAL_BAYES_AUTOLOAD", raising=False)
-    half = installed.Registered(None, NAMES[:-1], NAMES, False, True)
+    half = installed.Registered(None, NAMES[:-2], NAMES)
     monkeypatch.setattr(installed, "version_of", lambda name: "1.0")
     monkeypatch.setattr(installed, "start_up_file", lambda: None)
     first = doctor._plugin(half)
     assert first.state is doctor.State.wrong
-    assert (
-        f"does not find {NAMES[-1]}, the folder of tasks: its start-up file is mi" in first.detail
-    )
+    missing = f"{NAMES[-2]}, the folder of tasks"
+    assert f"does not find {missing}: its start-up file is mi" in first.detail
     assert first.fix == "pip install --force-reinstall --no-deps lm-eval-bayes"
     monkeypatch.setattr(installed, "version_of", lambda name: None)
     first = doctor._plugin(half)
     assert first.state is doctor.State.note
     assert "not installed" in first.detail
-    poor = installed.Registered(None, (), NAMES[1:], False, True)
+    poor = installed.Registered(None, (), NAMES[1:])
     assert doctor._plugin(poor).state is doctor.State.wrong
     assert NAMES[0] in doctor._plugin(poor).detail
 

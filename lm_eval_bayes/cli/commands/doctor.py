@@ -259,7 +259,7 @@ def _plugin(registered: Registered) -> Finding:
             how = f"through the start-up file {installed.start_up_file() or ''}".rstrip()
         else:
             how = "registered at its import"
-        components = f"{len(registered.by_itself)} components and the tasks"
+        components = f"{len(registered.by_itself) - 1} components and the tasks"
         return finding(State.ok, f"lm_eval finds {components}, {how}")
     missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_bayes.harness.plugin import patches
+from lm_eval_bayes.harness.plugin import patches, registration
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
 
 #: Releases of the harness that every change of this package is tested with.
@@ -31,6 +31,16 @@ OLDEST_HARNESS = TESTED_HARNESSES[0]
 
 #: The file that makes a start of Python wait for the harness.
 START_UP_FILE = "lm_eval_bayes_boot." + ("start" if sys.version_info >= (3, 15) else "pth")
+
+
+def _name(component: Component) -> str:
+    return f"{component.kind} {component.name}"
+
+
+TASK_FOLDER = "the folder of tasks"
+
+#: What this package adds to the harness.
+NAMES = (*map(_name, COMPONENTS), TASK_FOLDER)
 
 #: What a probe prints before its JSON, since the harness and others print as well.
 _MARK = "lm_eval_bayes probe: "
@@ -152,33 +162,28 @@ class Registered:
     error : str or None
         Why the harness could not be imported.
     by_itself, by_hand : tuple of str
-        The components, as "model trials", that are registered when the harness is imported, and
-        after ``python -m lm_eval_bayes`` has registered what was missing.
-    tasks_by_itself, tasks_by_hand : bool
-        Whether the harness then reads this package's task folder.
+        Those of :data:`NAMES` that are registered when the harness is imported, and after
+        ``python -m lm_eval_bayes`` has registered what was missing.
     """
 
     error: str | None = None
     by_itself: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
-    tasks_by_itself: bool = False
-    tasks_by_hand: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether `lm_eval` finds everything."""
-        return len(self.by_itself) == len(COMPONENTS) and self.tasks_by_itself
+        return not self.missing
 
     @property
     def complete_by_hand(self) -> bool:
         """Whether `python -m lm_eval_bayes` finds everything."""
-        return len(self.by_hand) == len(COMPONENTS) and self.tasks_by_hand
+        return set(NAMES) <= set(self.by_hand)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What `lm_eval` does not find."""
-        tasks = () if self.tasks_by_itself else ("the folder of tasks",)
-        return (*(n for n in map(_name, COMPONENTS) if n not in self.by_itself), *tasks)
+        return tuple(name for name in NAMES if name not in self.by_itself)
 
 
 class Probe(NamedTuple):
@@ -227,49 +232,39 @@ class Probe(NamedTuple):
             return Registered(f"importing it took more than {timeout_s:g} s")
         for line in stdout.splitlines():
             if line.startswith(_MARK):
-                fields = json.loads(line[len(_MARK) :])
-                lists = {name: tuple(fields[name]) for name in ("by_itself", "by_hand")}
-                return Registered(**{**fields, **lists})
+                return Registered(None, *map(tuple, json.loads(line.removeprefix(_MARK))))
         last = [line.strip() for line in stderr.splitlines() if line.strip()][-1:]
         return Registered(last[0] if last else f"exit code {self.process.returncode}")
 
 
 def print_registered() -> None:
     """Print what this process's harness has registered; for a process of its own."""
-    registered: dict[str, Any] = {"by_itself": _components(), "tasks_by_itself": _tasks()}
-    if len(registered["by_itself"]) < len(COMPONENTS) or not registered["tasks_by_itself"]:
-        from lm_eval_bayes.harness.plugin.registration import register_all
-
-        register_all()
-    registered |= {"by_hand": _components(), "tasks_by_hand": _tasks()}
-    print(f"\n{_MARK}{json.dumps(registered)}", flush=True)
+    by_itself = _registered()
+    if len(by_itself) < len(NAMES):
+        registration.register_all()
+    print(f"\n{_MARK}{json.dumps([by_itself, _registered()])}", flush=True)
 
 
-def _components() -> list[str]:
-    from lm_eval_bayes.harness.plugin.registration import _is_ours
-
+def _registered() -> list[str]:
+    folder = [TASK_FOLDER] if _finds_tasks() else []
     registry = sys.modules["lm_eval.api.registry"]
     if hasattr(registry, "load_plugins"):
         # It reads entry points when a name is requested, so every declared component is found.
-        return [_name(component) for component in declared()]
+        return [_name(component) for component in declared()] + folder
     names = []
     for component in COMPONENTS:
         registry_of_kind: Any = getattr(registry, f"{component.kind}_registry", None)
         target = getattr(registry_of_kind, "_objs", {}).get(component.name)
-        if target is not None and _is_ours(target):
+        if target is not None and registration.is_ours(target):
             names.append(_name(component))
-    return names
+    return names + folder
 
 
-def _tasks() -> bool:
+def _finds_tasks() -> bool:
     if hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
         points = importlib.metadata.entry_points(group="lm_eval.tasks")
         return any(point.value.startswith("lm_eval_bayes.") for point in points)
     return patches.is_installed(patches.TASK_INDEX)
-
-
-def _name(component: Component) -> str:
-    return f"{component.kind} {component.name}"
 
 
 # -- backends ------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def _register_components(registry: Any, just_run: str) -> None:
             _warn_unknown_harness(f"a registry of {component.kind}s")
         elif component.name not in registered:
             _register(component, registered, registry)
-        elif not _is_ours(registered._objs[component.name]):
+        elif not is_ours(registered._objs[component.name]):
             _warn(
                 component.kind + component.name,
                 f"another package has registered the {component.kind} `{component.name}`; "
@@ -168,7 +168,7 @@ def _register(component: Component, registered: Any, registry: Any) -> None:
         # A second try must find no alias of the first one, or the harness refuses it.
         for r, names in before.items():
             for alias in set(r) - names:
-                if alias == component.name or _is_ours(r._objs[alias]):
+                if alias == component.name or is_ours(r._objs[alias]):
                     r._objs.pop(alias, None)
         if _initialising(sys.modules.get("lm_eval.api.task")):
             log.debug("%s: later, the harness is still being imported (%r)", component, error)
@@ -184,7 +184,7 @@ def _registries(registry: Any) -> list[Any]:
     return [r for r in named if hasattr(r, "_objs")]
 
 
-def _is_ours(target: Any) -> bool:
+def is_ours(target: Any) -> bool:
     """Return whether a registry's entry (an object, or where to find one) is of this package."""
     path = target if isinstance(target, str) else getattr(target, "value", None)
     if not isinstance(path, str):
