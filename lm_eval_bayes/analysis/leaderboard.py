@@ -29,6 +29,7 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     Numbering,
     TieRule,
+    distance_in_sd,
 )
 from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_option
 
@@ -376,6 +377,4 @@ def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> Floa
     difference = np.mean(differences, axis=0)
     sd = np.sqrt(np.sum([task_sd**2 for task_sd in sds], axis=0)) / len(tasks)
     distance = np.maximum(difference * np.sign(levelled[:, None] - levelled), 0.0)
-    without_sd = np.where(distance > 0.0, np.inf, 0.0)
-    z = np.divide(distance, sd, out=without_sd, where=(sd > 0.0) & (distance > 0.0))
-    return np.asarray(z)
+    return distance_in_sd(distance, sd)

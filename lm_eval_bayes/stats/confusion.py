@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,11 +26,11 @@ from lm_eval_bayes.stats.frequentist.interval import (
 from lm_eval_bayes.stats.intervals import Interval, drawn_ends, sample_tails
 from lm_eval_bayes.stats.validation import (
     FloatArray,
-    as_real,
     blocks,
     check_level,
     check_option,
     check_prior,
+    check_real,
     check_seed,
     check_size,
     read_only,
@@ -178,10 +179,15 @@ def confusion_posterior(
     name, function = named_score(score, matrix.shape[0])
     pseudo, seed = check_prior(prior), check_seed(seed)
     draws = check_size("draws", draws, 1000)
-    instead = None if zero_division is None else as_real(zero_division)
-    if zero_division is not None and (instead is None or not np.isfinite(instead)):
-        raise InvalidInputError.of("zero_division", "be a finite number or None", zero_division)
-    values = _draw(matrix + pseudo, function, draws, np.random.default_rng(seed))
+    instead: float | None = None
+    if zero_division is not None:
+        rule = "be a finite number or None"
+        instead = check_real("zero_division", zero_division, rule, math.isfinite)
+    rng, values = np.random.default_rng(seed), np.empty(draws)
+    for part in blocks(draws, matrix.size, _BLOCK):
+        cells = rng.standard_gamma(matrix + pseudo, size=(part.stop - part.start, *matrix.shape))
+        with np.errstate(invalid="ignore"):
+            values[part] = apply_score(function, cells / cells.sum(axis=(1, 2), keepdims=True))
     bad = ~np.isfinite(values)
     n_undefined = int(bad.sum())
     if instead is None:
@@ -208,19 +214,6 @@ def confusion_posterior(
         seed=seed,
         note=note,
     )
-
-
-def _draw(
-    nu: FloatArray, score: ConfusionScore, draws: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draw Dirichlet(ν) matrices and score them, a block at a time."""
-    values = np.empty(draws)
-    for part in blocks(draws, nu.size, _BLOCK):
-        cells = rng.standard_gamma(nu, size=(part.stop - part.start, *nu.shape))
-        total = cells.sum(axis=(1, 2), keepdims=True)
-        with np.errstate(invalid="ignore"):
-            values[part] = apply_score(score, cells / total)
-    return values
 
 
 def confusion_confidence(
@@ -286,16 +279,14 @@ def confusion_confidence(
         gradient = _gradient(function, share)
         centre = float((share * gradient).sum())
         variance = float((share * (gradient - centre) ** 2).sum()) / total
-        bounds = None
-        if isinstance(score, str):
-            bounds = (-1.0 if name in _SIGNED else 0.0, 1.0)
+        named = (-1.0 if name in _SIGNED else 0.0, 1.0)
         return mean_interval(
             estimate,
             float(np.sqrt(variance)),
             level,
             method="delta",
             estimand=name,
-            bounds=bounds,
+            bounds=named if isinstance(score, str) else None,
         )
     drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))

@@ -111,10 +111,13 @@ def separations(mu: FloatArray, sigma: FloatArray) -> FloatArray:
     >>> separations(np.array([0.7, 0.5, 0.5]), np.array([0.03, 0.04, 0.0])).round(3).tolist()
     [[0.0, 4.0, 6.667], [4.0, 0.0, 0.0], [6.667, 0.0, 0.0]]
     """
-    distance = np.abs(mu[:, None] - mu)
-    spread = np.hypot(sigma[:, None], sigma)
+    return distance_in_sd(np.abs(mu[:, None] - mu), np.hypot(sigma[:, None], sigma))
+
+
+def distance_in_sd(distance: FloatArray, sd: FloatArray) -> FloatArray:
+    """Return distance / sd: 0 where the distance is 0, ∞ where only the sd is."""
     certain = np.where(distance > 0.0, np.inf, 0.0)
-    return np.divide(distance, spread, out=certain, where=(spread > 0.0) & (distance > 0.0))
+    return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
 
 
 def tie_groups(z: FloatArray, ties: TieRule, threshold: float) -> IntArray:

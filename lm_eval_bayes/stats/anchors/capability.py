@@ -100,8 +100,7 @@ class CapabilityPosterior(Record):
     @property
     def labels(self) -> tuple[str, ...]:
         """The L + 1 intervals in words."""
-        inner = zip(self.anchors, self.anchors[1:], strict=False)
-        middle = tuple(f"{low} to {high}" for low, high in inner)
+        middle = tuple(f"{low} to {high}" for low, high in pairwise(self.anchors))
         return (f"below {self.anchors[0]}", *middle, f"above {self.anchors[-1]}")
 
     @property

@@ -200,9 +200,9 @@ def compare_pass_curves(
             raise InvalidInputError.of("a", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
-        chosen = "hbayes" if estimator is None else estimator
-        prior = check_option("estimator", chosen, ESTIMATORS)
-        curves = _latent(pair, budgets, prior, draws, rng)
+        estimator = "hbayes" if estimator is None else estimator
+        estimator = check_option("estimator", estimator, ESTIMATORS)
+        curves = _latent(pair, budgets, estimator, draws, rng)
     difference, sd = curves.difference, curves.sd
     critical = float(np.quantile(curves.farthest, level))
     none = sd < _NO_SPREAD
@@ -280,7 +280,13 @@ def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator
     rows = rows_a - rows_b
     difference = rows.mean(axis=0)
     sd = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-    farthest = _multiplier_maxima(rows - difference, sd, draws, rng)
+    centred = rows - difference
+    # max_k |Σ_α e_α x_αk / M| / sd_k for standard normal e
+    scaled = centred / (len(rows) * np.maximum(sd, _NO_SPREAD))
+    farthest = np.empty(draws)
+    for part in blocks(draws, max(centred.shape)):
+        multipliers = rng.standard_normal((part.stop - part.start, len(rows)))
+        farthest[part] = np.abs(multipliers @ scaled).max(axis=1)
     return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), difference, sd, farthest)
 
 
@@ -297,19 +303,6 @@ def _latent(
     strayed -= difference
     farthest = (np.abs(strayed, out=strayed) / np.maximum(sd, _NO_SPREAD)).max(axis=1)
     return _Curves(mean_a, mean_b, difference, sd, farthest, (note_a, note_b))
-
-
-def _multiplier_maxima(
-    centred: FloatArray, sd: FloatArray, draws: int, rng: np.random.Generator
-) -> FloatArray:
-    """Return max_k |Σ_α e_α x_αk / M| / sd_k for standard normal e, shape (draws,)."""
-    n_questions = len(centred)
-    scaled = centred / (n_questions * np.maximum(sd, _NO_SPREAD))
-    farthest = np.empty(draws)
-    for part in blocks(draws, max(centred.shape)):
-        multipliers = rng.standard_normal((part.stop - part.start, n_questions))
-        farthest[part] = np.abs(multipliers @ scaled).max(axis=1)
-    return farthest
 
 
 def _latent_curves(

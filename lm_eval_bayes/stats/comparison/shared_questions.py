@@ -22,6 +22,7 @@ from lm_eval_bayes.stats.comparison.difference import (
     separation_in_sd,
 )
 from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.tie_rules import distance_in_sd
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: The warning where the questions of populations could not be paired.
@@ -90,19 +91,14 @@ class SharedQuestions:
         ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
         """
         average, noise = self._question_means()
-        sd = np.stack(
-            [
-                paired_spread(own - average, own_noise + noise).sd
-                for own, own_noise in zip(average, noise, strict=True)
-            ]
-        )
+        rows = range(len(average))
+        sd = np.stack([paired_spread(average[i] - average, noise[i] + noise).sd for i in rows])
         score = average.mean(axis=1)
         return score[:, None] - score, sd
 
     def _question_means(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M)."""
-        question_scores = [question_means(means) for means in self.posteriors]
-        pairs = list(zip(question_scores, self.columns, strict=True))
+        pairs = list(zip(map(question_means, self.posteriors), self.columns, strict=True))
         average = np.stack([means.average[columns] for means, columns in pairs])
         return average, np.stack([means.noise[columns] for means, columns in pairs])
 
@@ -117,9 +113,7 @@ class SharedQuestions:
         """
         difference, sd = self.differences()
         same_side = difference * np.sign(mu[:, None] - mu)
-        distance = np.maximum(same_side, 0.0)
-        certain = np.where(distance > 0.0, np.inf, 0.0)
-        return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
+        return distance_in_sd(np.maximum(same_side, 0.0), sd)
 
     def draw(self, draws: int, seed: int) -> FloatArray:
         """Draw all models' scores over the population of questions, sharing the questions' weights.

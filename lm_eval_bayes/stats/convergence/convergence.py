@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     LINEAR,
-    SCHEMES,
+    BootstrapRanking,
     Metric,
     Prefixes,
     Scheme,
@@ -30,8 +30,6 @@ from lm_eval_bayes.stats.validation import (
     Tau,
     check_confidence,
     check_option,
-    check_seed,
-    check_size,
     read_only,
 )
 
@@ -65,44 +63,30 @@ class Trajectory(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Convergence(Record):
+class Convergence(BootstrapRanking):
     """The bootstrap distribution of convergence@n.
 
     Attributes
     ----------
-    metric : str
-        The score that ranks the models.
-    k : int or None
-        The k of the metric, where it has one.
-    tau : float or None
-        Threshold of G-Pass.
-    scheme : str
-        "column" or "row".
+    metric, k, tau, scheme, replicates, seed
+        As in `BootstrapRanking`.
     ties : str
         "none": only equal scores share a rank; "adjacent": credible-interval ties.
     confidence : float or None
         Of those ties.
     n_models, n_questions, n_max : int
         L, M and N.
-    replicates, seed : int
-        Their number and the seed they come from.
     counts : array of int, shape (N−1,)
         ``counts[s-1]`` replicates converged at s trials.
     worst : Trajectory or None
         The replicate that converges last (the first of them); None where none converges.
     """
 
-    metric: Metric
-    k: int | None
-    tau: float | None
-    scheme: Scheme
     ties: ConvergenceTies
     confidence: float | None
     n_models: int
     n_questions: int
     n_max: int
-    replicates: int
-    seed: int
     counts: IntArray = field(metadata=NOT_IN_JSON)
     worst: Trajectory | None
 
@@ -216,16 +200,14 @@ def convergence_at_n(
     6.7
     """
     prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
-    replicates = check_size("replicates", replicates, 1)
-    scheme = check_option("scheme", scheme, SCHEMES)
+    settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("ties", ties, tuple(NEIGHBOUR_RULES))
     threshold = _threshold(ties, confidence, prefixes.metric)
-    seed = check_seed(seed)
     n_trials = prefixes.shape[2]
     counts = np.zeros(n_trials + 1, dtype=np.int64)
     latest, slowest, slowest_columns = 0, 0, None
     done = 0
-    for columns in draw_blocks(scheme, prefixes.shape, replicates, seed):
+    for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         when = _converged_at(prefixes, columns, threshold)
         counts += np.bincount(when, minlength=n_trials + 1)
         when[when == n_trials] = 0
@@ -237,17 +219,12 @@ def convergence_at_n(
     if slowest_columns is not None:
         worst = _trajectory(prefixes, slowest_columns, threshold, slowest, latest)
     return Convergence(
-        metric=prefixes.metric,
-        k=None if k is None else prefixes.k,
-        tau=None if tau is None else float(tau),
-        scheme=scheme,
+        **vars(settings),
         ties=ties,
         confidence=None if threshold is None else float(confidence),
         n_models=prefixes.shape[0],
         n_questions=prefixes.shape[1],
         n_max=n_trials,
-        replicates=replicates,
-        seed=seed,
         counts=read_only(counts[1:n_trials], np.int64),
         worst=worst,
     )
@@ -297,21 +274,18 @@ def ranks_of(prefixes: Prefixes, step: Step, threshold: float | None) -> IntArra
     threshold : float or None
         Neighbours with z below it share a rank; None: only equal scores do.
     """
-    if threshold is None or step.spread is None:
-        order = np.argsort(-step.keys, axis=1)
-        sorted_keys = np.take_along_axis(step.keys, order, axis=1)
-        apart = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance) != 0
-    else:
-        # complex numbers sort by their real part and then by the other: by μ, then by σ
-        order = np.argsort(-step.keys + 1j * step.spread, axis=1)
-        sorted_keys = np.take_along_axis(step.keys, order, axis=1)
+    # complex numbers sort by their real part and then by the other: by μ, then by σ
+    falling = -step.keys if step.spread is None else -step.keys + 1j * step.spread
+    order = np.argsort(falling, axis=1)
+    sorted_keys = np.take_along_axis(step.keys, order, axis=1)
+    apart = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance) != 0
+    if threshold is not None and step.spread is not None:
         spread = np.take_along_axis(step.spread, order, axis=1)
-        gap = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance)
         # Keys are M·T·μ and spreads M²·σ², in units and squared units of the rubric.
         total = step.n + len(prefixes.rubric.values)
         distance = (sorted_keys[:, :-1] - sorted_keys[:, 1:]) / total
         near = np.square(distance) < threshold**2 * (spread[:, :-1] + spread[:, 1:])
-        apart = (gap != 0) & ~near
+        apart &= ~near
     ranks = np.ones(step.keys.shape, dtype=np.int64)
     dense = 1 + np.cumsum(apart, axis=1)
     np.put_along_axis(ranks, order[:, 1:], dense, axis=1)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.prefix_scores import (
-    SCHEMES,
+    BootstrapRanking,
     Metric,
     Scheme,
     check_prefixes,
@@ -22,9 +21,6 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     Tau,
     blocks,
-    check_option,
-    check_seed,
-    check_size,
     numeric,
     read_only,
 )
@@ -34,39 +30,25 @@ _BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class KendallCurve(Record):
+class KendallCurve(BootstrapRanking):
     """Agreement with a gold ranking after n = 1..N trials, over bootstrap replicates.
 
     Attributes
     ----------
-    metric : str
-        What ranks the models.
-    k : int or None
-        The k of the metric, where it has one.
-    tau : float or None
-        Threshold of G-Pass.
-    scheme : str
-        "column" or "row".
+    metric, k, tau, scheme, replicates, seed
+        As in `BootstrapRanking`.
     gold : array, shape (L,)
         The scores that define the gold ranking.
     n_prior : int
         D, the prior trials of each question.
-    replicates, seed : int
-        Their number and the seed they come from.
     mean, sd : array, shape (N,)
         Of τ_b over the replicates where it is defined; NaN where it is nowhere.
     undefined : array, shape (N,)
         Share of replicates without a τ_b: all models tie, or n < k.
     """
 
-    metric: Metric
-    k: int | None
-    tau: float | None
-    scheme: Scheme
     gold: FloatArray
     n_prior: int
-    replicates: int
-    seed: int
     mean: FloatArray
     sd: FloatArray
     undefined: FloatArray
@@ -106,18 +88,17 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
         rule = f"have as many models as x ({first.shape[-1]}) along the last axis"
         raise InvalidInputError.of("y", rule, f"shape {second.shape}")
     try:
-        shape = np.broadcast_shapes(first.shape, second.shape)
+        x, y = np.broadcast_arrays(first, second)
     except ValueError:
         rule = f"broadcast with x of shape {first.shape}"
         raise InvalidInputError.of("y", rule, f"shape {second.shape}") from None
-    rows_x = np.broadcast_to(first, shape).reshape(-1, shape[-1])
-    rows_y = np.broadcast_to(second, shape).reshape(-1, shape[-1])
-    pairs = _pairs(shape[-1])
+    rows_x, rows_y = (scores.reshape(-1, scores.shape[-1]) for scores in (x, y))
+    pairs = np.triu_indices(rows_x.shape[1], 1)
     tau = np.empty(len(rows_x))
     for block in blocks(len(tau), len(pairs[0]), _BLOCK):
         a, b = (_compare(rows[block], pairs) for rows in (rows_x, rows_y))
         tau[block] = _tau_b(a, b)
-    return tau.reshape(shape[:-1])
+    return tau.reshape(x.shape[:-1])
 
 
 def kendall_curve(
@@ -188,13 +169,11 @@ def kendall_curve(
         raise InvalidInputError.of("gold", rule, got)
     if np.ptp(truth) == 0.0:
         raise InvalidInputError.of("gold", "not be the same for all models", truth.tolist())
-    replicates = check_size("replicates", replicates, 1)
-    scheme = check_option("scheme", scheme, SCHEMES)
-    seed = check_seed(seed)
-    pairs = _pairs(n_models)
+    settings = prefixes.bootstrap(scheme, replicates, seed, tau)
+    pairs = np.triu_indices(n_models, 1)
     right = _compare(truth, pairs)
     n_defined, total, square = (np.zeros(n_trials) for _ in range(3))
-    for columns in draw_blocks(scheme, prefixes.shape, replicates, seed):
+    for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         for step in prefixes.walk(columns):
             values = _tau_b(_compare(step.keys, pairs, prefixes.tolerance), right)
             values = values[~np.isnan(values)]
@@ -205,23 +184,13 @@ def kendall_curve(
         mean = total / n_defined
         sd = np.sqrt(np.maximum(square / n_defined - np.square(mean), 0.0))
     return KendallCurve(
-        metric=prefixes.metric,
-        k=None if k is None else prefixes.k,
-        tau=None if tau is None else float(tau),
-        scheme=scheme,
+        **vars(settings),
         gold=read_only(truth, np.float64),
         n_prior=prefixes.n_prior,
-        replicates=replicates,
-        seed=seed,
         mean=read_only(mean, np.float64),
         sd=read_only(sd, np.float64),
         undefined=read_only(1.0 - n_defined / replicates, np.float64),
     )
-
-
-def _pairs(n_models: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the L(L−1)/2 pairs i < j."""
-    return np.triu_indices(n_models, 1)
 
 
 def _compare(

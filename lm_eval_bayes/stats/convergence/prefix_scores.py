@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, scaled_weights
 from lm_eval_bayes.stats.validation import (
@@ -30,6 +31,8 @@ from lm_eval_bayes.stats.validation import (
     check_k,
     check_matrix,
     check_option,
+    check_seed,
+    check_size,
     check_weights,
     numeric,
     successes_needed,
@@ -44,6 +47,32 @@ BLOCK = 256
 
 #: Integers, or floats where those would overflow.
 Keys: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapRanking(Record):
+    """What ranks the models, and the bootstrap replicates of their trials.
+
+    Attributes
+    ----------
+    metric : str
+        The score that ranks the models.
+    k : int or None
+        The k of the metric, where it has one.
+    tau : float or None
+        Threshold of G-Pass.
+    scheme : str
+        "column" or "row".
+    replicates, seed : int
+        Their number and the seed they come from.
+    """
+
+    metric: Metric
+    k: int | None
+    tau: float | None
+    scheme: Scheme
+    replicates: int
+    seed: int
 
 
 class Step(NamedTuple):
@@ -89,6 +118,16 @@ class Prefixes:
         """L, M, N."""
         n_trials, n_questions, n_models = self.values.shape
         return n_models, n_questions, n_trials
+
+    def bootstrap(
+        self, scheme: Scheme, replicates: int, seed: int, tau: Tau | None
+    ) -> BootstrapRanking:
+        """Return the checked settings of a bootstrap of these scores."""
+        replicates = check_size("replicates", replicates, 1)
+        scheme, seed = check_option("scheme", scheme, SCHEMES), check_seed(seed)
+        k = None if self.metric in LINEAR else self.k
+        threshold = None if tau is None else float(tau)
+        return BootstrapRanking(self.metric, k, threshold, scheme, replicates, seed)
 
     def walk(self, columns: IntArray, spread: bool = False) -> Iterator[Step]:
         """Yield the keys after n = k..N trials.
@@ -189,11 +228,11 @@ def check_prefixes(
     name, number, needed = check_metric(metric, k, tau, n_trials)
     # trials first, models last: what a trial adds lies together in memory
     trials = trials.transpose(2, 1, 0)
+    if name not in LINEAR and not guessed:
+        raise InvalidInputError.of("weights", "be left out for the pass family", weights)
+    if name != "bayes" and R0 is not None:
+        raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
     if name not in LINEAR:
-        if not guessed:
-            raise InvalidInputError.of("weights", "be left out for the pass family", weights)
-        if R0 is not None:
-            raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
         table = pass_table(name, number, needed, n_trials, n_questions)
         counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
         nothing = np.zeros(n_models, dtype=np.int64)
@@ -201,8 +240,6 @@ def check_prefixes(
         return Prefixes(counts, nothing, table, 0, name, number, tolerance)
     n_prior, prior = 0, np.zeros((n_models, n_questions, 0), dtype=np.int64)
     if R0 is not None:
-        if name != "bayes":
-            raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
         prior = _check_tensor("R0", R0, checked.size, guessed, allow_no_trials=True)
         if prior.shape[:2] != (n_models, n_questions):
             rule = f"have the models and questions of R, ({n_models}, {n_questions}, D)"
@@ -399,17 +436,14 @@ def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple
         If the metric is unknown, k or tau is missing, out of range, or given without need.
     """
     name = check_option("metric", metric, METRICS)
-    if name in LINEAR:
-        if k is not None:
-            raise InvalidInputError.of("k", f'be left out for metric "{name}"', k)
-        number = 1
-    else:
-        number = check_k(k, np.array([n_trials]))
-    if name != "g-pass":
-        if tau is not None:
-            raise InvalidInputError.of("tau", 'be left out unless metric is "g-pass"', tau)
-        return name, number, 1
-    return name, number, successes_needed(cast(Tau, tau), number)
+    if name in LINEAR and k is not None:
+        raise InvalidInputError.of("k", f'be left out for metric "{name}"', k)
+    number = 1 if name in LINEAR else check_k(k, np.array([n_trials]))
+    if name == "g-pass":
+        return name, number, successes_needed(cast(Tau, tau), number)
+    if tau is not None:
+        raise InvalidInputError.of("tau", 'be left out unless metric is "g-pass"', tau)
+    return name, number, 1
 
 
 def rubric_units(weights: FloatArray, n_outcomes: int) -> Units:

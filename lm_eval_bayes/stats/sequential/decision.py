@@ -48,7 +48,6 @@ _SPENDINGS: Mapping[Spending, Callable[[float, float], float]] = {
     "obrien-fleming": lambda t, error: 4.0 * special.ndtr(special.ndtri(0.25 * error) / np.sqrt(t)),
     "pocock": lambda t, error: error * np.log1p((np.e - 1.0) * t),
 }
-SPENDINGS: tuple[Spending, ...] = tuple(_SPENDINGS)
 #: A part of alpha smaller than this is not spent at an analysis but left for the next one.
 _LEAST = 1e-9
 #: Nodes between the boundaries: at the least, and in one Gauss–Legendre panel.
@@ -56,7 +55,7 @@ _NODES, _PER_PANEL = 160, 16
 
 Correction: TypeAlias = Literal["none", "obrien-fleming", "pocock"]
 
-CORRECTIONS: tuple[Correction, ...] = ("none", *SPENDINGS)
+CORRECTIONS: tuple[Correction, ...] = ("none", *_SPENDINGS)
 #: The number of analyses from which the rate of an uncorrected rule is given as "at least".
 _MANY = 256
 #: In simulations corrections fail for hbayes@N on this many questions or planned trials, or fewer.
@@ -160,9 +159,8 @@ class DecisionReached:
         [2.157, 2.201]
         """
         trials = check_count("trials", trials, 1)
-        if self.analyses is not None and trials not in self.analyses:
-            return None
-        if trials < (self.min_trials or 1):
+        unplanned = self.analyses is not None and trials not in self.analyses
+        if unplanned or trials < (self.min_trials or 1):
             return None
         if self.correction == "none" or self.analyses is None:
             return float(special.ndtri(self.confidence))
@@ -186,10 +184,9 @@ class DecisionReached:
             If `analyses` is no such list.
         """
         checked = check_analyses(analyses)
-        limits = {n: self.threshold(n) for n in checked}
-        seen = [(n, limit) for n, limit in limits.items() if limit is not None]
-        shares = tuple(n / checked[-1] for n, _ in seen)
-        return crossing_probability(shares, tuple(limit for _, limit in seen))
+        limits = {n / checked[-1]: self.threshold(n) for n in checked}
+        planned = {share: limit for share, limit in limits.items() if limit is not None}
+        return crossing_probability(tuple(planned), tuple(planned.values()))
 
     def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
         """Evaluate the posteriors of two models after `trials` trials per question.
@@ -355,9 +352,8 @@ class _Walk:
         """Return the limit at which a mass of `error` crosses."""
         if self.crossing(share, 0.0) <= error:
             return 0.0
-        return float(
-            optimize.brentq(lambda c: self.crossing(share, c) - error, 0.0, 40.0, xtol=1e-10)
-        )
+        root = optimize.brentq(lambda c: self.crossing(share, c) - error, 0.0, 40.0, xtol=1e-10)
+        return float(root)
 
     def step(self, share: float, limit: float) -> float:
         """Go on to the analysis `share`, stop the paths that cross, and return their mass."""
