@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import sys
 
 import pytest
 import yaml
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
@@ -94,20 +96,33 @@ def test_a_harness_command_is_understood(command):
     assert config.tasks
 
 
-def test_the_printed_table_is_what_the_first_command_prints(tmp_path):
-    words = shlex.split(README[README.index("lm_eval --model biased_coin") :].splitlines()[0])
+FIRST_COMMAND = README[README.index("lm_eval --model biased_coin") :].splitlines()[0]
+
+
+def check_first_output(printed, log):
+    assert blocks("text")[0] in printed
+    truth = re.search(r"the truth and logs it: ([\d.]+) here", README.replace("\n", " "))
+    assert re.search(rf"true score.*is {re.escape(truth[1])}", log)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_printed_table_is_what_the_first_command_prints(capsys, caplog):
+    caplog.set_level(logging.INFO)
+    lm_eval_command(*shlex.split(FIRST_COMMAND)[1:])
+    check_first_output(capsys.readouterr().out, caplog.text)
+
+
+@pytest.mark.slow
+def test_the_first_command_as_it_is_among_all_tasks_of_the_harness(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "lm_eval_bayes", "run", *words[1:]],
+        [sys.executable, "-m", "lm_eval_bayes", "run", *shlex.split(FIRST_COMMAND)[1:]],
         capture_output=True,
         text=True,
         timeout=300,
         cwd=tmp_path,
         check=True,
     )
-    table = blocks("text")[0]
-    assert table in run.stdout
-    truth = re.search(r"the truth and logs it: ([\d.]+) here", README.replace("\n", " "))
-    assert re.search(rf"true score.*is {re.escape(truth[1])}", run.stderr)
+    check_first_output(run.stdout, run.stderr)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 from _support.command_line import called
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
@@ -438,22 +439,12 @@ def test_help_has_two_examples_and_loads_nothing_heavy(lmeb):
 # -- a real run ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_real_run_of_the_harness(lmeb, tmp_path):
     """The coin ends every response with a stop, so that exact_match is the plain score."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "lm_eval_bayes", "run", "--model", "trials", "--model_args"),
-            "backend=biased_coin,store=s.sqlite,beta=2:3,boxed=0.7",
-            *("--tasks", "demo_arithmetic_bayes", "--limit", "10", "--log_samples"),
-            *("--output_path", "out"),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    model_args = f"backend=biased_coin,store={tmp_path / 's.sqlite'},beta=2:3,boxed=0.7"
+    words = ("--model", "trials", "--model_args", model_args, "--tasks", "demo_arithmetic_bayes")
+    lm_eval_command(*words, "--limit", 10, "--log_samples", "--output_path", tmp_path / "out")
     code, printed, error = lmeb(tmp_path / "out", "--json", "--prior", "bayes")
     assert code == 0
     assert error.startswith("note: ")
