@@ -25,6 +25,7 @@ from lm_eval_bayes.cli.ui.options import (
     Scope,
     Seed,
     expand_options,
+    option,
     parse_pair,
 )
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records
@@ -50,25 +51,24 @@ def command(
     *,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RUN|MODEL",
-            help="The model to place: its run, or the name of a model in the runs; can be "
+        option(
+            "RUN|MODEL",
+            "The model to place: its run, or the name of a model in the runs; can be "
             "repeated. By default every model, each among all the others.",
         ),
     ] = None,
     anchor: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Use only this model as an anchor; can be repeated. By default all models that "
+        option(
+            "MODEL",
+            "Use only this model as an anchor; can be repeated. By default all models that "
             "are not placed.",
         ),
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(
-            metavar="LOW:HIGH",
-            help="Use only the questions that this share of the anchors solves, as 0.01:0.5.",
+        option(
+            "LOW:HIGH", "Use only the questions that this share of the anchors solves, as 0.01:0.5."
         ),
     ] = None,
     between: Annotated[
@@ -79,16 +79,12 @@ def command(
         ),
     ] = "shared",
     epsilon: Annotated[
-        float,
-        typer.Option(
-            metavar="E", help="Minimum distance of the anchors' probabilities from 0 and 1."
-        ),
+        float, option("E", "Minimum distance of the anchors' probabilities from 0 and 1.")
     ] = 0.01,
     pseudo_count: Annotated[
         float,
-        typer.Option(
-            metavar="C",
-            help="Right and wrong pseudo-trials added to every anchor; use 1 if trials are few.",
+        option(
+            "C", "Right and wrong pseudo-trials added to every anchor; use 1 if trials are few."
         ),
     ] = 0.0,
     sweep: Annotated[

@@ -22,7 +22,13 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options, parse_integers
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    expand_options,
+    option,
+    parse_integers,
+)
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
@@ -58,29 +64,20 @@ def command(
         ),
     ] = None,
     *,
-    model_a: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model A, if the run has several.")
-    ] = None,
-    model_b: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model B, if the run has several.")
-    ] = None,
+    model_a: Annotated[str | None, option("NAME", "The model A, if the run has several.")] = None,
+    model_b: Annotated[str | None, option("NAME", "The model B, if the run has several.")] = None,
     rope: Annotated[
         float | None,
-        typer.Option(
-            metavar="R", help="Region of practical equivalence, from -R to R: show its probability."
-        ),
+        option("R", "Region of practical equivalence, from -R to R: show its probability."),
     ] = None,
     confidence: Annotated[
-        float,
-        typer.Option(
-            metavar="P", help="The probability from which a model is called better; at least 0.5."
-        ),
+        float, option("P", "The probability from which a model is called better; at least 0.5.")
     ] = 0.95,
     fail_if_worse: Annotated[
         float | None,
-        typer.Option(
-            metavar="P",
-            help="End with exit code 1 if P(A < B) is at least this, for the mean over tasks if "
+        option(
+            "P",
+            "End with exit code 1 if P(A < B) is at least this, for the mean over tasks if "
             "there are several.",
         ),
     ] = None,
@@ -88,13 +85,10 @@ def command(
         bool, typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k.")
     ] = False,
     k: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K,K,...", help="The k of --pass-at-k. By default powers of two, and N."
-        ),
+        str | None, option("K,K,...", "The k of --pass-at-k. By default powers of two, and N.")
     ] = None,
     questions: Annotated[
-        int, typer.Option(metavar="N", help="How many of the questions that differ most to list.")
+        int, option("N", "How many of the questions that differ most to list.")
     ] = 5,
     align: Annotated[
         Alignment,

@@ -18,7 +18,13 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, check_resampling, expand_options
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    check_resampling,
+    expand_options,
+    option,
+)
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -45,16 +51,14 @@ def command(
     *,
     score: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The score that ranks the models: bayes, avg, pass@8, pass^8, g-pass@8_0.5, "
+        option(
+            "NAME",
+            "The score that ranks the models: bayes, avg, pass@8, pass^8, g-pass@8_0.5, "
             "mg-pass@8, with any k; can be repeated. By default bayes, and Pass@2, 4 and 8 up to "
             "N/2.",
         ),
     ] = None,
-    replicates: Annotated[
-        int, typer.Option(metavar="N", help="How many orders of the trials to resample.")
-    ] = 2000,
+    replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
     scheme: Annotated[
         Scheme,
         typer.Option(
@@ -64,15 +68,14 @@ def command(
     ] = "column",
     confidence: Annotated[
         float,
-        typer.Option(
-            metavar="P",
-            help="One-sided confidence of the ranking with ties: neighbours that are not "
+        option(
+            "P",
+            "One-sided confidence of the ranking with ties: neighbours that are not "
             "distinguishable share a rank.",
         ),
     ] = 0.95,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a figure of one task, as .svg or .png."),
+        Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
     ] = None,
     reading: ReadingOptions,
     intervals: IntervalOptions,

@@ -19,7 +19,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Json
+from lm_eval_bayes.cli.ui.options import Json, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
@@ -86,18 +86,13 @@ PACKAGES = (
 def command(
     store: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Also check a trial store, or the folder of one that does not exist yet.",
-        ),
+        option("PATH", "Also check a trial store, or the folder of one that does not exist yet."),
     ] = None,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Do not ask the hub whether the questions can be fetched."),
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds to wait for the hub, in total.")
-    ] = 5.0,
+    timeout: Annotated[float, option("S", "Seconds to wait for the hub, in total.")] = 5.0,
     as_json: Json = False,
 ) -> None:
     """Check the installation, and show problems and their fixes.

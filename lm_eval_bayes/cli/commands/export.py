@@ -20,6 +20,7 @@ from lm_eval_bayes.cli.ui.options import (
     Overwrite,
     Ties,
     expand_options,
+    option,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -51,9 +52,9 @@ class HubOptions:
 
     value: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
+        option(
+            "NAME",
+            "The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
             "of the pass family such as pass@4.",
         ),
     ] = "avg@N"
@@ -61,25 +62,18 @@ class HubOptions:
         Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
     ] = "percent"
     dataset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORG/NAME", help="The benchmark's dataset, if it is not that of the run."
-        ),
+        str | None, option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.")
     ] = None
     task_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The task's id in the eval.yaml of that dataset."),
+        str | None, option("ID", "The task's id in the eval.yaml of that dataset.")
     ] = None
     revision: Annotated[
-        str | None,
-        typer.Option(metavar="SHA", help="The commit of that dataset. By default the pinned one."),
+        str | None, option("SHA", "The commit of that dataset. By default the pinned one.")
     ] = None
-    source_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="A page about the run, such as its logs.")
-    ] = None
-    source_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The text of the link to that page.")
-    ] = None
+    source_url: Annotated[str | None, option("URL", "A page about the run, such as its logs.")] = (
+        None
+    )
+    source_name: Annotated[str | None, option("NAME", "The text of the link to that page.")] = None
 
     def check(self, saved: SavedRuns) -> None:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
@@ -98,15 +92,15 @@ class HubOptions:
 def hub(
     runs: Runs,
     *,
-    model_id: Annotated[str, typer.Option(metavar="ORG/NAME", help="The model on the hub.")],
+    model_id: Annotated[str, option("ORG/NAME", "The model on the hub.")],
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "DIR",
+            "The model's repository; the files are written to its .eval_results/. By default "
+            "the current folder; with --push, files are only written if this is given.",
             "-o",
             "--output",
-            metavar="DIR",
-            help="The model's repository; the files are written to its .eval_results/. By default "
-            "the current folder; with --push, files are only written if this is given.",
         ),
     ] = None,
     settings: HubOptions,
@@ -199,19 +193,15 @@ Availability: TypeAlias = Literal["open_weights", "closed_weights", "unknown"]
 class SenderOptions:
     """Facts about a submission that the run does not record; names as in `Sender`."""
 
-    organization: Annotated[
-        str, typer.Option(metavar="NAME", help="The organization that submits the records.")
-    ] = "not stated"
+    organization: Annotated[str, option("NAME", "The organization that submits the records.")] = (
+        "not stated"
+    )
     relationship: Annotated[
         Relationship,
         typer.Option(help="Relationship of the evaluator to the developer of the model."),
     ] = "other"
     developer: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The developer of the model, if its id does not name one.",
-        ),
+        str, option("NAME", "The developer of the model, if its id does not name one.")
     ] = ""
     deployment: Annotated[
         Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
@@ -228,19 +218,16 @@ def every_eval_ever(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "DIR",
+            "The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
+            "default the record of a single run goes to standard output.",
             "-o",
             "--output",
-            metavar="DIR",
-            help="The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
-            "default the record of a single run goes to standard output.",
         ),
     ] = None,
     model_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORG/NAME", help="The model. By default from the run's model arguments."
-        ),
+        str | None, option("ORG/NAME", "The model. By default from the run's model arguments.")
     ] = None,
     instances: Annotated[
         bool,
@@ -257,8 +244,7 @@ def every_eval_ever(
         ),
     ] = True,
     collection: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The benchmark's folder. By default its name."),
+        str | None, option("NAME", "The benchmark's folder. By default its name.")
     ] = None,
     sender: SenderOptions,
     overwrite: Overwrite = False,
@@ -392,12 +378,7 @@ def _table_command(
         *,
         output: Annotated[
             Path | None,
-            typer.Option(
-                "-o",
-                "--output",
-                metavar="FILE",
-                help="The file. By default standard output.",
-            ),
+            option("FILE", "The file. By default standard output.", "-o", "--output"),
         ] = None,
         overwrite: Overwrite = False,
         ties: Ties = "leader",

@@ -17,7 +17,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -33,8 +33,7 @@ def command(
     runs: Runs,
     *,
     width: Annotated[
-        float | None,
-        typer.Option(metavar="W", help="Goal: every run's credible interval is at most this wide."),
+        float | None, option("W", "Goal: every run's credible interval is at most this wide.")
     ] = None,
     separate: Annotated[
         bool,
@@ -42,14 +41,14 @@ def command(
     ] = False,
     confidence: Annotated[
         float,
-        typer.Option(
-            metavar="P",
-            help="With --separate: the one-sided confidence from which two models are "
+        option(
+            "P",
+            "With --separate: the one-sided confidence from which two models are "
             "distinguishable; above 0.5.",
         ),
     ] = 0.95,
     max_trials: Annotated[
-        int, typer.Option(metavar="N", help="The largest number of further trials per question.")
+        int, option("N", "The largest number of further trials per question.")
     ] = 100_000,
     reading: ReadingOptions,
     intervals: IntervalOptions,

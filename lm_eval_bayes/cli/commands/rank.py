@@ -22,7 +22,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -49,9 +49,9 @@ def command(
     ] = "dense",
     confidence: Annotated[
         float,
-        typer.Option(
-            metavar="P",
-            help="Two models are distinguishable if one is better with at least this probability "
+        option(
+            "P",
+            "Two models are distinguishable if one is better with at least this probability "
             "(one-sided, at least 0.5). Also the level of the credible ranks.",
         ),
     ] = 0.95,

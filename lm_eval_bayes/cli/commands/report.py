@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
-from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, IntervalOptions, Json, expand_options
+from lm_eval_bayes.cli.ui.options import (
+    STANDARD_OUTPUT,
+    IntervalOptions,
+    Json,
+    expand_options,
+    option,
+)
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -28,18 +34,13 @@ def command(
     runs: Runs,
     *,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FILE", help="The HTML file; - is standard output."),
+        Path, option("FILE", "The HTML file; - is standard output.", "-o", "--output")
     ] = Path("report.html"),
     plots: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write the figures to this folder, each as PNG and as SVG."
-        ),
+        Path | None, option("DIR", "Also write the figures to this folder, each as PNG and as SVG.")
     ] = None,
     title: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Title of the report. By default the tasks' names."),
+        str | None, option("TEXT", "Title of the report. By default the tasks' names.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing files that are not reports.")

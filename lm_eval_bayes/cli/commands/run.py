@@ -14,7 +14,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_duration, format_range, plural
 from lm_eval_bayes.cli.ui.errors import exit_code
-from lm_eval_bayes.cli.ui.options import Level, expand_options
+from lm_eval_bayes.cli.ui.options import Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -40,70 +40,62 @@ class StoppingOptions:
     """When a run stops, and which trials its rounds add."""
 
     width: Annotated[
-        float | None,
-        typer.Option(metavar="W", help="Stop once the interval of every task is at most W wide."),
+        float | None, option("W", "Stop once the interval of every task is at most W wide.")
     ] = None
     decide: Annotated[
         str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Stop once every score is above or below that of a finished run: its output "
+        option(
+            "RUN",
+            "Stop once every score is above or below that of a finished run: its output "
             "folder, one of its files, or its trial store.",
         ),
     ] = None
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="B",
-            help="Stop before the run costs more: 64 (trials per question), 2e6tokens, 8h or "
+        option(
+            "B",
+            "Stop before the run costs more: 64 (trials per question), 2e6tokens, 8h or "
             "90min. At least one round is sampled.",
         ),
     ] = None
-    batch_trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials per question that a round adds.")
-    ] = 4
-    max_trials: Annotated[
-        int, typer.Option(metavar="N", help="Maximum number of trials per question.")
-    ] = 80
+    batch_trials: Annotated[int, option("N", "Trials per question that a round adds.")] = 4
+    max_trials: Annotated[int, option("N", "Maximum number of trials per question.")] = 80
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The trial store. By default trials.sqlite in the folder of --output_path.",
-        ),
+        option("FILE", "The trial store. By default trials.sqlite in the folder of --output_path."),
     ] = None
     level: Level = 0.95
     estimator: Annotated[
         str,
-        typer.Option(
-            metavar="hbayes|bayes",
-            help="The posterior: hbayes with the prior learned across the questions, or bayes with "
+        option(
+            "hbayes|bayes",
+            "The posterior: hbayes with the prior learned across the questions, or bayes with "
             "the paper's uniform prior.",
         ),
     ] = "hbayes"
     confidence: Annotated[
         float | None,
-        typer.Option(
-            metavar="P",
-            help="Confidence of --decide: one of two equal models is declared better with a "
+        option(
+            "P",
+            "Confidence of --decide: one of two equal models is declared better with a "
             "probability of 1 - P.  "
             f"[default: {CONFIDENCE}]",
         ),
     ] = None
     correction: Annotated[
         str | None,
-        typer.Option(
-            metavar="pocock|obrien-fleming|none",
-            help="Correction of --decide for interim analyses: pocock (stops early at large "
+        option(
+            "pocock|obrien-fleming|none",
+            "Correction of --decide for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), none.  "
             f"[default: {CORRECTION}]",
         ),
     ] = None
     allocate: Annotated[
         str | None,
-        typer.Option(
-            metavar="questions",
-            help="Give further trials to the questions with the largest posterior variance, "
+        option(
+            "questions",
+            "Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions.",
         ),
     ] = None

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import (
     NO_VALUE,
     format_bytes,
@@ -24,6 +22,7 @@ from lm_eval_bayes.cli.ui.options import (
     Overwrite,
     check_resampling,
     expand_options,
+    option,
     parse_integers,
     parse_numbers,
     parse_pair,
@@ -42,64 +41,48 @@ _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 @expand_options
 def command(
     *,
-    models: Annotated[
-        int | None, typer.Option(metavar="L", help=f"Number of models; {_MODELS} by default.")
-    ] = None,
+    models: Annotated[int | None, option("L", f"Number of models; {_MODELS} by default.")] = None,
     gap: Annotated[
         float | None,
-        typer.Option(
-            metavar="D",
-            help=f"Distance between the true scores of neighbours; {_GAP:g} by default.",
-        ),
+        option("D", f"Distance between the true scores of neighbours; {_GAP:g} by default."),
     ] = None,
     means: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P,P,...", help="The models' true scores, instead of --models and --gap."
-        ),
+        str | None, option("P,P,...", "The models' true scores, instead of --models and --gap.")
     ] = None,
-    questions: Annotated[
-        int, typer.Option(metavar="M", help="Number of questions of the benchmark.")
-    ] = 30,
-    trials: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of trials per question.")
-    ] = "4,16,64",
+    questions: Annotated[int, option("M", "Number of questions of the benchmark.")] = 30,
+    trials: Annotated[str, option("N,N,...", "Numbers of trials per question.")] = "4,16,64",
     beta: Annotated[
         str | None,
-        typer.Option(
-            metavar="A:B",
-            help="The probabilities of solving a question are drawn from Beta(A, B); "
+        option(
+            "A:B",
+            "The probabilities of solving a question are drawn from Beta(A, B); "
             f"{_BETA[0]:g}:{_BETA[1]:g} by default, a hard benchmark with large differences. All "
             "models have the same A + B.",
         ),
     ] = None,
     replicates: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help=f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if a file "
+        option(
+            "N",
+            f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if a file "
             "is written.",
         ),
     ] = None,
     confidence: Annotated[
-        float,
-        typer.Option(
-            metavar="P", help="One-sided confidence from which two models are distinguishable."
-        ),
+        float, option("P", "One-sided confidence from which two models are distinguishable.")
     ] = 0.95,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "Write the outcomes of the largest N as a matrix, .npz or .csv, that summary, "
+            "rank and convergence read.",
             "-o",
             "--output",
-            metavar="FILE",
-            help="Write the outcomes of the largest N as a matrix, .npz or .csv, that summary, "
-            "rank and convergence read.",
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write an interactive page, one offline HTML file."),
+        Path | None, option("FILE", "Write an interactive page, one offline HTML file.")
     ] = None,
     overwrite: Overwrite = False,
     intervals: IntervalOptions,

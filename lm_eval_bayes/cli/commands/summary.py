@@ -19,7 +19,13 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import BothScopesOptions, Json, expand_options, parse_integers
+from lm_eval_bayes.cli.ui.options import (
+    BothScopesOptions,
+    Json,
+    expand_options,
+    option,
+    parse_integers,
+)
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -37,9 +43,9 @@ def command(
     *,
     k: Annotated[
         str | None,
-        typer.Option(
-            metavar="K,K,...",
-            help="The k of Pass@k and its family, each at most N. By default powers of two up to "
+        option(
+            "K,K,...",
+            "The k of Pass@k and its family, each at most N. By default powers of two up to "
             "N, and those of the run's own settings.",
         ),
     ] = None,

@@ -43,12 +43,16 @@ IntervalMethod: TypeAlias = Literal["exact", "hdi", "beta", "normal"]
 #: Which models of a group a model is compared with before it shares their rank.
 TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 
+
+def option(metavar: str, help_text: str, *names: str) -> Any:
+    """Return the declaration of an option; its name is that of the parameter unless `names`."""
+    return typer.Option(*names, metavar=metavar, help=help_text)
+
+
 # -- single options ------------------------------------------------------------------------------
 
-Level = Annotated[
-    float, typer.Option(metavar="P", help="Posterior mass of the credible intervals.")
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")]
+Level = Annotated[float, option("P", "Posterior mass of the credible intervals.")]
+Seed = Annotated[int, option("N", "Seed of all random draws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 Ties = Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.options import option
 from lm_eval_bayes.cli.ui.output import Progress, warn
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ Runs = Annotated[
 ]
 Task = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Only this task, or the tasks of this group. It also names the task of matrices "
+    option(
+        "NAME",
+        "Only this task, or the tasks of this group. It also names the task of matrices "
         "and counts whose files name none.",
     ),
 ]
@@ -54,18 +55,17 @@ class ReadingOptions:
     task: Task = None
     metric: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The logged 0/1 metric to count in tasks without repeated sampling, such as "
+        option(
+            "NAME",
+            "The logged 0/1 metric to count in tasks without repeated sampling, such as "
             "exact_match. By default the only one, or the first that the task lists.",
         ),
     ] = None
     filter: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The filter pipeline whose output is graded. By default the first that was "
-            "logged.",
+        option(
+            "NAME",
+            "The filter pipeline whose output is graded. By default the first that was logged.",
         ),
     ] = None
     dedupe: Dedupe = False
