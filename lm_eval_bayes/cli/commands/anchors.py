@@ -126,41 +126,33 @@ def command(
     from lm_eval_bayes.analysis.anchor_study import anchor_study
     from lm_eval_bayes.stats.anchors.capability import check_epsilon
 
-    shares = None if keep is None else _parse_shares(keep)
+    shares = None
+    if keep is not None:
+        rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
+        shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
     spec = IntervalOptions(level, scope, interval, seed).spec()
     with named_as_options("epsilon"):
         check_epsilon(epsilon)
     saved, targets = _read(runs, target or (), reading)
-    with named_as_options("target", "keep", "epsilon", "pseudo_count"):
-        try:
-            studies = [
-                anchor_study(
-                    saved.of_task(name),
-                    spec,
-                    targets=targets,
-                    anchors=anchor or (),
-                    keep=shares,
-                    epsilon=epsilon,
-                    between=between,
-                    pseudo_count=pseudo_count,
-                    sweep=sweep,
-                )
-                for name in saved.tasks
-            ]
-        except InvalidInputError as error:
-            raise InvalidInputError(str(error).replace("`anchors` ", "`--anchor` ", 1)) from None
+    with named_as_options("target", "keep", "epsilon", "pseudo_count", anchors="anchor"):
+        studies = [
+            anchor_study(
+                saved.of_task(name),
+                spec,
+                targets=targets,
+                anchors=anchor or (),
+                keep=shares,
+                epsilon=epsilon,
+                between=between,
+                pseudo_count=pseudo_count,
+                sweep=sweep,
+            )
+            for name in saved.tasks
+        ]
     if as_json:
         say_json({"tasks": studies, "warnings": saved.warnings})
     else:
         say_each(studies, _show)
-
-
-def _parse_shares(text: str) -> tuple[float, float]:
-    rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
-    low, high = parse_pair("--keep", text, rule)
-    if not 0.0 <= low <= high <= 1.0:
-        raise InvalidInputError.of("--keep", rule, text)
-    return low, high
 
 
 def _read(

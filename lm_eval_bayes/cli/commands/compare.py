@@ -59,8 +59,7 @@ def command(
     b: Annotated[
         Path | None,
         typer.Argument(
-            metavar="B",
-            help="The run of model B. If it is left out, A must hold two models.",
+            metavar="B", help="The run of model B. If it is left out, A must hold two models."
         ),
     ] = None,
     *,

@@ -87,11 +87,7 @@ def command(
     saved = reading.read(runs)
     boards = [
         leaderboard(
-            saved.of_task(name),
-            spec,
-            ties=ties,
-            numbering=numbering,
-            confidence=confidence,
+            saved.of_task(name), spec, ties=ties, numbering=numbering, confidence=confidence
         )
         for name in saved.tasks
     ]

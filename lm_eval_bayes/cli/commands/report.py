@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from lm_eval_bayes.cli.ui.options import (
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.report_data import ReportData
 
 #: Number of runs from which the progress is shown.
 _MANY_RUNS = 12
@@ -74,7 +71,7 @@ def command(
     if not to_stdout:
         _check_output(output, overwrite)
     if plots is not None:
-        from lm_eval_bayes.report.plots.figures import check_folder
+        from lm_eval_bayes.report.plots.figures import check_folder, report_figures, write_figures
 
         check_folder(plots, overwrite)
     saved = reading.read(runs, signals="recorded")
@@ -89,7 +86,11 @@ def command(
             saved, spec, progress=(lambda n: progress.advance(n - progress.done)) if many else None
         )
     page = render(data, title=title or "", now=time.time()).encode("utf-8")
-    figures = _draw(data, plots)
+    figures: list[tuple[Path, str]] = []
+    if plots is not None:
+        drawn = report_figures(data)
+        write_figures(drawn, plots)
+        figures = [(path, figure.task) for figure in drawn for path in figure.paths(plots)]
     if to_stdout:
         sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
@@ -133,14 +134,3 @@ def _check_output(path: Path, overwrite: bool) -> None:
             return
     rule = "be a new file or an earlier report; --overwrite replaces any other"
     raise InvalidInputError.of("--output", rule, str(path))
-
-
-def _draw(data: ReportData, folder: Path | None) -> list[tuple[Path, str]]:
-    """Write the figures; return the path and the task of every file."""
-    if folder is None:
-        return []
-    from lm_eval_bayes.report.plots.figures import report_figures, write_figures
-
-    figures = report_figures(data)
-    write_figures(figures, folder)
-    return [(path, figure.task) for figure in figures for path in figure.paths(folder)]

@@ -330,9 +330,7 @@ def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -
     missing = rounds.missing_output()
     if missing is None:
         return
-    options = "another --output_path"
-    if store is None:
-        options += f" and --store {rounds.store}"
+    options = "another --output_path" + (f" and --store {rounds.store}" if store is None else "")
     raise LmEvalBayesError(
         f"results could not be written to {output_path} ({missing} is missing or cut off); all "
         f"trials are in {rounds.store}: run the same command again with {options}"

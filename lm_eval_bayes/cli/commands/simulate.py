@@ -104,7 +104,12 @@ def command(
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes simulate --models 6 --beta .2:2 --html demo.html -o coins.npz
     """
-    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, separation_study
+    from lm_eval_bayes.analysis.simulation import (
+        check_trials,
+        interval_study,
+        matrix_file,
+        separation_study,
+    )
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
@@ -113,7 +118,9 @@ def command(
     check_resampling(replicates, confidence)
     files: dict[Path, bytes] = {}
     if output is not None:
-        files[output] = _matrix(benchmark, lengths[-1], spec.seed, output)
+        with named_as_options("output"):
+            suffix = output.suffix.lower()
+            files[output] = matrix_file(benchmark, lengths[-1], spec.seed, suffix)
     if html is not None:
         if html in files:
             raise InvalidInputError.of("--html", "be another file than --output", html.name)
@@ -160,7 +167,10 @@ def _benchmark(
 ) -> SimulatedBenchmark:
     from lm_eval_bayes.analysis.simulation import SimulatedBenchmark
 
-    a, b = _BETA if beta is None else _parse_beta(beta)
+    a, b = _BETA
+    if beta is not None:
+        rule = "be two numbers from 0.001 to 100,000 separated by a colon, as in 0.2:2"
+        a, b = parse_pair("--beta", beta, rule, lambda *ab: all(1e-3 <= x <= 1e5 for x in ab))
     with named_as_options("models", "gap", "means", "questions"):
         if means is None:
             n_models, distance = _MODELS if models is None else models, _GAP if gap is None else gap
@@ -171,25 +181,7 @@ def _benchmark(
         return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
 
 
-def _parse_beta(text: str) -> tuple[float, float]:
-    rule = "be two numbers from 0.001 to 100,000 separated by a colon, as in 0.2:2"
-    a, b = parse_pair("--beta", text, rule)
-    if not (1e-3 <= a <= 1e5 and 1e-3 <= b <= 1e5):
-        raise InvalidInputError.of("--beta", rule, text)
-    return a, b
-
-
-# -- files ---------------------------------------------------------------------------------------
-
-
-def _matrix(benchmark: SimulatedBenchmark, n_trials: int, seed: int, path: Path) -> bytes:
-    from lm_eval_bayes.analysis.simulation import matrix_file
-
-    suffix = path.suffix.lower()
-    if suffix not in (".npz", ".csv"):
-        raise InvalidInputError.of("--output", "end with .npz or .csv", path.name)
-    with named_as_options("output"):
-        return matrix_file(benchmark, n_trials, seed, suffix)
+# -- the page ------------------------------------------------------------------------------------
 
 
 def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path: Path) -> bytes:

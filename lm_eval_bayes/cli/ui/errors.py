@@ -159,13 +159,16 @@ def _error_of_standard_output(error: OSError) -> OSError | None:
 
 
 @contextmanager
-def named_as_options(*arguments: str) -> Iterator[None]:
-    """Name an argument of the Python API in errors by its command line option."""
+def named_as_options(*arguments: str, **renamed: str) -> Iterator[None]:
+    """Name an argument of the Python API in errors by its command line option.
+
+    The option has the name of the argument, or of `renamed`.
+    """
     try:
         yield
     except InvalidInputError as error:
         text = str(error)
-        for name in arguments:
+        for name, option in (*((name, name) for name in arguments), *renamed.items()):
             if text.startswith(f"`{name}` "):
-                text = f"`--{name.replace('_', '-')}` {text[len(name) + 3 :]}"
+                text = f"`--{option.replace('_', '-')}` {text[len(name) + 3 :]}"
         raise InvalidInputError(text) from None

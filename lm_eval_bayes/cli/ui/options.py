@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import (
@@ -198,19 +199,21 @@ def parse_numbers(option: str, text: str) -> list[float]:
         raise InvalidInputError.of(option, rule, text) from None
 
 
-def parse_pair(option: str, text: str, rule: str) -> tuple[float, float]:
-    """Parse `0.01:0.5`.
+def parse_pair(
+    option: str, text: str, rule: str, within: Callable[[float, float], bool]
+) -> tuple[float, float]:
+    """Parse `0.01:0.5`; `within` tells whether two numbers follow the rule.
 
     Raises
     ------
     InvalidInputError
-        With this rule, if it is not two numbers with a colon between them.
+        With this rule, if it is not two such numbers with a colon between them.
     """
     first, _, second = text.partition(":")
-    try:
-        return float(first), float(second)
-    except ValueError:
-        raise InvalidInputError.of(option, rule, text) from None
+    with suppress(ValueError):
+        if within(float(first), float(second)):
+            return float(first), float(second)
+    raise InvalidInputError.of(option, rule, text)
 
 
 # -- checks --------------------------------------------------------------------------------------
