@@ -46,16 +46,9 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     run.command
 )
-app.command("summary")(summary.command)
-app.command("compare")(compare.command)
-app.command("rank")(rank.command)
-app.command("plan")(plan.command)
-app.command("report")(report.command)
-app.command("convergence")(convergence.command)
-app.command("simulate")(simulate.command)
-app.command("anchors")(anchors.command)
-app.command("rubric")(rubric.command)
-app.command("verify")(verify.command)
+_MODULES = (summary, compare, rank, plan, report, convergence, simulate, anchors, rubric, verify)
+for _module in _MODULES:
+    app.command(_module.__name__.rpartition(".")[2])(_module.command)
 app.add_typer(store.app, name="store")
 app.add_typer(export.app, name="export")
 app.command("doctor")(doctor.command)

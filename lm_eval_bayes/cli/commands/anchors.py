@@ -159,10 +159,9 @@ def _read(
     runs: Sequence[Path], targets: Sequence[str], reading: ReadingOptions
 ) -> tuple[SavedRuns, list[str]]:
     """Read all runs together, and return the names of the models to place."""
-    paths = [Path(target) for target in targets if Path(target).exists()]
+    paths = [path for path in map(Path, targets) if path.exists()]
     names = [target for target in targets if not Path(target).exists()]
-    for path in paths:
-        names += reading.read([path]).models
+    names += [model for path in paths for model in reading.read([path]).models]
     if paths:
         anchors = reading.read(runs).models
         in_both = [name for name in names if name in anchors]
@@ -180,10 +179,9 @@ def _show(study: AnchorStudy) -> None:
     say(f"{study.task}: {anchors}, {plural(len(study.question_ids), 'question')}")
     selected = study.question_filter
     if selected is not None:
+        questions = plural(selected.kept.size, "question")
         shares = f"{selected.low:.0%} to {selected.high:.0%}"
-        say(
-            f"selected: {plural(selected.kept.size, 'question')} that {shares} of the anchors solve"
-        )
+        say(f"selected: {questions} that {shares} of the anchors solve")
     _show_assumptions(study)
     if len(study.placements) == 1:
         _show_placement(study.placements[0])

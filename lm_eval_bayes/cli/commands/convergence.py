@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -193,10 +195,9 @@ def _show_rankings(result: TaskConvergence) -> None:
             rows.append((name, *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
     if any(ranking.kendall is not None for ranking in result.rankings):
-        ns = doublings(result.n_trials)
-        tau_rows = [(ranking.score.name, *_taus(ranking, ns)) for ranking in result.rankings]
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
-        say_table(title, ["ranked by", *(f"n={n}" for n in ns)], tau_rows)
+        taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
+        say_records(title, result.rankings, {"ranked by": lambda r: r.score.name, **taus})
 
 
 def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
@@ -208,8 +209,6 @@ def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
     return (mean, *shares, f"{convergence.not_converged:.1%}")
 
 
-def _taus(ranking: RankingConvergence, ns: Sequence[int]) -> list[str]:
-    if ranking.kendall is None:
-        return [NO_VALUE for _ in ns]
-    values = [float(ranking.kendall.mean[n - 1]) for n in ns]
-    return [NO_VALUE if value != value else f"{value:.2f}" for value in values]
+def _tau(n: int, ranking: RankingConvergence) -> str:
+    tau = math.nan if ranking.kendall is None else float(ranking.kendall.mean[n - 1])
+    return NO_VALUE if math.isnan(tau) else f"{tau:.2f}"

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
@@ -310,7 +311,7 @@ def every_eval_ever(
         rows = InstancesFile(summary, record, texts) if instances else None
         if rows is not None:
             files[folder / record.instances_path] = rows.write
-        files[folder / record.path] = _record_content(record, rows)
+        files[folder / record.path] = partial(_write_record, record, rows)
         written.append((record, rows))
     write_files(files, overwrite)
     for record, rows in written:
@@ -327,15 +328,11 @@ def every_eval_ever(
             )
 
 
-def _record_content(record: Submission, rows: InstancesFile | None) -> Content:
-    """Return the content of a record; with instances a function, since it holds their checksum."""
-    if rows is None:
-        return record.to_json().encode("ascii")
-
-    def write(output: BinaryIO) -> None:
-        output.write(record.with_instances(rows.rows, rows.checksum).to_json().encode("ascii"))
-
-    return write
+def _write_record(record: Submission, rows: InstancesFile | None, output: BinaryIO) -> None:
+    """Write a record, after its instances, whose checksum it holds."""
+    if rows is not None:
+        record = record.with_instances(rows.rows, rows.checksum)
+    output.write(record.to_json().encode("ascii"))
 
 
 # -- tables ----------------------------------------------------------------------------------------
