@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -119,13 +118,10 @@ def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool
     # Python 3.10 has no codes, so the text decides.
     if code == FULL or (not code and "disk is full" in str(error)):
         return True
-    if code != IO and (code or "disk I/O error" not in str(error)):
-        return False
-    try:
-        free: float = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
-    except OSError:
-        free = math.inf
-    return free < FREE_BYTES
+    if code == IO or (not code and "disk I/O error" in str(error)):
+        with suppress(OSError):
+            return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < FREE_BYTES
+    return False
 
 
 @contextmanager

@@ -260,7 +260,12 @@ class _LineReader:
     def line(self, doc_id: int, digest: str, outcomes: Sequence[OutcomeRow] = ()) -> dict[str, Any]:
         """Return the line of one prompt, with the outcomes of one question if it was graded."""
         prompt_id = self.prompt_ids[digest]
-        trials = self._trials(digest, prompt_id)
+        key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
+        trials = []
+        for trial, intact in self.reader.trials(key, (*self.ids, prompt_id)):
+            trials.append(trial)
+            if not intact:
+                self.damaged.add(("trial", key, trial.trial))
         texts = [trial.text for trial in trials]
         text = self._prompt_text(digest, prompt_id)
         doc = {"prompt": text}
@@ -291,15 +296,6 @@ class _LineReader:
         line["lengths"] = [len(text) for text in texts]
         line["signals"] = {name: [signals.get(name) for signals in measured] for name in names}
         return line
-
-    def _trials(self, digest: str, prompt_id: int) -> list[Trial]:
-        key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
-        trials = []
-        for trial, intact in self.reader.trials(key, (*self.ids, prompt_id)):
-            trials.append(trial)
-            if not intact:
-                self.damaged.add(("trial", key, trial.trial))
-        return trials
 
     def _prompt_text(self, digest: str, prompt_id: int) -> str:
         statement = "SELECT description FROM prompts WHERE id = ?"
