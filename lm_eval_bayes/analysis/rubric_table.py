@@ -25,7 +25,6 @@ from lm_eval_bayes.rubric.thresholds import (
     PERCENTILES,
     TaskThresholds,
     Thresholds,
-    shared_thresholds,
     task_thresholds,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -136,7 +135,7 @@ class ClassifiedRuns:
 
 def classify_runs(
     runs: Sequence[TaskRun],
-    thresholds: Thresholds | Mapping[str, Thresholds],
+    thresholds: Thresholds,
     schemata: Iterable[Schema] | None = None,
     *,
     needed: Iterable[str] | None = None,
@@ -147,8 +146,8 @@ def classify_runs(
     ----------
     runs : sequence of TaskRun
         One per model, of one task and the same questions.
-    thresholds : Thresholds, or mapping of str to Thresholds
-        Those of all models, or those of each by its name, whose values must be the same.
+    thresholds : Thresholds
+        Those of all models.
     schemata : iterable of Schema, optional
         Left out, the twelve, and the rubrics of their own that the tasks ran with.
     needed : iterable of str, optional
@@ -157,15 +156,12 @@ def classify_runs(
     Raises
     ------
     InvalidInputError
-        If the models answered different questions, do not share thresholds, were judged by
+        If the models answered different questions, were judged by
         different verifiers or only some of them by one, or lack the signals of a schema that
         must not be left out.
     """
     _check_runs(runs)
     task = runs[0].task
-    if isinstance(thresholds, Mapping):
-        shared_thresholds({run.model: thresholds[run.model].of(task) for run in runs})
-        thresholds = thresholds[runs[0].model]
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
     required = {schema.name for schema in chosen} if schemata is not None else set()

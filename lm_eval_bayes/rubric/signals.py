@@ -35,8 +35,13 @@ SIGNALS = MappingProxyType(
 )
 
 _YES_OR_NO = frozenset({"is_correct", "has_box", "repeated_pattern", "text_loop"})
-_PROBABILITIES = frozenset({"verifier_a", "verifier_b", "verifier_c"})
-_AT_LEAST_ZERO = frozenset({"token_ratio", "prompt_bpt", "completion_bpt"})
+#: Signals with a range: the rule, and the least and the greatest value.
+_RANGES = {
+    **dict.fromkeys(("verifier_a", "verifier_b", "verifier_c"), ("be from 0 to 1", 0.0, 1.0)),
+    **dict.fromkeys(
+        ("token_ratio", "prompt_bpt", "completion_bpt"), ("be at least 0", 0.0, np.inf)
+    ),
+}
 #: Types that numpy converts to float by itself.
 _PLAIN = frozenset({int, float, bool, type(None)})
 #: Tolerance for rounding beyond the ends of a range.
@@ -175,10 +180,9 @@ def _check_values(name: str, column: FloatArray) -> None:
     present = column[~np.isnan(column)]
     if name in _YES_OR_NO:
         rule, wrong = "be 0 or 1", present[(present != 0) & (present != 1)]
-    elif name in _PROBABILITIES:
-        rule, wrong = "be from 0 to 1", present[(present < -_SLACK) | (present > 1 + _SLACK)]
-    elif name in _AT_LEAST_ZERO:
-        rule, wrong = "be at least 0", present[present < -_SLACK]
+    elif name in _RANGES:
+        rule, low, high = _RANGES[name]
+        wrong = present[(present < low - _SLACK) | (present > high + _SLACK)]
     else:
         return
     if wrong.size:

@@ -248,29 +248,6 @@ def _task_from(task: object, content: object, name: str) -> TaskThresholds:
     return TaskThresholds(**values, counts=dict(counts))
 
 
-def shared_thresholds(thresholds: Mapping[str, TaskThresholds], argument: str = "runs") -> str:
-    """Return the hash that the thresholds of all models share.
-
-    Parameters
-    ----------
-    thresholds : mapping of str to TaskThresholds
-        By the model's name.
-    argument : str
-        The argument's name in errors.
-
-    Raises
-    ------
-    InvalidInputError
-        If two models have different thresholds: their scores cannot be compared.
-    """
-    hashes = {model: own.hash for model, own in thresholds.items()}
-    if len(set(hashes.values())) > 1:
-        by_model = "; ".join(f"{model}: {digest}" for model, digest in hashes.items())
-        rule = "share their thresholds, or their scores cannot be compared"
-        raise InvalidInputError.of(argument, rule, by_model)
-    return next(iter(hashes.values()), "none")
-
-
 def _questions(task: str) -> str:
     return task.removesuffix("_bayes").removesuffix("_rubric")
 

@@ -1,10 +1,34 @@
-"""The rubric variables of [Hariri 2026, Table 4]: yes, no or unknown for each trial."""
+"""The rubric variables of [Hariri 2026, Table 4]: yes, no or unknown for each trial.
+
+===============  ==================================================================================
+variable         holds where
+===============  ==================================================================================
+invalid          repeated_pattern, or C >= .50 where a verifier has judged
+correct          is_correct
+wrong            not correct
+boxed            has_box
+unboxed          not boxed
+high_conf        completion_bpt <= tau_high, the 40th percentile
+low_conf         not high_conf
+wrong_high_conf  wrong, and completion_bpt <= tau_low_wrong, the 60th percentile among wrong trials
+ood              prompt_bpt >= tau_prompt, the 90th percentile
+ind              not ood
+economical       token_ratio <= ratio_p33, the 33rd percentile
+moderate         token_ratio above ratio_p33 and <= ratio_p66, the 66th percentile
+verbose          token_ratio > ratio_p66
+corr_high        completion_bpt <= corr_p33, the 33rd percentile among correct trials
+corr_mid         completion_bpt above corr_p33 and <= corr_p66, the 66th percentile
+corr_low         completion_bpt > corr_p66
+A_high           A >= .6
+B_leads          B >= C, so that the verifier's doubt is about the answer, not its form
+===============  ==================================================================================
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,37 +41,10 @@ from lm_eval_bayes.stats.validation import FloatArray
 #: One number per trial: 1 yes, 0 no, −1 unknown.
 Truth: TypeAlias = npt.NDArray[np.int8]
 
-_Rule: TypeAlias = Callable[[SignalTable, TaskThresholds], Truth]
-
 NO, YES, UNKNOWN = 0, 1, -1
 
 #: The verifier's probability from which an answer counts as invalid (C) or as right (A).
 C_INVALID, A_HIGH = 0.5, 0.6
-
-#: Every variable, with its rule.
-VARIABLES: Mapping[str, str] = MappingProxyType(
-    {
-        "invalid": "repeated_pattern, or C >= .50 where a verifier has judged",
-        "correct": "is_correct",
-        "wrong": "not correct",
-        "boxed": "has_box",
-        "unboxed": "not boxed",
-        "high_conf": "completion_bpt <= tau_high, the 40th percentile",
-        "low_conf": "not high_conf",
-        "wrong_high_conf": "wrong, and completion_bpt <= tau_low_wrong, the 60th percentile "
-        "among wrong trials",
-        "ood": "prompt_bpt >= tau_prompt, the 90th percentile",
-        "ind": "not ood",
-        "economical": "token_ratio <= ratio_p33, the 33rd percentile",
-        "moderate": "token_ratio above ratio_p33 and <= ratio_p66, the 66th percentile",
-        "verbose": "token_ratio > ratio_p66",
-        "corr_high": "completion_bpt <= corr_p33, the 33rd percentile among correct trials",
-        "corr_mid": "completion_bpt above corr_p33 and <= corr_p66, the 66th percentile",
-        "corr_low": "completion_bpt > corr_p66",
-        "A_high": "A >= .6",
-        "B_leads": "B >= C, so that the verifier's doubt is about the answer, not its form",
-    }
-)
 
 #: Groups of variables of which exactly one holds.
 EXCLUSIVE = (
@@ -61,22 +58,6 @@ EXCLUSIVE = (
 
 #: (variable, variable that it implies).
 IMPLIES = (("wrong_high_conf", "wrong"),)
-
-#: The signals that each variable is computed from.
-SIGNALS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "invalid": ("repeated_pattern",),
-        **dict.fromkeys(("correct", "wrong"), ("is_correct",)),
-        **dict.fromkeys(("boxed", "unboxed"), ("has_box",)),
-        **dict.fromkeys(("high_conf", "low_conf"), ("completion_bpt",)),
-        **dict.fromkeys(("corr_high", "corr_mid", "corr_low"), ("completion_bpt",)),
-        "wrong_high_conf": ("is_correct", "completion_bpt"),
-        **dict.fromkeys(("ood", "ind"), ("prompt_bpt",)),
-        **dict.fromkeys(("economical", "moderate", "verbose"), ("token_ratio",)),
-        "A_high": ("verifier_a",),
-        "B_leads": ("verifier_b", "verifier_c"),
-    }
-)
 
 
 def negation(value: Truth) -> Truth:
@@ -107,7 +88,7 @@ def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth
     Parameters
     ----------
     name : str
-        One of :data:`VARIABLES`.
+        One of `VARIABLES`.
     table : SignalTable
         The trials.
     thresholds : TaskThresholds
@@ -124,27 +105,36 @@ def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth
     >>> variable("ood", table, TaskThresholds(tau_prompt=3.0))
     array([ 0, -1,  1], dtype=int8)
     """
-    return _RULES[name](table, thresholds)
+    return _RULES[name].compute(table, thresholds)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Where a variable holds, and the signals that it is computed from."""
+
+    signals: tuple[str, ...]
+    compute: Callable[[SignalTable, TaskThresholds], Truth]
 
 
 def _signal(name: str, compare: Callable[[Any, Any], Any], bound: float | str) -> _Rule:
     """Return the comparison of a signal with a number, or with the threshold of this name."""
 
-    def rule(table: SignalTable, thresholds: TaskThresholds) -> Truth:
+    def compute(table: SignalTable, thresholds: TaskThresholds) -> Truth:
         values = table.column(name)
         limit = thresholds.value(bound) if isinstance(bound, str) else bound
         return compared(values + 0.0 * limit, compare(values, limit))
 
-    return rule
+    return _Rule((name,), compute)
 
 
 def _not(rule: _Rule) -> _Rule:
-    return lambda table, thresholds: negation(rule(table, thresholds))
+    return _Rule(rule.signals, lambda *case: negation(rule.compute(*case)))
 
 
 def _both(first: _Rule, second: _Rule) -> _Rule:
-    return lambda table, thresholds: conjunction(
-        first(table, thresholds), second(table, thresholds)
+    return _Rule(
+        tuple(dict.fromkeys((*first.signals, *second.signals))),
+        lambda *case: conjunction(first.compute(*case), second.compute(*case)),
     )
 
 
@@ -169,7 +159,7 @@ _CORR_HIGH = _signal("completion_bpt", operator.le, "corr_p33")
 _NOT_CORR_LOW = _signal("completion_bpt", operator.le, "corr_p66")
 
 _RULES: Mapping[str, _Rule] = {
-    "invalid": _invalid,
+    "invalid": _Rule(("repeated_pattern",), _invalid),
     "correct": _CORRECT,
     "wrong": _not(_CORRECT),
     "boxed": _BOXED,
@@ -188,5 +178,10 @@ _RULES: Mapping[str, _Rule] = {
     "corr_mid": _both(_not(_CORR_HIGH), _NOT_CORR_LOW),
     "corr_low": _not(_NOT_CORR_LOW),
     "A_high": _signal("verifier_a", operator.ge, A_HIGH),
-    "B_leads": _b_leads,
+    "B_leads": _Rule(("verifier_b", "verifier_c"), _b_leads),
 }
+
+VARIABLES = tuple(_RULES)
+
+#: The signals that each variable is computed from.
+SIGNALS_OF = {name: rule.signals for name, rule in _RULES.items()}

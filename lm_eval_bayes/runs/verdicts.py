@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from os import PathLike
@@ -354,12 +355,10 @@ class VerdictsFile(_TrialVerdicts):
         """
         added = list(verdicts)
         lines = [json.dumps(verdict.to_dict(), allow_nan=False) + "\n" for verdict in added]
-        try:
+        with _write_errors(self.path):
             self._file.write("".join(lines).encode("ascii"))
             self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
         self.trials.update((verdict.key, verdict) for verdict in added)
 
     def close(self) -> None:
@@ -370,25 +369,29 @@ class VerdictsFile(_TrialVerdicts):
         line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
         if self.path.exists():
             self._opened().close()  # refused while another process writes
-        try:
+        with _write_errors(self.path):
             if self.path.exists():
                 # judging again may stop before it is complete
                 backup = self.path.with_name(f"{self.path.name}.before")
                 write_atomic(backup, self.path.read_bytes(), parents=False)
             write_atomic(self.path, line.encode("ascii"), parents=False)
-        except OSError as error:
-            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
         return self._opened()
 
     def _opened(self) -> IO[bytes]:
-        try:
+        with _write_errors(self.path):
             file = open(self.path, "ab")  # noqa: SIM115  closed with this object
-        except OSError as error:
-            raise StoreFileError(f"{self.path} cannot be written: {error.strerror}") from error
         if not _locked(file):
             file.close()
             raise VerdictsError(f"{self.path} is being written by another process")
         return file
+
+
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreFileError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _locked(file: IO[bytes]) -> bool:
@@ -399,10 +402,8 @@ def _locked(file: IO[bytes]) -> bool:
         return True
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # others: a file system without locks
     return True
 
 

@@ -275,14 +275,6 @@ def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
     assert joined.to_dict()["thresholds"]["pooled_over"] == [run.label for run in two]
 
 
-def test_models_that_do_not_share_thresholds_are_not_compared(runs):
-    each = {run.model: pooled_thresholds([run]) for run in runs}
-    with pytest.raises(InvalidInputError, match=r"share their .*; got careful: blake2b-64:"):
-        classify_runs(runs, each)
-    shared = dict.fromkeys(each, pooled_thresholds(runs))
-    assert classify_runs(runs, shared).thresholds == pooled_thresholds(runs).of(TASK)
-
-
 def test_json_is_plain_and_says_what_was_done(table):
     found = json.loads(json.dumps(table.to_dict(), allow_nan=False))
     assert (found["task"], found["questions"], found["prior"]) == (TASK, 12, "hbayes")

@@ -18,7 +18,6 @@ from lm_eval_bayes.rubric.thresholds import (
     PERCENTILES,
     TaskThresholds,
     Thresholds,
-    shared_thresholds,
     task_thresholds,
 )
 
@@ -282,23 +281,6 @@ def test_the_day_is_todays_unless_told():
 
 
 # --- several models ---
-
-
-def test_models_that_share_their_thresholds():
-    same = dataclasses.replace(VALUES, counts={})
-    assert shared_thresholds({"one": VALUES, "two": same}) == VALUES.hash
-    assert shared_thresholds({"one": VALUES}) == VALUES.hash
-    assert shared_thresholds({}) == "none"
-
-
-def test_models_with_thresholds_of_their_own_are_not_compared():
-    tables = tables_of(fake_runs())
-    own = {str(place): task_thresholds([table]) for place, table in enumerate(tables)}
-    pooled = task_thresholds(tables)
-    assert shared_thresholds(dict.fromkeys(own, pooled)) == pooled.hash
-    message = "`models` must share their thresholds, or their scores cannot be compared; got 0: bla"
-    with pytest.raises(InvalidInputError, match=message):
-        shared_thresholds(own, "models")
 
 
 def test_one_more_model_leaves_frozen_thresholds_as_they_are():

@@ -89,18 +89,14 @@ def _sniff(path: str | Path, argument: str) -> tuple[Reader, Sniffed]:
         sniffed = reader.sniff(expanded)
         if sniffed is not None:
             return reader, sniffed
+    rule, got = _RULE, str(path)
     if expanded.is_dir() or expanded.suffix == ".json":
         rule = (
             "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
             "with logged samples (--log_samples)"
         )
-        raise InvalidInputError.of(argument, rule, str(path))
-    if expanded.suffix != ".jsonl":
-        raise InvalidInputError.of(argument, _RULE, str(path))
-    first = next(iter(JsonLines(expanded, argument)), None)
-    if first is None:
-        raise InvalidInputError.of(
-            argument, f"hold samples or counts in {expanded.name}", "nothing"
-        )
-    rule = f"hold samples of the harness, or counts with id, c and n, in {expanded.name}"
-    raise InvalidInputError.of(argument, rule, f"a line with {', '.join(first) or 'nothing'}")
+    elif expanded.suffix == ".jsonl":
+        first = next(iter(JsonLines(expanded, argument)), None)
+        rule = f"hold samples of the harness, or counts with id, c and n, in {expanded.name}"
+        got = "nothing" if first is None else f"a line with {', '.join(first) or 'nothing'}"
+    raise InvalidInputError.of(argument, rule, got)

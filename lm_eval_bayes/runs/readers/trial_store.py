@@ -11,7 +11,7 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import model_hash, sha256_text
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
+from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
 from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
@@ -138,14 +138,12 @@ class _Series:
         newest: Trial | None = None
         n_left_out = 0
         for id, question, trials, stored in self._questions():
+            signals = {} if query.signals is None else self._signals(trials, stored, weights)
             read = self._question(id, trials, stored)
-            if query.signals is not None:
-                read = replace(read, signals=self._signals(trials, stored, weights))
-            questions[id] = replace(read, doc_id=question.doc_id)
+            questions[id] = replace(read, doc_id=question.doc_id, signals=signals)
             n_left_out += len(question.trials) - len(trials)
-            for trial in stored:
-                if trial is not None and (newest is None or trial.created > newest.created):
-                    newest = trial
+            present = [trial for trial in (newest, *stored) if trial is not None]
+            newest = max(present, key=lambda trial: trial.created, default=None)
         if n_left_out:
             warnings.append(
                 f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
@@ -235,9 +233,8 @@ class _Series:
         )
         signals = {}
         for name, values in computed.items():
-            column = np.full(len(trials), np.nan)
-            column[present] = [np.nan if value is None else value for value in values]
-            signals[name] = column
+            signals[name] = np.full(len(trials), np.nan)
+            signals[name][present] = numbers(values)
         return signals
 
 
