@@ -148,14 +148,9 @@ class SignalTable:
                 raise InvalidInputError.of(f"questions[{index}]", rule, sorted(lengths))
             sizes.append(lengths.pop() if lengths else 0)
         names = dict.fromkeys(name for columns in questions for name in columns)
+        pairs = list(zip(questions, sizes, strict=True))
         joined = {
-            name: np.concatenate(
-                [
-                    numbers(columns[name]) if name in columns else np.full(size, np.nan)
-                    for columns, size in zip(questions, sizes, strict=True)
-                ]
-                or [np.empty(0)]
-            )
+            name: np.concatenate([numbers(c.get(name, [None] * size)) for c, size in pairs])
             for name in names
         }
         return cls(np.repeat(np.arange(len(sizes)), sizes), joined, len(sizes))

@@ -70,12 +70,6 @@ class QuestionTrials:
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
     logged: LoggedTexts | None = None
 
-    @classmethod
-    def plain(cls, id: str, trials: Sequence[int] | IntArray) -> QuestionTrials:
-        """Return a question of which only the outcomes are known."""
-        array = np.asarray(trials, dtype=np.int64)
-        return cls(id, array, np.arange(array.size))
-
     @property
     def n_trials(self) -> int:
         """The number of graded trials."""
@@ -231,7 +225,7 @@ def _columns(
     columns: dict[str, tuple[FloatArray, ...]] = {}
     for name in dict.fromkeys(name for named in by_question for name in named):
         arrays = tuple(
-            named[name] if name in named else np.full(question.trials.size, np.nan)
+            named.get(name, np.full(question.trials.size, np.nan))
             for named, question in zip(by_question, questions, strict=True)
         )
         if any(array.size and not np.isnan(array).all() for array in arrays):

@@ -452,12 +452,15 @@ class JudgedFile:
         The samples file.
     trials : tuple of TrialCase
         Its trials, question by question.
+    target : Path
+        The file of verdicts.
     """
 
     model: str
     task: str
     samples: Path
     trials: tuple[TrialCase, ...]
+    target: Path
 
 
 def files_to_judge(
@@ -506,7 +509,7 @@ def files_to_judge(
                     for trial in sorted(set(texts.index[chosen, 1].tolist()))
                 )
         files += [
-            JudgedFile(run.model, run.task, Path(file), tuple(trials))
+            JudgedFile(run.model, run.task, Path(file), tuple(trials), verdicts_path(file))
             for file, trials in by_file.items()
         ]
     return files

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict
 from lm_eval_bayes.runs.verdicts import (
+    JudgedFile,
     TrialCase,
     TrialVerdict,
     Verdicts,
@@ -31,35 +31,12 @@ from lm_eval_bayes.verifiers.judge import (
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The trials of one file of samples and the file for their verdicts.
-
-    Attributes
-    ----------
-    model, task : str
-        What the run calls them.
-    samples : str
-        The name of the file of samples.
-    target : Path
-        The file of verdicts.
-    trials : tuple of TrialCase
-        The trials to be judged.
-    """
-
-    model: str
-    task: str
-    samples: str
-    target: Path
-    trials: tuple[TrialCase, ...]
-
-
-@dataclass(frozen=True)
 class Tally(Record):
     """A summary of the verdicts on one file.
 
     Attributes
     ----------
-    plan : Plan
+    plan : JudgedFile
         The trials.
     kept : int
         Number of trials that an earlier run judged.
@@ -73,7 +50,7 @@ class Tally(Record):
         Number of trials that could not be judged, by reason.
     """
 
-    plan: Plan = field(metadata=NOT_IN_JSON)
+    plan: JudgedFile = field(metadata=NOT_IN_JSON)
     kept: int
     baseline: Scores
     labels: Mapping[str, int]
@@ -104,7 +81,7 @@ class Verification:
     ----------
     judge : Judge
         The judge.
-    plans : sequence of Plan
+    plans : sequence of JudgedFile
         The files.
     temperature : float
         The temperature of the calibration.
@@ -130,7 +107,7 @@ class Verification:
     def __init__(
         self,
         judge: Judge,
-        plans: Sequence[Plan],
+        plans: Sequence[JudgedFile],
         *,
         temperature: float,
         think_end: str,
@@ -153,11 +130,11 @@ class Verification:
         self.distinct = sum(text not in self._scores for text in unjudged)
         check_room(judge, (trial.case for trial in unjudged.values()))
 
-    def _earlier_verdicts(self, plan: Plan) -> Verdicts | None:
+    def _earlier_verdicts(self, plan: JudgedFile) -> Verdicts | None:
         if self._restart or not plan.target.exists():
             return None
         verdicts = read_verdicts(plan.target)
-        verdicts.check_verifier(plan.samples, self._verifier)
+        verdicts.check_verifier(plan.samples.name, self._verifier)
         trials = verdicts.trials.values()
         self._scores |= {trial.text: trial.scores for trial in trials if trial.scores is not None}
         return verdicts
@@ -177,11 +154,13 @@ class Verification:
         """
         return [self._run(plan, earlier, advance) for plan, earlier in self._plans]
 
-    def _run(self, plan: Plan, earlier: Verdicts | None, advance: Callable[[int], None]) -> Tally:
+    def _run(
+        self, plan: JudgedFile, earlier: Verdicts | None, advance: Callable[[int], None]
+    ) -> Tally:
         if earlier is not None and all(_is_judged(earlier, trial) for trial in plan.trials):
             return _tally(plan, earlier.trials, len(plan.trials), earlier.header.baseline)
         baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
-        header = VerdictsHeader(plan.samples, self._verifier, baseline)
+        header = VerdictsHeader(plan.samples.name, self._verifier, baseline)
         with VerdictsFile(plan.target, header, self._restart) as file:
             calibration = Calibration(file.header.baseline, self._temperature)
             waiting: dict[str, list[TrialCase]] = {}
@@ -237,7 +216,7 @@ def _verdicts(
 
 
 def _tally(
-    plan: Plan, verdicts: Mapping[tuple[int, int], TrialVerdict], kept: int, baseline: Scores
+    plan: JudgedFile, verdicts: Mapping[tuple[int, int], TrialVerdict], kept: int, baseline: Scores
 ) -> Tally:
     failures: Counter[str] = Counter()
     judged: list[Verdict] = []

@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lm_eval_bayes.errors import InvalidInputError
@@ -22,7 +23,10 @@ def sniff(path):
 def read(file, query):
     content = json.loads(file.read_text())
     query.advance(file.stat().st_size)
-    questions = {id: QuestionTrials.plain(id, trials) for id, trials in content.items()}
+    questions = {
+        id: QuestionTrials(id, np.array(trials), np.arange(len(trials)))
+        for id, trials in content.items()
+    }
     runs = [PartialRun(file.stem, "sums", (str(file),), questions)]
     return FileContents(runs, ("sums",), warnings=(f"{file.name} was read",))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
@@ -18,6 +19,7 @@ from lm_eval_bayes.rubric.verifier_prompt import (
 )
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
+    JudgedFile,
     OtherVerifierError,
     TrialCase,
     VerdictsFile,
@@ -32,7 +34,7 @@ from lm_eval_bayes.verifiers.judge import (
     judge_batches,
     label_mass,
 )
-from lm_eval_bayes.verifiers.verification import Plan, Verification
+from lm_eval_bayes.verifiers.verification import Verification
 
 ANSWERS = [
     ["It is 42.", "It is 41.", "It is 42.", "No idea.", "Perhaps 40, then"],
@@ -51,7 +53,7 @@ def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"
     trials = tuple(
         TrialCase(q, i, case_hash(case), lambda i=i, case=case: {i: case}) for q, i, case in cases
     )
-    return Plan("model", "task", samples, folder / name, trials)
+    return JudgedFile("model", "task", Path(samples), trials, folder / name)
 
 
 def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
@@ -279,7 +281,7 @@ def test_bad_files_are_refused_before_any_score(tmp_path):
     with pytest.raises(OtherVerifierError, match=r"temperature 1\.0, now 2\.0"):
         verify(judge, replace(task), temperature=2.0)
     with pytest.raises(OtherVerifierError, match=r"not on another\.jsonl"):
-        verify(judge, replace(task, samples="another.jsonl"))
+        verify(judge, replace(task, samples=Path("another.jsonl")))
     changed = plan(tmp_path, [["It is 43."]])
     with pytest.raises(ChangedTrialError, match="another text of trial 0 of question 0"):
         verify(FakeJudge(), changed)

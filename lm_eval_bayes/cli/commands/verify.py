@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -131,7 +133,7 @@ def command(
     from lm_eval_bayes.rubric.verifier_prompt import Calibration
     from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
-    from lm_eval_bayes.verifiers.verification import Plan, Verification
+    from lm_eval_bayes.verifiers.verification import Verification
 
     check_integer("--batch-size", batch_size, 1)
     for name, number in (("--max-length", max_length), ("--limit", limit)):
@@ -146,11 +148,10 @@ def command(
     saved = ReadingOptions(task=task, dedupe=dedupe).read(runs)
     files = files_to_judge(saved.runs, think_end, limit)
     plans = [
-        Plan(file.model, file.task, file.samples.name, target, file.trials)
+        replace(file, target=target)
         for file, target in zip(files, verdict_targets(files, out), strict=True)
     ]
-    judge = settings.create(_hash_weights)
-    try:
+    with closing(settings.create(_hash_weights)) as judge:
         verification = Verification(
             judge,
             plans,
@@ -169,8 +170,6 @@ def command(
                 if progress.done:
                     warn("the verdicts so far are saved; run the same command again to resume")
                 raise
-    finally:
-        judge.close()
     _report(tallies, as_json)
     raise typer.Exit(CHECK_FAILED if any(tally.failed for tally in tallies) else 0)
 
