@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Protocol
 
 #: Shown where there is no number.
@@ -233,6 +234,24 @@ def format_duration(seconds: float | None) -> str:
     (size, unit), (next_size, next_unit) = units[largest : largest + 2]
     rest = rounded % size // next_size
     return f"{rounded // size:,} {unit}" + (f" {rest} {next_unit}" if rest else "")
+
+
+def format_date(seconds: float | None, form: str = "%Y-%m-%d %H:%M UTC") -> str | None:
+    """Return a time, in seconds since 1970 UTC, as a date; None if it is not one.
+
+    Examples
+    --------
+    >>> format_date(0.0), format_date(None), format_date(1e300)
+    ('1970-01-01 00:00 UTC', None, None)
+    """
+    try:
+        return (
+            None
+            if seconds is None
+            else datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
+        )
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def join_words(words: Sequence[str], conjunction: str = "and") -> str:

@@ -44,7 +44,7 @@ AVAILABILITIES = ("open_weights", "closed_weights", "unknown")
 
 #: Backends that run the model on the evaluator's machine.
 _LOCAL = frozenset({"hf", "hf-auto", "vllm", "sglang", "gguf", "nemo_lm", "mamba_ssm", "openvino"})
-_LOCAL_SIGNALS = frozenset({"hf-signals", "vllm-signals"})
+_LOCAL |= {"hf-signals", "vllm-signals"}
 _ENGINES = {"hf": "transformers", "vllm": "vllm", "sglang": "sglang", "gguf": "llama.cpp"}
 
 
@@ -179,7 +179,9 @@ def submission(
     """
     sender = Sender() if sender is None else sender
     scope = None if scope is None else check_option("scope", scope, SCOPES)
+    relationship = check_option("--relationship", sender.relationship, RELATIONSHIPS)
     run = summary.run
+    harness = "lm_eval" in run.provenance.versions
     name, developer = _model(run, model_id, sender.developer)
     timestamp = str(int(time.time() if now is None else now))
     benchmark = benchmark_of(run)
@@ -191,14 +193,10 @@ def submission(
         "retrieved_timestamp": timestamp,
         **ended(run),
         "source_metadata": {
-            "source_name": "lm-evaluation-harness"
-            if "lm_eval" in run.provenance.versions
-            else "trials",
+            "source_name": "lm-evaluation-harness" if harness else "trials",
             "source_type": "evaluation_run",
             "source_organization_name": replace_surrogates(sender.organization),
-            "evaluator_relationship": check_option(
-                "--relationship", sender.relationship, RELATIONSHIPS
-            ),
+            "evaluator_relationship": relationship,
         },
         "eval_library": _library(run),
         "model_info": _model_info(run, name, developer, sender),
@@ -268,19 +266,19 @@ def _library(run: TaskRun) -> dict[str, Any]:
 
 def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict[str, Any]:
     backend = run.provenance.backend
-    local = backend in _LOCAL or backend in _LOCAL_SIGNALS
-    deployment = sender.deployment or ("self_deployed" if local else "unknown")
+    deployment = sender.deployment or ("self_deployed" if backend in _LOCAL else "unknown")
     engine = _ENGINES.get(backend.removesuffix("-signals"))
-    version = run.provenance.versions.get(engine) if engine else None
     info: dict[str, Any] = {"name": name, "id": name, "developer": replace_surrogates(developer)}
     if engine:
-        engine_version = {} if version is None else {"version": as_text(version)}
-        info["inference_engine"] = {"name": engine, **engine_version}
+        info["inference_engine"] = {"name": engine}
+        version = run.provenance.versions.get(engine)
+        if version is not None:
+            info["inference_engine"]["version"] = as_text(version)
     info["additional_details"] = {
         "deployment_type": check_option("--deployment", deployment, DEPLOYMENTS),
         "model_availability": check_option("--availability", sender.availability, AVAILABILITIES),
         **model_settings(run),
     }
-    if run.provenance.backend:
-        info["additional_details"]["harness_backend"] = one_line(run.provenance.backend, 60)
+    if backend:
+        info["additional_details"]["harness_backend"] = one_line(backend, 60)
     return info

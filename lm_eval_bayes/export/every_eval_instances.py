@@ -18,6 +18,7 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
+from lm_eval_bayes.export.run_metadata import is_filtered
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun, read_line
 
@@ -118,17 +119,17 @@ def instances(
         "interaction_type": "single_turn",
     }
     for number, (name, categories) in enumerate(zip(run.question_ids, trials, strict=True)):
-        texts_of_question = _read_texts(run, number) if texts else _QuestionTexts()
+        reference, completions = _read_texts(run, number) if texts else ([], [])
         question_text = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
-            question["sample_hash"] = _hash(question_text, texts_of_question.target)
-        question["input"] = {"raw": question_text, "reference": texts_of_question.target}
+            question["sample_hash"] = _hash(question_text, reference)
+        question["input"] = {"raw": question_text, "reference": reference}
         for trial, category in enumerate(categories.tolist()):
             score = float(weights[category])
             yield {
                 **question,
-                "output": {"raw": texts_of_question.completions[trial : trial + 1]},
+                "output": {"raw": completions[trial : trial + 1]},
                 # the extracted answer of a right trial would be the reference answer
                 "answer_attribution": _attribution(run, number, trial) if texts else [],
                 "evaluation": {"score": score, "is_correct": score == best},
@@ -154,13 +155,12 @@ def _attribution(run: TaskRun, number: int, trial: int) -> list[dict[str, Any]]:
     answer = _at(_at(run.answers, number, None), trial, None)
     if answer is None:
         return []
-    unfiltered = run.filter in ("", "none")
     return [
         {
             "turn_idx": 0,
             "source": "output.raw",
             "extracted_value": replace_surrogates(answer),
-            "extraction_method": one_line(run.metric if unfiltered else run.filter, 100),
+            "extraction_method": one_line(run.filter if is_filtered(run) else run.metric, 100),
             "is_terminal": True,
         }
     ]
@@ -199,18 +199,10 @@ def _metadata(run: TaskRun, number: int, trial: int, category: int) -> dict[str,
 # -- the texts, from the samples files -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _QuestionTexts:
-    """Reference answer and completions of a question."""
-
-    target: list[str] = field(default_factory=list)
-    completions: list[str] = field(default_factory=list)
-
-
-def _read_texts(run: TaskRun, number: int) -> _QuestionTexts:
-    """Read the texts of one question; completions only of the outcomes that were read."""
+def _read_texts(run: TaskRun, number: int) -> tuple[list[str], list[str]]:
+    """Return a question's reference answer, and the completions of the outcomes that were read."""
     if run.texts is None:
-        return _QuestionTexts()
+        return [], []
     texts = run.texts[number]
     outcomes = (run.trials or ())[number].tolist()
     logged: list[tuple[int, str, int | None]] = []
@@ -235,7 +227,7 @@ def _read_texts(run: TaskRun, number: int) -> _QuestionTexts:
             for (_, _, outcome), category in zip(logged, outcomes, strict=True)
         )
     )
-    return _QuestionTexts(reference, [text for _, text, _ in logged] if same else [])
+    return reference, [text for _, text, _ in logged] if same else []
 
 
 def _target(row: Mapping[str, Any]) -> str | None:

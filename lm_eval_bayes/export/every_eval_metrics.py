@@ -15,29 +15,29 @@ from lm_eval_bayes.export.run_metadata import (
     dataset_of,
     generation_settings,
     hub_id,
+    is_filtered,
 )
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import GRADED, TaskRun
 from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior
 
 
 def result_id(run: TaskRun, metric: str) -> str:
     """Return the id of a result, to which instance-level records refer."""
-    return f"{metric}:{one_line(run.filter)}" if run.filter not in ("", "none") else metric
+    return f"{metric}:{one_line(run.filter)}" if is_filtered(run) else metric
 
 
 def evaluation_name(run: TaskRun) -> str:
     """Return the evaluation name of a run in both kinds of records."""
-    unfiltered = run.filter in ("", "none")
-    return one_line(run.task if unfiltered else f"{run.task}/{run.filter}")
+    return one_line(f"{run.task}/{run.filter}" if is_filtered(run) else run.task)
 
 
 def ended(run: TaskRun) -> dict[str, str]:
     """Return the time when a run ended, if known."""
     date = run.provenance.date
-    return (
-        {} if date is None or not math.isfinite(date) else {"evaluation_timestamp": str(int(date))}
-    )
+    if date is None or not math.isfinite(date):
+        return {}
+    return {"evaluation_timestamp": str(int(date))}
 
 
 def results_of(
@@ -114,7 +114,7 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
     if not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in weights)
-    if run.metric != "graded trials":
+    if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)
     return {
         "evaluation_result_id": result_id(run, name),
@@ -138,19 +138,14 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
 
 def _generation(run: TaskRun) -> dict[str, Any]:
     """Return the generation settings: those of the schema by its names, others as text."""
-    args: dict[str, Any] = {}
-    rest = dict(generation_settings(run))
     kwargs = run.provenance.generation_kwargs
-    for name in ("temperature", "top_p", "top_k"):
-        value = kwargs.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            args[name] = value
-            rest.pop(name, None)
+    args = {k: kwargs[k] for k in ("temperature", "top_p", "top_k") if _is_number(kwargs.get(k))}
+    rest = {k: text for k, text in generation_settings(run).items() if k not in args}
     for name in MAX_TOKENS_NAMES:
         value = kwargs.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        if _is_number(value) and isinstance(value, int) and value > 0:
             args["max_tokens"] = value
-            rest.pop(name, None)
+            del rest[name]
             break
     template = run.provenance.config.get("doc_to_text")
     if isinstance(template, str) and template:
@@ -158,71 +153,59 @@ def _generation(run: TaskRun) -> dict[str, Any]:
     shots = run.provenance.config.get("num_fewshot")
     if isinstance(shots, int):
         rest["num_fewshot"] = str(shots)
-    settings: dict[str, Any] = {}
-    if args:
-        settings["generation_args"] = args
-    if rest:
-        settings["additional_details"] = rest
-    return settings
+    settings = {"generation_args": args, "additional_details": rest}
+    return {name: values for name, values in settings.items() if values}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _source(run: TaskRun) -> dict[str, Any]:
     dataset, configuration = dataset_of(run)
-    benchmark = KNOWN.get(run.task)
-    if not dataset and benchmark is not None:
-        dataset = benchmark.dataset
+    if not dataset and run.task in KNOWN:
+        dataset = KNOWN[run.task].dataset
     source: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
     details = {"questions": str(run.n_questions)}
     if (run.provenance.n_questions or 0) > run.n_questions:
         details["questions_of_the_task"] = str(run.provenance.n_questions)
-    if hub_id(dataset) is None:
-        return {**source, "additional_details": details}
-    if run.provenance.revision:
-        details["revision"] = one_line(run.provenance.revision, 100)
-    if configuration:
-        details["config"] = one_line(configuration, 100)
-    split = run.provenance.config.get("test_split") or run.provenance.config.get("validation_split")
-    source |= {"source_type": "hf_dataset", "hf_repo": dataset}
-    if isinstance(split, str):
-        source["hf_split"] = one_line(split, 100)
-    ids = [one_line(question) for question in run.question_ids]
-    return {
-        **source,
-        "samples_number": run.n_questions,
-        "sample_ids": ids,
-        "additional_details": details,
-    }
+    if hub_id(dataset) is not None:
+        version = {"revision": run.provenance.revision, "config": configuration}
+        details |= {name: one_line(text, 100) for name, text in version.items() if text}
+        source |= {"source_type": "hf_dataset", "hf_repo": dataset}
+        config = run.provenance.config
+        split = config.get("test_split") or config.get("validation_split")
+        if isinstance(split, str):
+            source["hf_split"] = one_line(split, 100)
+        source["samples_number"] = run.n_questions
+        source["sample_ids"] = [one_line(question) for question in run.question_ids]
+    return {**source, "additional_details": details}
 
 
 # -- names and descriptions of metrics -----------------------------------------------------------
 
 
-#: Id, kind and description of the pass family, by the beginning of a row's name.
-_FAMILY: dict[str, tuple[str, str, str]] = {
+#: Id and description of the pass family, by the beginning of a row's name.
+_FAMILY: dict[str, tuple[str, str]] = {
     "pass@": (
         "pass_at_k",
-        "pass_rate",
         "Probability that at least one of {k} trials is right: 1 - C(N-c,k)/C(N,k) "
         "[arXiv 2107.03374].",
     ),
     "pass^": (
         "pass_hat_k",
-        "pass_rate",
         "Probability that all of {k} trials are right: C(c,k)/C(N,k) [arXiv 2406.12045].",
     ),
     "g-pass@": (
         "g_pass_at_k",
-        "pass_rate",
         "Probability that at least the share {tau} of {k} trials is right [arXiv 2412.13147].",
     ),
     "mg-pass@": (
         "mg_pass_at_k",
-        "pass_rate",
         "Mean of G-Pass@{k} over thresholds from one half to one [arXiv 2412.13147].",
     ),
     "maj@": (
         "maj_at_k",
-        "accuracy",
         "Probability that the most frequent answer of {k} trials is right.",
     ),
 }
@@ -264,8 +247,9 @@ def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> dict[
     match = _ROW.fullmatch(name)
     if match is not None:
         stem, k, tau = match[1], int(match[2]), match[3]
-        slug, kind, description = _FAMILY[stem]
-        description = description.format(k=k, tau=tau)
+        slug, template = _FAMILY[stem]
+        kind = "accuracy" if stem == "maj@" else "pass_rate"
+        description = template.format(k=k, tau=tau)
         parameters = {"k": k, **parameters, **({} if tau is None else {"tau": float(tau)})}
     elif name.startswith("avg@"):
         slug = "accuracy" if binary else "avg_at_n"

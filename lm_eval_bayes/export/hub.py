@@ -16,14 +16,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from datetime import datetime, timezone
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 import yaml
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.text import one_line, scope_label
+from lm_eval_bayes._util.text import format_date, one_line, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.run_metadata import (
@@ -33,8 +32,10 @@ from lm_eval_bayes.export.run_metadata import (
     generation_settings,
     hub_id,
     hub_model,
+    is_filtered,
     versions,
 )
+from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import check_option
@@ -49,7 +50,8 @@ NEEDED = "1.4"
 Scale: TypeAlias = Literal["percent", "share"]
 SCALES: tuple[Scale, ...] = ("percent", "share")
 
-_DIGITS = {"percent": 2, "share": 4}
+#: Factor and number of decimals of a score, by scale.
+_FACTORS_AND_DIGITS: dict[Scale, tuple[float, int]] = {"percent": (100.0, 2), "share": (1.0, 4)}
 _SHA = re.compile(r"[0-9a-f]{40}")
 _MAX_NOTES = 700
 #: Generation settings left out of the notes.
@@ -164,13 +166,16 @@ def hub_result(
     .eval_results/aime_2025.yaml 37.5
     """
     check_option("scale", scale, SCALES)
+    if revision is not None and _SHA.fullmatch(revision) is None:
+        rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
+        raise InvalidInputError.of("--revision", rule, revision)
     hub, run = library(), summary.run
     low, high = min(run.outcomes.weights), max(run.outcomes.weights)
     if low < 0 or high > 1:
         rule = f"have scores between 0 and 1, which a share is ({run.task} has {low:g} to {high:g})"
         raise InvalidInputError.of("RUN", rule, run.model)
     name, score = _named_number(summary, value)
-    factor, digits = (100.0 if scale == "percent" else 1.0), _DIGITS[scale]
+    factor, digits = _FACTORS_AND_DIGITS[scale]
     benchmark, warnings = benchmark_of(run), list(summary.notes)
     dataset_id = dataset or benchmark.dataset
     if hub_id(dataset_id) is None:
@@ -183,23 +188,22 @@ def hub_result(
             f'the task of {dataset_id} is assumed to be "default": name that of its eval.yaml '
             "with --task-id"
         )
-    pinned = _pinned_revision(summary, dataset, revision)
+    pinned = revision or _pinned_revision(summary, dataset)
     if pinned is None:
         warnings.append(_unpinned_warning(summary, dataset_id))
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
         warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
-    date = run.provenance.date
     damage = file_warnings(run, reading_warnings)
     entry = hub.EvalResultEntry(
         dataset_id=dataset_id,
         task_id=one_line(task, 200),
         value=round(factor * score, digits),
         dataset_revision=pinned,
-        date=None if date is None else _iso(date),
+        date=format_date(run.provenance.date, "%Y-%m-%dT%H:%M:%SZ"),
         source_url=source_url,
         source_name=source_name if source_url else None,
-        notes=one_line(_notes(summary, name, factor, digits, scope, damage), _MAX_NOTES),
+        notes=one_line(_notes(summary, name, scale, scope, damage), _MAX_NOTES),
     )
     names = {field.name for field in fields(HubResult)}
     return HubResult(
@@ -225,13 +229,11 @@ def library() -> ModuleType:
         raise LmEvalBayesError(
             f"{requirement}; none is installed: pip install 'huggingface_hub>={NEEDED}'"
         ) from None
-    try:
-        huggingface_hub.EvalResultEntry  # noqa: B018
-    except AttributeError:
+    if not hasattr(huggingface_hub, "EvalResultEntry"):
         version = getattr(huggingface_hub, "__version__", "of an unknown version")
         raise LmEvalBayesError(
             f"{requirement}; installed is {version}: pip install -U 'huggingface_hub>={NEEDED}'"
-        ) from None
+        )
     return huggingface_hub
 
 
@@ -241,31 +243,22 @@ def library() -> ModuleType:
 def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
     """Return a number of a summary, and its name with N in it."""
     n = summary.n
-    names = {"avg@N": f"avg@{n}", "hbayes@N": f"hbayes@{n}", "bayes@N": f"bayes@{n}"}
-    numbers: dict[str, float] = dict(summary.rows)
+    numbers = dict(summary.rows)
     if summary.average is not None:
-        numbers[names["avg@N"]] = summary.average.value
-    numbers[names["hbayes@N"]] = summary.learned["benchmark"].mu
-    numbers[names["bayes@N"]] = summary.paper.mu
-    name = names.get(value, value)
+        numbers[f"avg@{n}"] = summary.average.value
+    numbers |= {f"hbayes@{n}": summary.learned["benchmark"].mu, f"bayes@{n}": summary.paper.mu}
+    name = f"{value[:-1]}{n}" if value in ("avg@N", "hbayes@N", "bayes@N") else value
     if name not in numbers or not math.isfinite(numbers[name]):
         rule = f"be a number of {summary.run.task} ({', '.join(numbers)})"
         raise InvalidInputError.of("--value", rule, value)
     return name, numbers[name]
 
 
-def _pinned_revision(summary: TaskSummary, dataset: str | None, revision: str | None) -> str | None:
+def _pinned_revision(summary: TaskSummary, dataset: str | None) -> str | None:
     """Return the pinned commit of the dataset, or None."""
-    if revision is not None:
-        if _SHA.fullmatch(revision) is None:
-            rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
-            raise InvalidInputError.of("--revision", rule, revision)
-        return revision
     pinned = summary.run.provenance.revision
-    run_dataset = dataset_of(summary.run)[0]
-    if pinned and _SHA.fullmatch(pinned) and dataset in (None, run_dataset):
-        return pinned
-    return None
+    same = dataset in (None, dataset_of(summary.run)[0])
+    return pinned if same and _SHA.fullmatch(pinned) else None
 
 
 def _unpinned_warning(summary: TaskSummary, dataset_id: str) -> str:
@@ -279,43 +272,29 @@ def _unpinned_warning(summary: TaskSummary, dataset_id: str) -> str:
     return f"the run {reason} of its dataset, so none is exported"
 
 
-def _iso(seconds: float) -> str | None:
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, OSError, ValueError):
-        return None
-
-
 def _notes(
-    summary: TaskSummary,
-    name: str,
-    factor: float,
-    digits: int,
-    scope: Scope,
-    damage: tuple[str, ...],
+    summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
 ) -> str:
     """Return the metric, its credible interval and the settings, the most important first."""
     run, n = summary.run, summary.n
-    posterior, interval = summary.learned[scope], summary.intervals[scope]
     trials = "1 trial" if n == "1" else f"{n} trials"
     total = run.provenance.n_questions or 0
     questions = f"{run.n_questions} of its {total}" if total > run.n_questions else run.n_questions
-    metric = f"{name} of {trials} per question on {questions} questions"
-    parts = [metric, *damage, _interval_note(posterior, interval, n, factor, digits)]
     settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_NOTES}
-    if settings:
-        parts.append(_settings_note(settings))
-    if run.filter not in ("", "none"):
-        parts.append(f"filter {run.filter}")
-    if run.metric != "graded trials":
-        parts.append(f"metric {run.metric}")
-    parts.append(f"{run.task}, {_settings_note(versions(run))}")
-    return "; ".join(parts)
+    parts = [
+        f"{name} of {trials} per question on {questions} questions",
+        *damage,
+        _interval_note(summary.learned[scope], summary.intervals[scope], n, scale),
+        _settings_note(settings),
+        f"filter {run.filter}" if is_filtered(run) else "",
+        f"metric {run.metric}" if run.metric != GRADED else "",
+        f"{run.task}, {_settings_note(versions(run))}",
+    ]
+    return "; ".join(filter(None, parts))
 
 
-def _interval_note(
-    posterior: Posterior, interval: Interval, n: str, factor: float, digits: int
-) -> str:
+def _interval_note(posterior: Posterior, interval: Interval, n: str, scale: Scale) -> str:
+    factor, digits = _FACTORS_AND_DIGITS[scale]
     low, high, mu, sigma = (
         f"{factor * x:.{digits}f}"
         for x in (interval.low, interval.high, posterior.mu, posterior.sigma)
@@ -395,12 +374,10 @@ def open_pull_request(
     with _hub_errors(url, f"{model_id} was not checked"):
         _check_not_there(api, results, model_id, title, overwrite)
     with _hub_errors(url, f"the pull request to {model_id} was not opened"):
+        files = [hub.CommitOperationAdd(result.path, result.text.encode()) for result in results]
         commit = api.create_commit(
             model_id,
-            [
-                hub.CommitOperationAdd(result.path, result.text.encode("utf-8"))
-                for result in results
-            ],
+            files,
             commit_message=title,
             commit_description=_description(results),
             create_pr=True,
@@ -472,13 +449,11 @@ def _hub_errors(endpoint: str, consequence: str) -> Iterator[None]:
 def _response_text(error: Any) -> str:
     """Return the status code of the hub's response and its meaning, if known."""
     status = getattr(getattr(error, "response", None), "status_code", None)
+    message = str(getattr(error, "server_message", None) or "")
     meaning = {
         401: "the token is not valid",
         403: "the token may not do this; it needs the right to write",
         404: "there is no such model, or the token may not see it",
         429: "too many requests; try again later",
-    }.get(status or 0)
-    if meaning is None:
-        message = getattr(error, "server_message", None) or ""
-        meaning = one_line(" ".join(str(message).split()), _MAX_MESSAGE)
+    }.get(status or 0, one_line(" ".join(message.split()), _MAX_MESSAGE))
     return f"answered {status}" + (f": {meaning}" if meaning else "")

@@ -47,7 +47,11 @@ def as_text(value: Any) -> str:
 
 def generation_settings(run: TaskRun) -> dict[str, str]:
     """Return the generation settings of the trials, by name."""
-    return {one_line(k, 60): as_text(v) for k, v in run.provenance.generation_kwargs.items()}
+    return _as_texts(run.provenance.generation_kwargs)
+
+
+def _as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {one_line(name, 60): as_text(value) for name, value in settings.items()}
 
 
 def model_settings(run: TaskRun) -> dict[str, str]:
@@ -75,9 +79,9 @@ def versions(run: TaskRun) -> dict[str, str]:
     from lm_eval_bayes import __version__
 
     recorded = {
-        one_line(k, 60): as_text(v) for k, v in run.provenance.versions.items() if v != "N/A"
+        name: version for name, version in run.provenance.versions.items() if version != "N/A"
     }
-    return {**recorded, "lm_eval_bayes": __version__}
+    return {**_as_texts(recorded), "lm_eval_bayes": __version__}
 
 
 def file_warnings(run: TaskRun, warnings: Iterable[str]) -> tuple[str, ...]:
@@ -99,6 +103,11 @@ def file_warnings(run: TaskRun, warnings: Iterable[str]) -> tuple[str, ...]:
             if rest != warning and "/" not in rest and "\\" not in rest:
                 own_warnings.append(one_line(f"{PurePath(source).name}{rest}"))
     return tuple(own_warnings)
+
+
+def is_filtered(run: TaskRun) -> bool:
+    """Return whether the graded output is that of a named filter pipeline."""
+    return run.filter not in ("", "none")
 
 
 def hub_id(name: object) -> str | None:
@@ -188,10 +197,7 @@ def dataset_of(run: TaskRun) -> tuple[str, str]:
     >>> dataset_of(TaskRun.from_trials("A", "gsm8k", [[1]], ["q"], provenance=provenance))
     ('openai/gsm8k', 'main')
     """
-    path, name = (
-        run.provenance.config.get("dataset_path"),
-        run.provenance.config.get("dataset_name"),
-    )
+    path, name = map(run.provenance.config.get, ("dataset_path", "dataset_name"))
     if not isinstance(path, str) or not path:
         # org/dataset/configuration
         parts = run.provenance.dataset.split("/", 2)

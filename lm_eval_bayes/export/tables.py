@@ -123,15 +123,14 @@ def _json(boards: Sequence[Leaderboard]) -> str:
 
 # -- shared by Markdown and LaTeX ----------------------------------------------------------------
 
-_COLUMNS = ("Rank", "Model", "Mean", "sd", "interval", P_BEST, "Ranks", "N")
 
-
-def _cells(board: Leaderboard) -> list[list[str]]:
-    """Return the rows as text; the models' names are not escaped."""
-    return [
+def _cells(board: Leaderboard, escape: Callable[[object], str]) -> list[list[str]]:
+    """Return the heading and the rows of a table as escaped text."""
+    interval = f"{escape(f'{100 * board.level:g}%')} interval"
+    rows = [
         [
             f"{row.rank:g}",
-            one_line(row.model),
+            escape(row.model),
             f"{row.posterior.mu:.3f}",
             f"{row.posterior.sigma:.3f}",
             f"{row.interval.low:.3f} to {row.interval.high:.3f}",
@@ -141,6 +140,7 @@ def _cells(board: Leaderboard) -> list[list[str]]:
         ]
         for row in board.rows
     ]
+    return [["Rank", "Model", "Mean", "sd", interval, P_BEST, "Ranks", "N"], *rows]
 
 
 def _between(low: float, high: float) -> str:
@@ -205,47 +205,38 @@ def _markdown(boards: Sequence[Leaderboard]) -> str:
 
 
 def _markdown_table(board: Leaderboard) -> str:
-    heading = [
-        f"{100 * board.level:g}% {name}" if name == "interval" else name for name in _COLUMNS
-    ]
+    heading, *rows = _cells(board, markdown_cell)
     align = ("---:", ":---", "---:", "---:", ":---:", "---:", ":---:", "---:")
-    rows = [[row[0], markdown_cell(row[1]), *row[2:]] for row in _cells(board)]
-    lines = [f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)]
-    notes = [f"- {markdown_cell(note)}" for note in board.notes]
-    parts = [f"### {markdown_cell(board.task)}", "\n".join(lines)]
-    parts.append(_caption(board) + _metrics(board, markdown_cell))
-    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])]) + "\n"
+    parts = [
+        f"### {markdown_cell(board.task)}",
+        "\n".join(f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)),
+        _caption(board) + _metrics(board, markdown_cell),
+        "\n".join(f"- {markdown_cell(note)}" for note in board.notes),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 # -- LaTeX ---------------------------------------------------------------------------------------
 
-_LATEX: Mapping[str, str] = MappingProxyType(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "%": r"\%",
-        "#": r"\#",
-        "_": r"\_",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "`": r"\textasciigrave{}",
-        "'": r"\textquotesingle{}",
-        # no optional argument or star of a line break
-        "[": "{[}",
-        "]": "{]}",
-        "*": "{*}",
-        # no ligatures to dashes and inverted marks
-        "-": "-{}",
-        "?": "?{}",
-        "!": "!{}",
-    }
+#: Characters with a name, which stands for them.
+_LATEX_NAMES = {
+    "\\": "backslash",
+    "~": "asciitilde",
+    "^": "asciicircum",
+    "<": "less",
+    ">": "greater",
+    "|": "bar",
+    '"': "quotedbl",
+    "`": "asciigrave",
+    "'": "quotesingle",
+}
+_LATEX = str.maketrans(
+    {c: rf"\text{name}{{}}" for c, name in _LATEX_NAMES.items()}
+    | {c: rf"\{c}" for c in "{}$&%#_"}
+    # no optional argument or star of a line break
+    | {c: f"{{{c}}}" for c in "[]*"}
+    # no ligatures to dashes and inverted marks
+    | {c: f"{c}{{}}" for c in "-?!"}
 )
 
 
@@ -257,8 +248,7 @@ def latex_cell(text: object) -> str:
     >>> print(latex_cell("50%_a & \\input{x}"))
     50\%\_a \& \textbackslash{}input\{x\}
     """
-    escaped = "".join(_LATEX.get(c, c) for c in one_line(text))
-    return re.sub(r"-\{\}(?!-)", "-", escaped)
+    return re.sub(r"-\{\}(?!-)", "-", one_line(text).translate(_LATEX))
 
 
 def _latex(boards: Sequence[Leaderboard]) -> str:
@@ -267,24 +257,18 @@ def _latex(boards: Sequence[Leaderboard]) -> str:
 
 
 def _latex_table(board: Leaderboard) -> str:
-    names = [
-        f"{latex_cell(f'{100 * board.level:g}%')} {name}" if name == "interval" else name
-        for name in _COLUMNS
-    ]
-    rows = [[row[0], latex_cell(row[1]), *row[2:]] for row in _cells(board)]
-    lines = [" & ".join(cells) + r" \\" for cells in rows]
-    caption = " ".join([f"{latex_cell(board.task)}.", latex_cell(_caption(board))])
-    caption += _metrics(board, latex_cell)
+    heading, *rows = [f"    {' & '.join(cells)} \\\\" for cells in _cells(board, latex_cell)]
+    caption = f"{latex_cell(board.task)}. {latex_cell(_caption(board))}"
     return "\n".join(
         [
             r"\begin{table}",
             r"  \centering",
-            f"  \\caption{{{caption}}}",
+            f"  \\caption{{{caption}{_metrics(board, latex_cell)}}}",
             r"  \begin{tabular}{rlrrcrcr}",
             r"    \toprule",
-            f"    {' & '.join(names)} \\\\",
+            heading,
             r"    \midrule",
-            *(f"    {line}" for line in lines),
+            *rows,
             r"    \bottomrule",
             r"  \end{tabular}",
             r"\end{table}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes._util.text import format_bytes, format_range, plural
+from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
 from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
@@ -119,12 +119,7 @@ def _series_row(series: SeriesInfo) -> tuple[str, ...]:
 
 
 def _date(seconds: float) -> str:
-    from datetime import datetime, timezone
-
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):
-        return "?"
+    return format_date(seconds, "%Y-%m-%d %H:%M") or "?"
 
 
 @app.command()

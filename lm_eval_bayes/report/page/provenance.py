@@ -6,11 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import PurePath
 from typing import Any
 
-from lm_eval_bayes._util.text import format_duration, format_integer, format_range, plural
+from lm_eval_bayes._util.text import (
+    format_date,
+    format_duration,
+    format_integer,
+    format_range,
+    plural,
+)
 from lm_eval_bayes.analysis.report_data import TaskPanel
 from lm_eval_bayes.report.page.text import TruncatedText, name, setting, shortened, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -94,7 +99,7 @@ def _settings(run: TaskRun) -> dict[str, TruncatedText]:
         ("tokens", None if run.tokens is None else format_integer(run.tokens)),
         ("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds)),
         ("evaluation time", None if record.seconds is None else format_duration(record.seconds)),
-        ("date", _date(record.date)),
+        ("date", format_date(record.date)),
         ("files", ", ".join(short_path(source) for source in run.sources)),
     ]
     return {key: setting(value) for key, value in rows if value not in (None, "", (), {})}
@@ -135,16 +140,6 @@ def _fingerprint(hashes: Sequence[str] | None, noun: str) -> str | None:
     joined = "\n".join(hashes).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(joined, digest_size=8).hexdigest()
     return f"{plural(len(hashes), noun)}, fingerprint {digest}"
-
-
-def _date(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    try:
-        date = datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, OSError, ValueError):
-        return None
-    return date.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def short_path(path: str) -> str:
