@@ -244,12 +244,10 @@ def format_date(seconds: float | None, form: str = "%Y-%m-%d %H:%M UTC") -> str 
     >>> format_date(0.0), format_date(None), format_date(1e300)
     ('1970-01-01 00:00 UTC', None, None)
     """
+    if seconds is None:
+        return None
     try:
-        return (
-            None
-            if seconds is None
-            else datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
-        )
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
     except (OverflowError, OSError, ValueError):
         return None
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
-from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard_of
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow, leaderboard_of
 from lm_eval_bayes.analysis.rubric_table import (
     RubricTable,
     classify_runs,
@@ -23,7 +23,7 @@ from lm_eval_bayes.analysis.rubric_table import (
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Runs summarised at a time: numpy releases the interpreter lock.
@@ -88,27 +88,17 @@ class ModelCost:
     ----------
     position : int
         Its row of the leaderboard, from 1.
-    model : str
-        The model's name.
+    row : LeaderboardRow
+        That row.
     tokens : float
         Mean number of completion tokens of a trial.
-    total : int
-        Completion tokens of all its trials.
-    seconds : float or None
-        Model time of all its trials.
-    mu, interval
-        Posterior mean and credible interval of the score.
     frontier : bool
         Whether no other model has an equal or higher score with fewer tokens.
     """
 
     position: int
-    model: str
+    row: LeaderboardRow
     tokens: float
-    total: int
-    seconds: float | None
-    mu: float
-    interval: Interval
     frontier: bool
 
 
@@ -132,12 +122,8 @@ def model_costs(board: Leaderboard, runs: Sequence[TaskRun]) -> tuple[ModelCost,
     return tuple(
         ModelCost(
             position=position,
-            model=row.model,
+            row=row,
             tokens=tokens,
-            total=int(row.tokens or 0),
-            seconds=row.seconds,
-            mu=row.mu,
-            interval=row.interval,
             frontier=not any(
                 other.mu >= row.mu
                 and other_tokens <= tokens
@@ -323,19 +309,13 @@ def report_data(
     rubrics, rubric_notes = _rubric_tables(saved)
     panels: list[TaskPanel] = []
     for task in saved.tasks:
-        comparable = _comparable_groups([r for r in results if r[0].run.task == task])
-        sizes = [len(group) for group in comparable]
-        largest = sizes.index(max(sizes))
-        for i, group in enumerate(comparable):
-            panels.append(
-                _panel(
-                    number=len(panels) + 1,
-                    results=group,
-                    spec=spec,
-                    n_other_models=sum(sizes) - len(group),
-                    rubrics=rubrics.get(task) if i == largest else None,
-                )
-            )
+        of_task = [result for result in results if result[0].run.task == task]
+        comparable = _comparable_groups(of_task)
+        largest = max(comparable, key=len)
+        for group in comparable:
+            table = rubrics.get(task) if group is largest else None
+            n_other_models = len(of_task) - len(group)
+            panels.append(_panel(len(panels) + 1, group, spec, n_other_models, table))
     groups: Mapping[str, Sequence[str]] = saved.groups
     if not groups and len(saved.tasks) > 1:
         groups = {ALL_TASKS: saved.tasks}

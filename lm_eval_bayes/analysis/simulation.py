@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -32,6 +33,7 @@ from lm_eval_bayes.stats.validation import (
     as_real,
     check_confidence,
     check_integer,
+    check_real,
     check_seed,
     check_sequence,
     check_size,
@@ -73,16 +75,14 @@ class SimulatedBenchmark(Record):
 
     def __post_init__(self) -> None:
         means = check_sequence("means", self.means, "be true scores", _MOST_MODELS)
-        if not means or not all(
-            (number := as_real(mean)) is not None and 0.0 < number < 1.0 for mean in means
-        ):
+        numbers = [number for number in map(as_real, means) if number is not None]
+        if not means or len(numbers) < len(means) or not all(0.0 < p < 1.0 for p in numbers):
             rule = "be true scores strictly between 0 and 1"
             raise InvalidInputError.of("means", rule, list(means))
-        strength = as_real(self.strength)
-        if strength is None or not 1e-3 <= strength <= 1e6:
-            raise InvalidInputError.of("strength", "be a number from 0.001 to 1e6", self.strength)
+        rule = "be a number from 0.001 to 1e6"
+        check_real("strength", self.strength, rule, lambda s: 1e-3 <= s <= 1e6)
         check_integer("questions", self.n_questions, 1, 100_000)
-        object.__setattr__(self, "means", tuple(sorted(map(float, means), reverse=True)))
+        object.__setattr__(self, "means", tuple(sorted(numbers, reverse=True)))
 
     @classmethod
     def even(
@@ -101,10 +101,8 @@ class SimulatedBenchmark(Record):
         [0.45, 0.4, 0.35]
         """
         n_models = check_integer("models", n_models, 1, _MOST_MODELS)
-        spacing = as_real(gap)
         middle = (n_models - 1) / 2
-        if spacing is None or not 0.0 <= spacing < 1.0:
-            raise InvalidInputError.of("gap", "be a number from 0 to 1", gap)
+        spacing = check_real("gap", gap, "be a number from 0 to 1", lambda x: 0.0 <= x < 1.0)
         ends = mean - middle * spacing, mean + middle * spacing
         if not (ends[0] > 0.0 and ends[1] < 1.0):
             rule = (
@@ -118,9 +116,8 @@ class SimulatedBenchmark(Record):
     @property
     def names(self) -> tuple[str, ...]:
         """The models' names: a letter or number, and the true score."""
-        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-        short = [letters[i] if i < 26 else str(i + 1) for i in range(len(self.means))]
-        return tuple(f"{name} {mean:.3f}" for name, mean in zip(short, self.means, strict=True))
+        letters = [*string.ascii_uppercase, *map(str, range(27, _MOST_MODELS + 1))]
+        return tuple(f"{name} {mean:.3f}" for name, mean in zip(letters, self.means, strict=False))
 
     def probabilities(self) -> FloatArray:
         """Return p of every model and question, (L, M); row means are exactly the true scores."""
@@ -285,7 +282,7 @@ def interval_study(
     s = benchmark.strength
     studies = []
     for n in ascending:
-        by_method: dict[str, list[tuple[float, float, float, float]]] = {}
+        by_method: dict[str, list[tuple[float, ...]]] = {}
         for replicate in range(replicates):
             rng = np.random.default_rng([spec.seed, n, replicate])
             m = benchmark.means[replicate % len(benchmark.means)]
@@ -313,12 +310,9 @@ def _intervals(
     for method, posterior in posteriors.items():
         interval = posterior.interval(spec.level, spec.method)
         intervals[method] = (posterior.mu, interval.low, interval.high)
-    clt = None
-    if spec.scope == "population" and outcomes.n_questions > 1:
-        clt = clt_interval(outcomes, spec.level)
-    elif spec.scope == "benchmark" and n > 1:
-        clt = within_question_clt(outcomes, spec.level)
-    if clt is not None:
+    clt_method = clt_interval if spec.scope == "population" else within_question_clt
+    if (outcomes.n_questions if spec.scope == "population" else n) > 1:
+        clt = clt_method(outcomes, spec.level)
         intervals[CLT] = (clt.estimate, clt.low, clt.high)
     return intervals
 
@@ -468,20 +462,19 @@ def separation_study(
         surely[row] = (z >= threshold).mean(axis=0)
         wrongly[row] = (z <= -threshold).mean(axis=0)
         orders.append(_order(total, means, n))
-    pairs = []
-    for i, (better, worse) in enumerate(pairwise(benchmark.names)):
-        pairs.append(
-            PairStudy(
-                better=better,
-                worse=worse,
-                gap=float(means[i] - means[i + 1]),
-                trials=_trials_needed(p[i], p[i + 1], threshold),
-                z=tuple(expected_z(p[i], p[i + 1], np.array(ascending)).tolist()),
-                surely=tuple(surely[:, i].tolist()),
-                wrongly=tuple(wrongly[:, i].tolist()),
-            )
+    pairs = tuple(
+        PairStudy(
+            better=better,
+            worse=worse,
+            gap=float(means[i] - means[i + 1]),
+            trials=_trials_needed(p[i], p[i + 1], threshold),
+            z=tuple(expected_z(p[i], p[i + 1], np.array(ascending)).tolist()),
+            surely=tuple(surely[:, i].tolist()),
+            wrongly=tuple(wrongly[:, i].tolist()),
         )
-    return Separation(confidence, replicates, seed, tuple(pairs), tuple(orders))
+        for i, (better, worse) in enumerate(pairwise(benchmark.names))
+    )
+    return Separation(confidence, replicates, seed, pairs, tuple(orders))
 
 
 def _trials_needed(p: FloatArray, other: FloatArray, threshold: float) -> int | None:

@@ -166,9 +166,6 @@ def hub_result(
     .eval_results/aime_2025.yaml 37.5
     """
     check_option("scale", scale, SCALES)
-    if revision is not None and _SHA.fullmatch(revision) is None:
-        rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
-        raise InvalidInputError.of("--revision", rule, revision)
     hub, run = library(), summary.run
     low, high = min(run.outcomes.weights), max(run.outcomes.weights)
     if low < 0 or high > 1:
@@ -188,6 +185,9 @@ def hub_result(
             f'the task of {dataset_id} is assumed to be "default": name that of its eval.yaml '
             "with --task-id"
         )
+    if revision is not None and _SHA.fullmatch(revision) is None:
+        rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
+        raise InvalidInputError.of("--revision", rule, revision)
     pinned = revision or _pinned_revision(summary, dataset)
     if pinned is None:
         warnings.append(_unpinned_warning(summary, dataset_id))

@@ -189,7 +189,7 @@ def test_the_frontier_is_those_that_no_model_beats():
     ]
     _, contents = page_of(*runs)
     costs = contents.panels[0].costs
-    points = [(item.tokens, -item.mu) for item in costs]
+    points = [(item.tokens, -item.row.mu) for item in costs]
     for item, point in zip(costs, points, strict=True):
         beaten = any(p != point and p[0] <= point[0] and p[1] <= point[1] for p in points)
         assert item.frontier is not beaten

@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import resources
+from math import log10
 from typing import Literal, TypeAlias
 
 from lm_eval_bayes.errors import InvalidInputError
@@ -103,8 +104,6 @@ def demo_page(settings: DemoSettings | None = None) -> str:
     >>> page.splitlines()[0], "http://" in page.replace("http://www.w3.org/2000/svg", "")
     ('<!doctype html>', False)
     """
-    from math import log10
-
     from lm_eval_bayes import __version__
 
     start = asdict(settings or DemoSettings())

@@ -250,8 +250,9 @@ def _curve_points(
 def score_against_tokens(panel: TaskPanel) -> Markup:
     """Return every model's score against its tokens per trial."""
     costs, height = panel.costs, _COST_HEIGHT
-    lows, highs = [cost.interval.low for cost in costs], [cost.interval.high for cost in costs]
-    axis = Axis.around(min(lows), max(highs), Scale(*panel.bounds))
+    intervals = [cost.row.interval for cost in costs]
+    low, high = min(i.low for i in intervals), max(i.high for i in intervals)
+    axis = Axis.around(low, high, Scale(*panel.bounds))
     tokens = [cost.tokens for cost in costs]
     low, high = min(tokens) / 1.12, max(tokens) * 1.12
     parts = _score_grid(axis, 5, height, -8)
@@ -265,14 +266,14 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
         step_x = VIEW_WIDTH * log_share(cost.tokens, low, high)
         if steps:
             steps.append((step_x, steps[-1][1]))
-        steps.append((step_x, axis.y(cost.mu, height)))
+        steps.append((step_x, axis.y(cost.row.mu, height)))
     if len(steps) > 1:
         steps_line = element("polyline", points=polyline(steps), class_="frontier")
         parts.append(stretched([steps_line], height))
     for cost in reversed(costs):
+        mu, interval = cost.row.mu, cost.row.interval
         x = percent(log_share(cost.tokens, low, high))
-        y = axis.y(cost.mu, height)
-        y_low, y_high = (axis.y(end, height) for end in (cost.interval.low, cost.interval.high))
+        y, y_low, y_high = (axis.y(v, height) for v in (mu, interval.low, interval.high))
         parts.append(
             group(
                 [
@@ -295,7 +296,7 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
 
 def _cost_text(cost: ModelCost, scale: Scale) -> str:
     tokens = f"{format_large(cost.tokens)} tokens per trial"
-    return f"{cost.position}. {name(cost.model)}: {tokens}, {scale.with_unit(cost.mu)}"
+    return f"{cost.position}. {name(cost.row.model)}: {tokens}, {scale.with_unit(cost.row.mu)}"
 
 
 def _token_ticks(low: float, high: float) -> list[float]:

@@ -225,20 +225,13 @@ def _notes(data: ReportData) -> list[str]:
     for panel in data.panels:
         task = f"{panel.task}: " if len(data.tasks) > 1 else ""
         notes += [f"{task}{note}" for note in panel.board.notes]
-        for note, models in _models_by_note(panel).items():
+        for note in dict.fromkeys(note for run in panel.runs for note in run.notes):
+            models = [run.model for run in panel.runs if note in run.notes]
             of_all = len(models) == len(panel.models) > 1
             notes.append(f"{task}{note}" if of_all else f"{task}{join_words(models)}: {note}")
         if panel.rubrics is not None:
             notes += [f"{task}{note}" for note in panel.rubrics.warnings]
     return [truncate(note, 400).shown for note in dict.fromkeys(notes)]
-
-
-def _models_by_note(panel: TaskPanel) -> dict[str, list[str]]:
-    models: dict[str, list[str]] = {}
-    for run in panel.runs:
-        for note in run.notes:
-            models.setdefault(note, []).append(run.model)
-    return models
 
 
 def _unavailable_schemata(panel: TaskPanel) -> list[tuple[list[str], str]]:

@@ -11,6 +11,7 @@ from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection,
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval
+from lm_eval_bayes.stats.results import Posterior
 
 #: Number of shades of a heat map.
 SHADES = 21
@@ -29,21 +30,23 @@ _MAX_PAIRED = 40
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A score with its interval."""
+    """A score's posterior and interval."""
 
-    mu: float
-    sigma: float
+    posterior: Posterior
     interval: Interval
-    scale: Scale
+
+    @property
+    def scale(self) -> Scale:
+        """Format of the score."""
+        return Scale(*self.posterior.bounds)
 
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """A column: heading, description, and the number of its panel (0 for a mean)."""
+    """A column: heading, and description ("" for a single task)."""
 
     heading: str
     description: str
-    panel: int
 
 
 @dataclass(frozen=True)
@@ -73,28 +76,18 @@ def score_table(data: ReportData) -> ScoreTable | None:
                 continue
             heading = name(group) if group == ALL_TASKS else f"{name(group)}, by {unit}"
             description = f"mean of {n_tasks} tasks, every {unit} with the same weight"
-            columns.append(ScoreColumn(heading, description, 0))
+            columns.append(ScoreColumn(heading, description))
             means = {model: summary.means[weighting] for model, summary in by_model.items()}
             cells.append(
                 {
-                    model: ScoreCell(
-                        mu=mean.learned[scope].mu,
-                        sigma=mean.learned[scope].sigma,
-                        interval=mean.intervals[scope],
-                        scale=Scale(*mean.learned[scope].bounds),
-                    )
+                    model: ScoreCell(mean.learned[scope], mean.intervals[scope])
                     for model, mean in means.items()
                 }
             )
     for panel in data.panels:
-        columns.append(ScoreColumn(name(panel.task), "", panel.number))
+        columns.append(ScoreColumn(name(panel.task), ""))
         cells.append(
-            {
-                row.model: ScoreCell(
-                    row.posterior.mu, row.posterior.sigma, row.interval, Scale(*panel.bounds)
-                )
-                for row in panel.board.rows
-            }
+            {row.model: ScoreCell(row.posterior, row.interval) for row in panel.board.rows}
         )
     rows = [(model, tuple(column.get(model) for column in cells)) for model in data.models]
     rows.sort(key=lambda row: _sort_key(row[1]))
@@ -104,8 +97,8 @@ def score_table(data: ReportData) -> ScoreTable | None:
 def _sort_key(scores: Sequence[ScoreCell | None]) -> tuple[bool, float]:
     """Return a key that sorts the best row first, and rows without the first column last."""
     if scores[0] is not None:
-        return False, -scores[0].mu
-    shares = [cell.scale.share(cell.mu) for cell in scores if cell is not None]
+        return False, -scores[0].posterior.mu
+    shares = [cell.scale.share(cell.posterior.mu) for cell in scores if cell is not None]
     return True, -float(np.mean(shares)) if shares else 0.0
 
 
@@ -153,14 +146,11 @@ class QuestionTable:
     ----------
     rows : tuple of QuestionRow
         Questions, hardest first.
-    total : int
-        M.
     selection : str
         Which questions are shown; "" if all are.
     """
 
     rows: tuple[QuestionRow, ...]
-    total: int
     selection: str
 
 
@@ -171,7 +161,6 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
     most; for a single model the hardest.
     """
     scores, runs = panel.question_scores, panel.runs
-    total = panel.n_questions
     n_max = max(_MIN_QUESTIONS, min(_MAX_QUESTIONS, _MAX_CELLS // len(data.panels) // len(runs)))
     selected, selection = scores.select(n_max)
     n_texts = sum(min(other.n_questions, n_max) for other in data.panels)
@@ -205,7 +194,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
                 cells=cells,
             )
         )
-    return QuestionTable(tuple(rows), total, _selection_text(selection, len(rows), total))
+    return QuestionTable(tuple(rows), _selection_text(selection, len(rows), panel.n_questions))
 
 
 def _selection_text(selection: Selection, n_shown: int, total: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,12 +111,9 @@ def _finish(axes: Axes, title: str, label: str) -> None:
     axes.set_ylabel(label, fontsize=9, color=TEXT)
     axes.set_title(title, fontsize=10)
     axes.grid(color="#dddddd", linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     if axes.lines:
-        style = {"fontsize": 7.5, "frameon": False, "handlelength": 2.6}
+        style: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "handlelength": 2.6}
         if len(axes.lines) > _MAX_BANDS:
-            below = (0.5, -0.18)
-            axes.legend(loc="upper center", bbox_to_anchor=below, ncols=3, **style)
-        else:
-            axes.legend(**style)
+            style |= {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 3}
+        axes.legend(**style)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -167,16 +167,17 @@ def cost(figure: Figure, panel: TaskPanel, level: float) -> None:
     frontier = sorted((cost for cost in costs if cost.frontier), key=lambda cost: cost.tokens)
     if len(frontier) > 1:
         axes.step(
-            [cost.tokens for cost in frontier], [cost.mu for cost in frontier],
+            [cost.tokens for cost in frontier], [cost.row.mu for cost in frontier],
             where="post", color=_ORANGE, lw=1.2, ls=(0, (4, 3)), zorder=1,
         )  # fmt: skip
     names = short_names(panel.models)
     for cost in costs:
         colour = _BLUE if cost.frontier else _GREY
-        axes.plot([cost.tokens] * 2, [cost.interval.low, cost.interval.high], color=colour, lw=1.3)
-        axes.plot(cost.tokens, cost.mu, "o", color=colour, ms=5, zorder=3)
+        mu, interval = cost.row.mu, cost.row.interval
+        axes.plot([cost.tokens] * 2, [interval.low, interval.high], color=colour, lw=1.3)
+        axes.plot(cost.tokens, mu, "o", color=colour, ms=5, zorder=3)
         axes.annotate(
-            short_name(names[cost.position - 1]), (cost.tokens, cost.mu), xytext=(6, 4),
+            short_name(names[cost.position - 1]), (cost.tokens, mu), xytext=(6, 4),
             textcoords="offset points", fontsize=8, color=_TEXT,
         )  # fmt: skip
     axes.set_xscale("log")
@@ -187,7 +188,7 @@ def cost(figure: Figure, panel: TaskPanel, level: float) -> None:
     axes.set_xticks(ticks if len(ticks) > 1 else tokens[:3])
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda n, _: format_large(n))
-    intervals = [cost.interval for cost in costs]
+    intervals = [cost.row.interval for cost in costs]
     axes.set_ylim(*_limits(panel, min(i.low for i in intervals), max(i.high for i in intervals)))
     axes.set_xlabel("mean number of completion tokens of a trial", fontsize=8.5, color=_TEXT)
     axes.set_ylabel(f"score, with its {100 * level:g}% interval", fontsize=8.5, color=_TEXT)
@@ -220,8 +221,7 @@ def _limits(panel: TaskPanel, low: float, high: float) -> tuple[float, float]:
 
 def _style_axis(axes: Axes, panel: TaskPanel, score_axis: str) -> None:
     """Remove spines and ticks; draw a grid and labels along the axis of the scores."""
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines[:].set_visible(False)
     axes.tick_params(length=0, labelsize=8.5, labelcolor=_TEXT)
     axes.grid(axis="x" if score_axis == "x" else "y", color=_GRID, lw=0.8)
     axes.set_axisbelow(True)
@@ -232,19 +232,15 @@ def _style_axis(axes: Axes, panel: TaskPanel, score_axis: str) -> None:
 
 def _label_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
     """Label the columns and rows of a heat map, and separate its cells."""
-    axes.set_xticks(
-        range(len(columns)), [short_name(column) for column in columns], rotation=45, ha="left"
-    )
+    rotated: dict[str, Any] = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(columns)), [short_name(column) for column in columns], **rotated)
     axes.xaxis.tick_top()
-    for label in axes.get_xticklabels():
-        label.set_rotation_mode("anchor")
     axes.set_yticks(range(len(rows)), [short_name(row) for row in rows])
     axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="white", lw=1.2)
     axes.tick_params(which="both", length=0, labelsize=8, labelcolor=_TEXT)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def _set_title(axes: Axes, panel: TaskPanel, title: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -141,16 +141,14 @@ def draw_ranks(
             )
     axes.set_xlim(-0.4, last + 0.4)
     axes.set_ylim(len(models) - 0.4, -0.6)
-    axes.set_xticks(range(len(schemata)))
-    labels = axes.set_xticklabels([short_name(s) for s in schemata], rotation=40, ha="right")
-    for label in labels:
-        label.set_rotation_mode("anchor")
+    rotated: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(schemata)), [short_name(schema) for schema in schemata], **rotated)
     axes.set_yticks([])
     axes.tick_params(axis="x", length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    label_text = "numbers are ranks, 1 is best; models in one bar are tied"
-    axes.set_xlabel(label_text, fontsize=8, color=TEXT)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(
+        "numbers are ranks, 1 is best; models in one bar are tied", fontsize=8, color=TEXT
+    )
     axes.set_title(title, fontsize=10)
 
 
