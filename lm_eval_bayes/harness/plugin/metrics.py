@@ -69,8 +69,9 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     return Settings.from_metadata(values, n, categories=2)
 
 
-#: Computes the row that the items belong to, over all questions.
-aggregate_bayes = rows.aggregate
+def aggregate_bayes(items: Sequence[rows.RowValue]) -> float | str:
+    """Compute the row that the items belong to, over all questions."""
+    return rows.aggregate(items)
 
 
 def bayes(
