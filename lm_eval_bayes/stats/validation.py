@@ -565,10 +565,11 @@ def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
     if len(ids) != n_questions:
         rule = f"have one entry per question ({n_questions})"
         raise InvalidInputError.of("question_ids", rule, f"{len(ids)} entries")
-    first: dict[Hashable, int] = {}
+    seen: set[Hashable] = set()
     for position, name in enumerate(ids):
         try:
-            repeated = first.setdefault(name, position) != position
+            repeated = name in seen
+            seen.add(name)
         except TypeError:
             raise InvalidInputError.of("question_ids", "be hashable", name) from None
         if repeated:
