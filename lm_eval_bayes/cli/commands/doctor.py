@@ -10,10 +10,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
@@ -38,14 +37,9 @@ REINSTALL = "pip install --force-reinstall"
 SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
 
 
-class State(str, Enum):
-    """The result of a check."""
-
-    ok = "ok"
-    #: Some runs need it, or the user should know about it.
-    note = "note"
-    #: Every run needs it, and it is missing.
-    wrong = "wrong"
+#: The result of a check: "note" if only some runs need it or the user should know about it,
+#: "wrong" if every run needs it and it is missing.
+State: TypeAlias = Literal["ok", "note", "wrong"]
 
 
 class Finding(NamedTuple):
@@ -135,7 +129,7 @@ def command(
             probe.close()
     sections = {name: sections[name] for name in SECTIONS if sections[name]}
     findings = [finding for members in sections.values() for finding in members]
-    n_wrong = sum(finding.state is State.wrong for finding in findings)
+    n_wrong = sum(finding.state == "wrong" for finding in findings)
     if as_json:
         names = ("name", "state", "found", "mend")
         records = [
@@ -146,7 +140,7 @@ def command(
         say_json({"ok": not n_wrong, "findings": records})
     else:
         for section, members in sections.items():
-            rows = [(finding.state.value, finding.name, finding.detail) for finding in members]
+            rows = [(finding.state, finding.name, finding.detail) for finding in members]
             say_table(section, ("", "check", "result"), rows)
             say()
         _show_fixes(findings, n_wrong)
@@ -155,14 +149,14 @@ def command(
 
 def _show_fixes(findings: Sequence[Finding], n_wrong: int) -> None:
     by_fix: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: finding.state is not State.wrong):
+    for finding in sorted(findings, key=lambda finding: finding.state != "wrong"):
         if finding.fix is not None:
             by_fix.setdefault(finding.fix, []).append(finding)
     if by_fix:
         say("fixes")
         for fix, members in by_fix.items():
             names = ", ".join(dict.fromkeys(finding.name for finding in members))
-            say(f"  {members[0].state.value}: {names}")
+            say(f"  {members[0].state}: {names}")
             # On its own line, so that it can be copied from any terminal.
             say(f"    {fix}")
         say()
@@ -177,11 +171,11 @@ def _packages() -> Iterator[Finding]:
     from lm_eval_bayes.harness.plugin.installed import is_older, version_of
 
     python = f"{platform.python_version()}, {os.path.abspath(sys.executable)}"
-    yield Finding("python", State.ok, python)
+    yield Finding("python", "ok", python)
     detail = f"{__version__}, {Path(__file__).resolve().parents[2]}"
     if version_of("lm-eval-bayes") is None:
         detail += " (not installed; imported from this path)"
-    yield Finding("lm-eval-bayes", State.ok, detail)
+    yield Finding("lm-eval-bayes", "ok", detail)
     for package in PACKAGES:
         version = version_of(package.name)
         if version is None:
@@ -189,14 +183,14 @@ def _packages() -> Iterator[Finding]:
         elif package.oldest is not None and is_older(version, package.oldest):
             problem = f"{version}, older than {package.oldest}"
         else:
-            yield Finding(package.name, State.ok, version)
+            yield Finding(package.name, "ok", version)
             continue
         if package.extra is not None:
             fix = _pip(f"lm-eval-bayes[{package.extra}]")
-            yield Finding(package.name, State.note, problem, fix)
+            yield Finding(package.name, "note", problem, fix)
         else:
             fix = _pip(package.name + ("" if package.oldest is None else f">={package.oldest}"))
-            yield Finding(package.name, State.wrong, problem, fix)
+            yield Finding(package.name, "wrong", problem, fix)
 
 
 def _pip(requirement: str) -> str:
@@ -220,22 +214,22 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
     tested = f"this package is tested with {join_words(TESTED_HARNESSES)}"
     finding = partial(Finding, "lm-eval")
     if registered is None:
-        yield finding(State.wrong, "not installed; every run needs it", upgrade)
+        yield finding("wrong", "not installed; every run needs it", upgrade)
         return
     if version is None:
-        yield finding(State.note, f"of unknown version; {tested}")
+        yield finding("note", f"of unknown version; {tested}")
     elif is_older(version, OLDEST_HARNESS):
-        yield finding(State.wrong, f"{version}, older than {OLDEST_HARNESS}", upgrade)
+        yield finding("wrong", f"{version}, older than {OLDEST_HARNESS}", upgrade)
     elif version in TESTED_HARNESSES:
-        yield finding(State.ok, f"{version}, supported")
+        yield finding("ok", f"{version}, supported")
     else:
-        yield finding(State.note, f"{version}; {tested}")
+        yield finding("note", f"{version}; {tested}")
     yield _plugin(registered)
     other = other_command()
     if other is not None:
         detail = f"{other} belongs to another Python, which may not have this package"
         fix = f"{shlex.quote(sys.executable)} -m lm_eval run --help"
-        yield Finding("lm_eval on the PATH", State.note, detail, fix)
+        yield Finding("lm_eval on the PATH", "note", detail, fix)
 
 
 def _plugin(registered: Registered) -> Finding:
@@ -245,7 +239,7 @@ def _plugin(registered: Registered) -> Finding:
     finding = partial(Finding, "plugin")
     if registered.error is not None:
         detail = f"the harness cannot be imported: {registered.error}"
-        return finding(State.wrong, detail, f"{REINSTALL} 'lm-eval>={installed.OLDEST_HARNESS}'")
+        return finding("wrong", detail, f"{REINSTALL} 'lm-eval>={installed.OLDEST_HARNESS}'")
     if registered.complete:
         folder = installed.harness_folder()
         if folder is not None and installed.discovers_plugins(folder):
@@ -255,25 +249,25 @@ def _plugin(registered: Registered) -> Finding:
         else:
             how = "registered at its import"
         components = f"{len(registered.by_itself) - 1} components and the tasks"
-        return finding(State.ok, f"lm_eval finds {components}, {how}")
+        return finding("ok", f"lm_eval finds {components}, {how}")
     missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:
         detail = f"this release of the harness cannot register: {missing}"
-        return finding(State.wrong, detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
+        return finding("wrong", detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     if switched_off():
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
         detail = f"switched off for lm_eval by LM_EVAL_BAYES_AUTOLOAD={value}; {alternative}"
-        return finding(State.note, detail, "unset LM_EVAL_BAYES_AUTOLOAD")
+        return finding("note", detail, "unset LM_EVAL_BAYES_AUTOLOAD")
     if installed.version_of("lm-eval-bayes") is None:
         detail = f"lm_eval does not find it because it is not installed; {alternative}"
         checkout = Path(__file__).resolve().parents[3]
         is_checkout = (checkout / "pyproject.toml").is_file()
-        return finding(State.note, detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes"))
+        return finding("note", detail, _pip(str(checkout) if is_checkout else "lm-eval-bayes"))
     file = installed.start_up_file()
     reason = "its start-up file is missing" if file is None else f"{file} was not read"
     detail = f"lm_eval does not find {missing}: {reason}; {alternative}"
-    return finding(State.wrong, detail, f"{REINSTALL} --no-deps lm-eval-bayes")
+    return finding("wrong", detail, f"{REINSTALL} --no-deps lm-eval-bayes")
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -289,18 +283,18 @@ def _backends() -> Iterator[Finding]:
             verb = "is" if len(missing) == 1 else "are"
             detail = f"cannot run because {join_words(missing)} {verb} missing"
             fix = _pip(f"lm-eval-bayes[{backend.extra}]")
-            yield Finding(names, State.note, detail, fix)
+            yield Finding(names, "note", detail, fix)
         else:
-            yield Finding(names, State.ok, f"can run; records {backend.records}")
+            yield Finding(names, "ok", f"can run; records {backend.records}")
     detail = "can run if the harness can run them; texts are stored, without signals"
-    yield Finding("all others", State.ok, detail)
+    yield Finding("all others", "ok", detail)
     if version_of("torch") is None:
         return
     if found := Counter(gpus()):
         names = ", ".join(f"{n} x {name}" for name, n in found.items())
-        yield Finding("GPU", State.ok, names)
+        yield Finding("GPU", "ok", names)
     else:
-        yield Finding("GPU", State.note, "no GPU found; models run on the CPU, slowly")
+        yield Finding("GPU", "note", "no GPU found; models run on the CPU, slowly")
 
 
 # -- questions -----------------------------------------------------------------------------------
@@ -315,21 +309,21 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
         tasks = ", ".join(data.tasks)
         load = f"load_dataset({data.name!r}, revision={data.revision!r})"
         fetch = f'python -c "from datasets import load_dataset; {load}"'
-        state = State.wrong
+        state: State = "wrong"
         if questions.is_cached(data):
-            yield Finding(data.name, State.ok, f"in the cache, for {tasks}")
+            yield Finding(data.name, "ok", f"in the cache, for {tasks}")
             continue
         if errors is not None:
             error = errors[data.name]
             if error is None:
-                yield Finding(data.name, State.ok, f"available on the hub, for {tasks}")
+                yield Finding(data.name, "ok", f"available on the hub, for {tasks}")
                 continue
             reason = f"not available on the hub ({error})"
         elif offline_variable:
             reason = f"{offline_variable} forbids to fetch them"
             fetch = f"env -u {offline_variable} {fetch}"
         else:
-            state, reason = State.note, "the hub was not asked"
+            state, reason = "note", "the hub was not asked"
         yield Finding(data.name, state, f"not in the cache, and {reason}; for {tasks}", fetch)
 
 
@@ -346,13 +340,13 @@ def _folders() -> Iterator[Finding]:
         temporary = Path(tempfile.gettempdir())
     except OSError as error:
         detail = f"no temporary folder can be written to: {error.strerror or error}"
-        yield Finding("temporary", State.wrong, detail, set_temporary)
+        yield Finding("temporary", "wrong", detail, set_temporary)
     else:
         yield _folder("temporary", temporary, set_temporary)
     yield _folder("questions", cache_folder(), 'export HF_HOME="$HOME/hf_home"')
     hashes = _folder("hashes of weights", hash_folder(), 'export XDG_CACHE_HOME="$HOME/.cache"')
     # A run works without this cache: the hashes are computed again.
-    yield hashes if hashes.state is State.ok else hashes._replace(state=State.note)
+    yield hashes if hashes.state == "ok" else hashes._replace(state="note")
 
 
 def _folder(name: str, folder: Path, fix: str) -> Finding:
@@ -363,9 +357,9 @@ def _folder(name: str, folder: Path, fix: str) -> Finding:
             pass
     except OSError as error:
         detail = f"{folder} cannot be written to: {error.strerror or error}"
-        return Finding(name, State.wrong, detail, fix)
+        return Finding(name, "wrong", detail, fix)
     free = shutil.disk_usage(existing).free
-    state = State.ok if free >= LOW_SPACE_BYTES else State.note
+    state: State = "ok" if free >= LOW_SPACE_BYTES else "note"
     return Finding(name, state, f"{folder}, {format_bytes(free)} free")
 
 
@@ -379,7 +373,7 @@ def _store(path: Path) -> Iterator[Finding]:
     finding = partial(Finding, str(path))
     folder = shlex.quote(str(file.parent))
     if not file.parent.is_dir():
-        yield finding(State.wrong, f"the folder {file.parent} does not exist", f"mkdir -p {folder}")
+        yield finding("wrong", f"the folder {file.parent} does not exist", f"mkdir -p {folder}")
         return
     yield _folder("its folder", file.parent, f"chmod u+w {folder}")
     try:
@@ -388,13 +382,13 @@ def _store(path: Path) -> Iterator[Finding]:
             TrialStore.open(file, mode="read").close()
     except LmEvalBayesError as error:
         fix = f"lm-eval-bayes store verify {shlex.quote(str(file))}"
-        yield finding(State.wrong, str(error), fix)
+        yield finding("wrong", str(error), fix)
     else:
         size = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
-        yield finding(State.ok, size)
+        yield finding("ok", size)
     warning = network_warning(file)
     if warning is None:
-        yield Finding("file system", State.ok, "not known to be a network file system")
+        yield Finding("file system", "ok", "not known to be a network file system")
     else:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
-        yield Finding("file system", State.note, warning, fix)
+        yield Finding("file system", "note", warning, fix)
