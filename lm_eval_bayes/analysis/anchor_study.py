@@ -236,16 +236,9 @@ def anchor_study(
             peak_sweep = sample_size_sweep(
                 matrix, outcomes[name], epsilon=epsilon, between=between, seed=spec.seed
             )
-        placements.append(
-            Placement(
-                model=name,
-                score=_score(outcomes[name]),
-                anchors=matrix,
-                posterior=posterior,
-                inside=posterior.interval(spec.level, range_method),
-                sweep=peak_sweep,
-            )
-        )
+        inside = posterior.interval(spec.level, range_method)
+        score = _score(outcomes[name])
+        placements.append(Placement(name, score, matrix, posterior, inside, peak_sweep))
     return AnchorStudy(
         task=runs[0].task,
         question_ids=runs[0].question_ids,

@@ -231,12 +231,8 @@ def task_convergence(
     rankings: tuple[RankingConvergence, ...] = ()
     if len(runs) > 1 and n_trials > 1:
         # (L, M, n), in the first model's order of questions
-        tensor = np.stack(
-            [
-                matrix[aligned_rows(run, runs[0]), :n_trials]
-                for run, matrix in zip(runs, matrices, strict=True)
-            ]
-        )
+        pairs = zip(runs, matrices, strict=True)
+        tensor = np.stack([R[aligned_rows(run, runs[0]), :n_trials] for run, R in pairs])
         rankings = tuple(
             _ranking_convergence(score, tensor, runs, replicates, scheme, confidence, spec.seed)
             for score in ranking_scores
@@ -310,18 +306,18 @@ def _ranking_convergence(
     resampling: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}
     gold = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
     final = prefix_scores(tensor, score.metric, **metric)[:, -1]
-    tied = None
+    settings = metric | resampling
+    tied = kendall = None
     if linear:
-        tied = convergence_at_n(
-            tensor, score.metric, **metric, **resampling, ties="adjacent", confidence=confidence
-        )
+        ties: dict[str, Any] = {"ties": "adjacent", "confidence": confidence}
+        tied = convergence_at_n(tensor, score.metric, **settings, **ties)
+    if np.ptp(gold) > 0.0:
+        kendall = kendall_curve(tensor, gold, score.metric, **settings)
     return RankingConvergence(
         score=score,
-        convergence=convergence_at_n(tensor, score.metric, **metric, **resampling),
+        convergence=convergence_at_n(tensor, score.metric, **settings),
         tied=tied,
-        kendall=kendall_curve(tensor, gold, score.metric, **metric, **resampling)
-        if np.ptp(gold) > 0.0
-        else None,
+        kendall=kendall,
         final=dict(zip((run.model for run in runs), final.tolist(), strict=True)),
     )
 

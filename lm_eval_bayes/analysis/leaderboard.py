@@ -301,13 +301,8 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     rules = first.ranking
     ranking = _paired_ranking(boards, posteriors) if first.scope == "population" else None
     if ranking is None:
-        ranking = rank(
-            posteriors,
-            rules.ties,
-            rules.confidence,
-            numbering=rules.numbering,
-            seed=rules.seed,
-        )
+        confidence, numbering, seed = rules.confidence, rules.numbering, rules.seed
+        ranking = rank(posteriors, rules.ties, confidence, numbering=numbering, seed=seed)
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),

@@ -181,16 +181,12 @@ def plan_width(
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
     max_trials = check_count("max_trials", max_trials, 1)
+    level, method, seed = spec.level, spec.method, spec.seed
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        posterior = hbayes_at_n(run.outcomes, spec.scope, level, method, seed=seed)
         forecast = trials_needed(
-            posterior,
-            width=width,
-            level=spec.level,
-            method=spec.method,
-            max_trials=max_trials,
-            seed=spec.seed,
+            posterior, width=width, level=level, method=method, max_trials=max_trials, seed=seed
         )
         lines.append(_plan_line([run], forecast))
     return tuple(lines)
@@ -262,12 +258,9 @@ def plan_separation(
     undecided = sorted((pair for pair in pairs if pair[2] < threshold), key=lambda pair: -pair[2])
     lines = []
     for a, b, _ in undecided:
+        better, other = posteriors[a.model], posteriors[b.model]
         forecast = trials_needed(
-            posteriors[a.model],
-            z=threshold,
-            other=posteriors[b.model],
-            max_trials=max_trials,
-            seed=spec.seed,
+            better, z=threshold, other=other, max_trials=max_trials, seed=spec.seed
         )
         lines.append(_plan_line([a, b], forecast))
     return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
