@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, require_trials, scaled_weights
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -124,22 +123,6 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
         per_question=read_only(means, np.float64),
         sigma=_root_sum_square(sigma) / means.size,
     )
-
-
-def require_trials(outcomes: Outcomes) -> FloatArray:
-    """Return N_α as floats, refusing a question without trials.
-
-    Raises
-    ------
-    InvalidInputError
-        If some N_α is 0.
-    """
-    n_trials = outcomes.n_trials
-    if n_trials.min() < 1:
-        rule = "have at least one trial for every question"
-        got = f"none for question {int(n_trials.argmin())}"
-        raise InvalidInputError.of("outcomes", rule, got)
-    return n_trials.astype(np.float64)
 
 
 def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

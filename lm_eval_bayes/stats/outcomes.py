@@ -292,6 +292,41 @@ def check_outcomes(name: str, value: object) -> None:
         raise InvalidInputError.of(name, rule, type(value).__name__)
 
 
+def require_trials(outcomes: Outcomes) -> FloatArray:
+    """Return N_α as floats, refusing a question without trials.
+
+    Raises
+    ------
+    InvalidInputError
+        If some N_α is 0.
+    """
+    n_trials = outcomes.n_trials
+    if n_trials.min() < 1:
+        rule = "have at least one trial for every question"
+        got = f"none for question {int(n_trials.argmin())}"
+        raise InvalidInputError.of("outcomes", rule, got)
+    return n_trials.astype(np.float64)
+
+
+def require_binary(outcomes: Outcomes) -> None:
+    """Raise for outcomes that are not wrong/correct.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more than two categories, or category 1 does not score more than 0.
+    """
+    if outcomes.n_categories != 2:
+        rule = (
+            "be binary for the pass family; decide which categories count as correct, "
+            "for example Outcomes.from_matrix(R >= 2)"
+        )
+        raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_categories} categories")
+    if not outcomes.weights[0] < outcomes.weights[1]:
+        rule = "score category 1 (correct) above category 0 (wrong) for the pass family"
+        raise InvalidInputError.of("outcomes", rule, f"weights {outcomes.weights.tolist()}")
+
+
 def _count(matrix: IntArray, n_categories: int) -> IntArray:
     """Count the categories of each row."""
     n_questions = matrix.shape[0]

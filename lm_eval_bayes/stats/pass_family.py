@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.bayes_at_n import require_trials
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
 from lm_eval_bayes.stats.distributions.success_curves import (
     Curve,
@@ -23,7 +21,13 @@ from lm_eval_bayes.stats.distributions.success_curves import (
     at_least,
     beta_moments,
 )
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs
+from lm_eval_bayes.stats.outcomes import (
+    Outcomes,
+    check_outcomes,
+    distinct_pairs,
+    require_binary,
+    require_trials,
+)
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -271,25 +275,6 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     k = _check(outcomes, k)
     correct = outcomes.counts[:, 1] / require_trials(outcomes)
     return _from_rows("naive-pass^k", correct**k, k)
-
-
-def require_binary(outcomes: Outcomes) -> None:
-    """Raise for outcomes that are not wrong/correct.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are more than two categories, or category 1 does not score more than 0.
-    """
-    if outcomes.n_categories != 2:
-        rule = (
-            "be binary for the pass family; decide which categories count as correct, "
-            "for example Outcomes.from_matrix(R >= 2)"
-        )
-        raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_categories} categories")
-    if not outcomes.weights[0] < outcomes.weights[1]:
-        rule = "score category 1 (correct) above category 0 (wrong) for the pass family"
-        raise InvalidInputError.of("outcomes", rule, f"weights {outcomes.weights.tolist()}")
 
 
 def _check(outcomes: Outcomes, k: int) -> int:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -282,25 +280,18 @@ if __name__ == "__main__":
     assert output_of(result) == "['lm_eval.tasks']"
 
 
-def test_the_cost_at_every_start_of_python(site_folder, record_property):
-    """Reported rather than judged: 0.4 to 0.7 ms where this was written. The bound is slack."""
+def test_what_every_start_of_python_imports(site_folder):
+    """The start-up hook imports no module but those that Python's own start imports anyway."""
     code = f"""
 import sys; sys.path.insert(0, {str(site_folder)!r})
-from time import perf_counter
-start = perf_counter()
+import os
+before = set(sys.modules)
 import _lm_eval_bayes_boot; _lm_eval_bayes_boot.install()
-print(perf_counter() - start)
+print(sorted(set(sys.modules) - before))
 """
-    costs = []
-    for _ in range(15):
-        command = [sys.executable, "-S", "-c", code]
-        out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        costs.append(float(out.stdout) * 1e3)
-        time.sleep(0.01)
-    median = statistics.median(costs[1:])
-    record_property("start_up_ms", round(median, 3))
-    print(f"start-up cost: {median:.2f} ms")
-    assert median < 25
+    command = [sys.executable, "-S", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert output_of(result) == "['_lm_eval_bayes_boot']"
 
 
 def test_the_start_file_names_what_it_calls(site_folder, python):

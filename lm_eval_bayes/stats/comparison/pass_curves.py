@@ -14,12 +14,18 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.bayes_at_n import require_trials
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
 from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import Align, Aligned, Outcomes, align_questions, distinct_pairs
-from lm_eval_bayes.stats.pass_family import require_binary
+from lm_eval_bayes.stats.outcomes import (
+    Align,
+    Aligned,
+    Outcomes,
+    align_questions,
+    distinct_pairs,
+    require_binary,
+    require_trials,
+)
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,

@@ -20,8 +20,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import difference_table
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import Interval
-from lm_eval_bayes.stats.outcomes import Align, Outcomes, align_questions, check_same_weights
-from lm_eval_bayes.stats.pass_family import require_binary
+from lm_eval_bayes.stats.outcomes import (
+    Align,
+    Outcomes,
+    align_questions,
+    check_same_weights,
+    require_binary,
+)
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
