@@ -245,5 +245,7 @@ def floats(values: Sequence[Any]) -> FloatArray | None:
     >>> floats(["stop", None]) is None
     True
     """
+    if not any(isinstance(value, (int, float)) for value in values):
+        return None  # texts, as of why generation ended, are not converted one by one
     column = numbers(values)
     return None if np.isnan(column).all() else column
