@@ -15,7 +15,9 @@ import pytest
 from _support.paths import SHARED
 
 # A test never fails because the machine is busy.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("untimed")
 
 
