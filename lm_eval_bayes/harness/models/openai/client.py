@@ -17,12 +17,12 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from queue import SimpleQueue
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from lm_eval_bayes._util.retry import Backoff, capped, retry_after
 from lm_eval_bayes.harness import get_logger
@@ -141,39 +141,30 @@ class Exchange(Generic[_Value]):
 
 
 class Connection:
-    """A session of aiohttp that retries failed requests."""
+    """Requests over one session of aiohttp, with retries."""
 
-    def __init__(self, endpoint: Endpoint, concurrency: int) -> None:
+    def __init__(self, endpoint: Endpoint, session: aiohttp.ClientSession) -> None:
         self._endpoint = endpoint
-        self._concurrency = concurrency
+        self._session = session
         self._backoff = Backoff(endpoint.seed)
         self._running = 0
         self._answered = 0
         self._retry_after = 0.0
-        self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Connection:
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls, endpoint: Endpoint, concurrency: int) -> AsyncIterator[Connection]:
+        """Open a connection for a number of concurrent requests."""
         import aiohttp
 
-        self._session = aiohttp.ClientSession(
+        async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._concurrency,
-                ssl=self._endpoint.tls(),
-                **keep_alive_sockets(aiohttp.TCPConnector),
+                limit=concurrency, ssl=endpoint.tls(), **keep_alive_sockets(aiohttp.TCPConnector)
             ),
-            timeout=aiohttp.ClientTimeout(total=self._endpoint.timeout_s, sock_connect=_CONNECT_S),
-            headers=dict(self._endpoint.headers),
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+            timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s, sock_connect=_CONNECT_S),
+            headers=dict(endpoint.headers),
+        ) as session:
+            yield cls(endpoint, session)
 
     async def ask(
         self,
@@ -215,6 +206,7 @@ class Connection:
                 self._answered += 1
                 return Exchange(value, sent - started, took, self._running)
             except ExchangeFailed as problem:
+                problem.args = (without_secrets(str(problem), self._endpoint.secrets),)
                 failure = problem
             finally:
                 self._running -= 1
@@ -244,11 +236,8 @@ class Connection:
     async def _post(self, payload: dict[str, Any]) -> Any:
         import aiohttp
 
-        session = self._session
-        if session is None:
-            raise RuntimeError("the connection is not open")
         try:
-            async with session.post(self._endpoint.url, json=payload) as response:
+            async with self._session.post(self._endpoint.url, json=payload) as response:
                 status, raw = response.status, await response.read()
                 wait_s = retry_after(response.headers.get("Retry-After"))
         except asyncio.TimeoutError as error:
@@ -256,27 +245,21 @@ class Connection:
             raise ExchangeFailed(f"no answer within {seconds} (timeout=)", retry=True) from error
         except aiohttp.ClientPayloadError as error:
             raise ExchangeFailed("the answer is incomplete", retry=True) from error
-        except (aiohttp.InvalidURL, aiohttp.ClientSSLError) as error:
-            raise self._failed(error, fatal=True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._failed(error, fatal=False) from error
+            fatal = isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError))
+            reason = str(error) or type(error).__name__
+            raise ExchangeFailed(
+                f"no connection: {reason}", retry=not fatal, fatal=fatal
+            ) from error
         if status != 200:
-            failure = refusal(status, raw, wait_s)
-            failure.args = (without_secrets(str(failure), self._endpoint.secrets),)
-            raise failure
+            raise refusal(status, raw, wait_s)
         try:
             body = json.loads(raw)
         except ValueError as error:
             raise unreadable(raw) from error
         if isinstance(body, dict) and body.get("error"):
-            failure = error_object(body["error"])
-            failure.args = (without_secrets(str(failure), self._endpoint.secrets),)
-            raise failure
+            raise error_object(body["error"])
         return body
-
-    def _failed(self, error: Exception, fatal: bool) -> ExchangeFailed:
-        reason = without_secrets(str(error) or type(error).__name__, self._endpoint.secrets)
-        return ExchangeFailed(f"no connection: {reason}", retry=not fatal, fatal=fatal)
 
 
 _Job = TypeVar("_Job")
@@ -288,10 +271,6 @@ Opened: TypeAlias = Callable[
 ]
 
 _JOIN_TIMEOUT_S = 10.0
-
-
-class _Ended(NamedTuple):
-    error: BaseException | None
 
 
 def concurrently(
@@ -318,40 +297,27 @@ def concurrently(
         The function's results, in the order of their ends. An exception of the function
         cancels the other jobs and is raised here. Closing this generator cancels them too.
     """
-    results: SimpleQueue[_Result | _Ended] = SimpleQueue()
+    results: SimpleQueue[_Result | asyncio.Task[None]] = SimpleQueue()
     loop = asyncio.new_event_loop()
     main = loop.create_task(_do_all(jobs, opened, concurrency, results.put))
 
     def run() -> None:
-        error: BaseException | None = None
         try:
-            loop.run_until_complete(main)
-        except asyncio.CancelledError:
-            pass
-        except BaseException as problem:
-            error = problem
+            loop.run_until_complete(asyncio.gather(main, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
         finally:
-            try:
-                loop.run_until_complete(loop.shutdown_asyncgens())
-                loop.run_until_complete(loop.shutdown_default_executor())
-            finally:
-                loop.close()
-                results.put(_Ended(error))
+            loop.close()
+            results.put(main)
 
     thread = threading.Thread(target=run, name="lm-eval-bayes-requests", daemon=True)
     thread.start()
-    ended = False
     try:
-        while True:
-            result = results.get()
-            if isinstance(result, _Ended):
-                ended = True
-                if result.error is not None:
-                    raise result.error
-                return
+        while not isinstance(result := results.get(), asyncio.Task):
             yield result
+        main.result()
     finally:
-        if not ended:
+        if not main.done():
             with contextlib.suppress(RuntimeError):  # the loop may just have closed
                 loop.call_soon_threadsafe(main.cancel)
         thread.join(_JOIN_TIMEOUT_S)
@@ -389,6 +355,7 @@ _MIN_CONSECUTIVE_FAILURES = 8
 _ATTEMPTS_TO_MEASURE = 2
 
 
+@dataclass(eq=False)
 class TrialClient:
     """Requests trials over one connection, as long as the server answers.
 
@@ -400,7 +367,7 @@ class TrialClient:
         Their address.
     messages : mapping
         What is sent, by prompt: the context or its tokens.
-    measure : frozenset of str
+    to_measure : set of str
         Prompts whose bits per token are wanted.
     concurrency : int
         Number of concurrent requests.
@@ -410,42 +377,26 @@ class TrialClient:
         Logs a warning, the first time for its topic.
     """
 
-    def __init__(
-        self,
-        payloads: Payloads,
-        endpoint: Endpoint,
-        messages: Mapping[str, Any],
-        measure: frozenset[str],
-        concurrency: int,
-        think_end_token: str | None,
-        warn_once: Callable[..., None],
-    ) -> None:
-        self._payloads = payloads
-        self._endpoint = endpoint
-        self._messages = messages
-        self._to_measure = set(measure)
-        self._concurrency = concurrency
-        self._think_end_token = think_end_token
-        self._consecutive_failures = 0
-        self._given_up = False
-        self._warn_once = warn_once
+    payloads: Payloads
+    endpoint: Endpoint
+    messages: Mapping[str, Any]
+    to_measure: set[str]
+    concurrency: int
+    think_end_token: str | None
+    warn_once: Callable[..., None]
+    _consecutive_failures = 0
+    _given_up = False
 
-    def requests_until_given_up(self, requests: Sequence[TrialRequest]) -> Iterator[TrialRequest]:
-        """Yield the requests until the server is given up."""
-        for request in requests:
-            if self._given_up:
-                return
-            yield request
+    def outcomes(self, requests: Iterable[TrialRequest]) -> Iterator[Outcome]:
+        """Yield the result of each request as it comes, until the server is given up."""
+        wanted = takewhile(lambda _: not self._given_up, requests)
+        return concurrently(wanted, self._opened, self.concurrency)
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
+    async def _opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
         """Open the connection and return the function that requests one trial."""
-        async with Connection(self._endpoint, self._concurrency) as connection:
-
-            async def send(request: TrialRequest) -> Outcome:
-                return await self._send(connection, request)
-
-            yield send
+        async with Connection.opened(self.endpoint, self.concurrency) as connection:
+            yield partial(self._send, connection)
 
     async def _send(self, connection: Connection, request: TrialRequest) -> Outcome:
         measured = await self._measured(connection, request)
@@ -453,7 +404,7 @@ class TrialClient:
 
         def payload() -> dict[str, Any]:
             sent.clear()
-            sent.update(self._payloads.of(request, self._messages[request.prompt]))
+            sent.update(self.payloads.of(request, self.messages[request.prompt]))
             return sent
 
         try:
@@ -462,79 +413,72 @@ class TrialClient:
                 lambda body: read_trial(
                     request,
                     body,
-                    self._payloads.chat,
+                    self.payloads.chat,
                     sent.get("model"),
-                    sent_tokens=token_count(self._messages[request.prompt]),
-                    think_end_token=self._think_end_token,
+                    sent_tokens=token_count(self.messages[request.prompt]),
+                    think_end_token=self.think_end_token,
                 ),
-                lambda failure: self._payloads.adapt(sent, failure),
+                lambda failure: self.payloads.adapt(sent, failure),
             )
         except ExchangeFailed as failure:
-            if measured is not None:
-                self._to_measure.add(request.prompt)
-            self._note(failure)
+            if measured:
+                self.to_measure.add(request.prompt)
+            self._consecutive_failures += 1
+            limit = max(_MIN_CONSECUTIVE_FAILURES, self.concurrency)
+            self._given_up |= failure.fatal or self._consecutive_failures >= limit
             return request, failure
         self._consecutive_failures = 0
         return request, self._completed(request, exchange, measured)
 
-    def _note(self, failure: ExchangeFailed) -> None:
-        self._consecutive_failures += 1
-        limit = max(_MIN_CONSECUTIVE_FAILURES, self._concurrency)
-        if failure.fatal or self._consecutive_failures >= limit:
-            self._given_up = True
-
-    async def _measured(
-        self, connection: Connection, request: TrialRequest
-    ) -> dict[str, float] | None:
-        """Return the bits of the request's prompt, if it is the first with this prompt."""
-        wanted = request.prompt in self._to_measure and not self._given_up
-        if not wanted or not self._payloads.measures:
-            return None
-        self._to_measure.discard(request.prompt)
+    async def _measured(self, connection: Connection, request: TrialRequest) -> dict[str, float]:
+        """Return the signals of the request's prompt, if it is the first with this prompt."""
+        wanted = request.prompt in self.to_measure and not self._given_up
+        if not wanted or not self.payloads.measures:
+            return {}
+        self.to_measure.discard(request.prompt)
+        problem: object = "the server did not send it"
+        bits = None
         try:
             exchange = await connection.ask(
-                lambda: self._payloads.of_prompt(request, self._messages[request.prompt]),
-                lambda body: read_prompt_bits(body, self._payloads.chat),
+                lambda: self.payloads.of_prompt(request, self.messages[request.prompt]),
+                lambda body: read_prompt_bits(body, self.payloads.chat),
                 lambda failure: False,
                 attempts=_ATTEMPTS_TO_MEASURE,
             )
-        except ExchangeFailed as failure:
-            self._warn_once("prompt", "prompt_bpt is not recorded: %s", failure)
-            bits = None
-        else:
             bits = exchange.value
-            if bits is None:
-                self._warn_once("prompt", "prompt_bpt is not recorded: the server did not send it")
+        except ExchangeFailed as failure:
+            problem = failure
         if bits is None:
+            self.warn_once("prompt", "prompt_bpt is not recorded: %s", problem)
             # A server that does not send it for one prompt will not for the next.
-            self._to_measure.clear()
-            return None
+            self.to_measure.clear()
+            return {}
         return {"prompt_bpt": bits}
 
     def _completed(
-        self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float] | None
+        self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float]
     ) -> Trial:
         answer = exchange.value
-        signals = {**(answer.signals or {}), **(measured or {})}
-        if self._payloads.measures and "completion_bpt" not in signals and answer.text:
-            self._warn_once("bits", "completion_bpt is not recorded: the server sent none")
+        signals = {**(answer.signals or {}), **measured}
+        if self.payloads.measures and "completion_bpt" not in signals and answer.text:
+            self.warn_once("bits", "completion_bpt is not recorded: the server sent none")
         if "content_missing" in signals:
-            self._warn_once(
+            self.warn_once(
                 "content",
                 "the server sent an answer without content (%s); it is recorded as an empty one. "
                 "A reasoning model at its max_gen_toks does that",
                 answer.finish_reason,
             )
         if signals.get("prompt_truncated"):
-            self._warn_once(
+            self.warn_once(
                 "truncated",
                 "the server truncates prompts: it read fewer tokens than were sent (%s of %s)",
                 answer.prompt_tokens,
-                token_count(self._messages[request.prompt]),
+                token_count(self.messages[request.prompt]),
             )
         limit, used = max_gen_toks(request), answer.completion_tokens
         if answer.finish_reason == "length" and used is not None and used < limit:
-            self._warn_once(
+            self.warn_once(
                 "length",
                 "the server ended an answer for its length after %d tokens of max_gen_toks=%d: its "
                 "own limit is lower",

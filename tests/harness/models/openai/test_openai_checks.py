@@ -144,9 +144,9 @@ def test_time_for_long_answers(caplog, monkeypatch):
     endpoints = []
     original = client.Connection.__init__
 
-    def spy(self, endpoint, concurrency):
+    def spy(self, endpoint, session):
         endpoints.append(endpoint)
-        original(self, endpoint, concurrency)
+        original(self, endpoint, session)
 
     monkeypatch.setattr(client.Connection, "__init__", spy)
     with caplog.at_level(logging.INFO), serving() as server:
