@@ -191,10 +191,8 @@ class Payloads:
 
     def stops_not_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that are not sent, and applied afterwards."""
-        until = kwargs.get("until") or []
-        until = [until] if isinstance(until, str) else list(until)
         sent = self.stops_sent(kwargs)
-        return [stop for stop in until if stop and stop not in sent]
+        return [stop for stop in kwargs["until"] if stop and stop not in sent]
 
     def _eos(self) -> str | None:
         given = getattr(self._model, "_eos_string", None)

@@ -37,15 +37,10 @@ class TrialsFailedError(ServerError):
         The trials that failed, and the reasons.
     """
 
-    def __init__(self, message: str, failed: tuple[tuple[TrialRequest, str], ...] = ()) -> None:
-        super().__init__(message)
-        self.failed = failed
-
-    @classmethod
-    def of(
-        cls, failed: Sequence[tuple[TrialRequest, str]], answered: int, requested: int, where: str
-    ) -> TrialsFailedError:
-        """Return the error that names the failed trials."""
+    def __init__(
+        self, failed: Sequence[tuple[TrialRequest, str]], answered: int, requested: int, server: str
+    ) -> None:
+        self.failed = tuple(failed)
         named = [
             f"trial {request.trial} of {_shown(request.prompt)}: {reason}"
             for request, reason in failed[:_MAX_NAMED]
@@ -54,10 +49,9 @@ class TrialsFailedError(ServerError):
             named.append(f"and {len(failed) - _MAX_NAMED} more")
         left = requested - answered - len(failed)
         skipped = f"; {left} were not requested any more" if left else ""
-        return cls(
-            f"{where} did not answer {len(failed)} of {requested} requests ({'; '.join(named)}); "
-            f"{answered} answers came and were yielded{skipped}",
-            tuple(failed),
+        super().__init__(
+            f"{server} did not answer {len(failed)} of {requested} requests ({'; '.join(named)}); "
+            f"{answered} answers came and were yielded{skipped}"
         )
 
 

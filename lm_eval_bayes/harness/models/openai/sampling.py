@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from lm_eval_bayes._util.retry import Backoff, is_retried
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import SamplingMixin, TrialRequest, installed_versions
-from lm_eval_bayes.harness.models.openai.client import Endpoint, TrialClient, concurrently
+from lm_eval_bayes.harness.models.openai.client import Endpoint, TrialClient
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
     check_batch_size,
@@ -119,19 +119,16 @@ class OpenAISampling(SamplingMixin):
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
             seed=requests[0].seed,
         )
-        concurrency = min(self._concurrency(), len(requests))
-        if measure and not self._can_measure_prompts():
-            measure = frozenset()
         client = TrialClient(
             payloads,
             endpoint,
             messages,
-            measure,
-            concurrency,
+            set(measure) if measure and self._can_measure_prompts() else set(),
+            min(self._concurrency(), len(requests)),
             self._think_end_token,
             self.warn_once,
         )
-        return self._answers(client, requests, concurrency)
+        return self._answers(client, requests)
 
     def finished_text(
         self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any] | None = None
@@ -168,8 +165,7 @@ class OpenAISampling(SamplingMixin):
             If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
-        served = self._server.served(self.model)
-        return {**self._fingerprint(), "served": None if served is None else served.to_dict()}
+        return {**self._fingerprint(), "served": self._server.served(self.model)}
 
     def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the only stored fingerprint that equals this server's up to `served`.
@@ -183,9 +179,9 @@ class OpenAISampling(SamplingMixin):
     def versions(self) -> dict[str, str]:
         """Return the versions of the client's software and, if it sends it, of the server."""
         versions = installed_versions("lm_eval", "aiohttp")
-        version = self._server.version()
-        if version is not None:
-            versions["server"] = version
+        with suppress(ServerError):
+            if self._server.version is not None:
+                versions["server"] = self._server.version
         return versions
 
     # -- internals ---------------------------------------------------------------------
@@ -230,20 +226,20 @@ class OpenAISampling(SamplingMixin):
         if not self._payloads.chat:
             return not self._payloads.official
         served = self._served()
-        return served is not None and served.owned_by == "vllm"
+        return served is not None and served.get("owned_by") == "vllm"
 
     def _room(self) -> int | None:
         """Return the context length in tokens, if it is known."""
         if "max_length" in self._given:
             return int(self.max_length)
         served = self._served()
-        if served is not None and served.max_model_len is not None:
-            return served.max_model_len
+        if served is not None and "max_model_len" in served:
+            return int(served["max_model_len"])
         # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
         tokenized = getattr(self, "tokenized_requests", False) and not self._payloads.chat
         return int(self.max_length) if tokenized else None
 
-    def _served(self) -> ServedModel | None:
+    def _served(self) -> dict[str, Any] | None:
         try:
             return self._server.served(self.model)
         except ServerError:
@@ -260,13 +256,11 @@ class OpenAISampling(SamplingMixin):
         return max(wanted, 1)
 
     def _answers(
-        self, client: TrialClient, requests: Sequence[TrialRequest], concurrency: int
+        self, client: TrialClient, requests: Sequence[TrialRequest]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         failed: list[tuple[TrialRequest, str]] = []
         answered = 0
-        outcomes = concurrently(
-            client.requests_until_given_up(requests), client.opened, concurrency
-        )
+        outcomes = client.outcomes(requests)
         try:
             for request, outcome in outcomes:
                 if isinstance(outcome, ExchangeFailed):
@@ -278,7 +272,7 @@ class OpenAISampling(SamplingMixin):
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
             server = self._endpoint or server_address(self.base_url)
-            raise TrialsFailedError.of(failed, answered, len(requests), server)
+            raise TrialsFailedError(failed, answered, len(requests), server)
 
 
 # -- the identity of a server --------------------------------------------------------------------
@@ -288,46 +282,10 @@ _TIMEOUT_S = 10.0
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """An entry of a server's list of models, without what changes at every start.
-
-    Attributes
-    ----------
-    id : str
-        The model's name in requests.
-    root, parent : str or None
-        The origin of its weights, and the base of an adapter; sent by vLLM.
-    max_model_len : int or None
-        The context length in tokens.
-    owned_by : str or None
-        "vllm", "openai", …
-    """
-
-    id: str
-    root: str | None = None
-    parent: str | None = None
-    max_model_len: int | None = None
-    owned_by: str | None = None
-
-    @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> ServedModel:
-        """Return the model of an entry."""
-        length = entry.get("max_model_len")
-        words = {
-            key: entry[key]
-            for key in ("root", "parent", "owned_by")
-            if isinstance(entry.get(key), str)
-        }
-        return cls(
-            id=str(entry["id"]),
-            max_model_len=length if isinstance(length, int) else None,
-            **words,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the known fields."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+#: What is read of an entry of a server's list of models, which is not what changes at every start:
+#: the model's name in requests, the origin of its weights and the base of an adapter (vLLM sends
+#: both), the context length in tokens, and the kind of server ("vllm", "openai", …).
+_MODEL_FIELDS = {"id": str, "root": str, "parent": str, "max_model_len": int, "owned_by": str}
 
 
 def server_address(base_url: object) -> str:
@@ -367,45 +325,45 @@ class Server:
         self._root = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/v1')}"
         self._headers = headers
         self._verify = verify
-        self._models: list[ServedModel] | None = None
-        self._version: str | None = None
 
-    def models(self) -> list[ServedModel]:
-        """Return the server's list of models; empty if it has none.
+    @cached_property
+    def models(self) -> list[dict[str, Any]]:
+        """The server's list of models; empty if it has none.
 
         Raises
         ------
         ServerError
             If the server cannot be reached or is not ready.
         """
-        if self._models is None:
-            body = self._get(f"{self._api}/models")
-            entries = body.get("data") if isinstance(body, Mapping) else None
-            self._models = [
-                ServedModel.of(entry)
-                for entry in (entries if isinstance(entries, list) else [])
-                if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
-            ]
-        return self._models
+        body = self._get(f"{self._api}/models")
+        entries = body.get("data") if isinstance(body, Mapping) else None
+        return [
+            {
+                key: entry[key]
+                for key, kind in _MODEL_FIELDS.items()
+                if isinstance(entry.get(key), kind)
+            }
+            for entry in (entries if isinstance(entries, list) else [])
+            if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
+        ]
 
-    def served(self, name: str | None) -> ServedModel | None:
+    def served(self, name: str | None) -> dict[str, Any] | None:
         """Return the model of a name, else the only model; None if there are several."""
-        models = self.models()
-        for model in models:
-            if model.id == name:
-                return model
-        return models[0] if len(models) == 1 else None
+        only = self.models[0] if len(self.models) == 1 else None
+        return next((model for model in self.models if model["id"] == name), only)
 
+    @cached_property
     def version(self) -> str | None:
-        """Return the server's version, if it has one (vLLM does)."""
-        if self._version is None:
-            try:
-                body = self._get(f"{self._root}/version")
-            except ServerError:
-                return None
-            version = body.get("version") if isinstance(body, Mapping) else None
-            self._version = version if isinstance(version, str) else ""
-        return self._version or None
+        """The server's version, if it has one (vLLM does).
+
+        Raises
+        ------
+        ServerError
+            If the server cannot be reached or is not ready.
+        """
+        body = self._get(f"{self._root}/version")
+        version = body.get("version") if isinstance(body, Mapping) else None
+        return version if isinstance(version, str) and version else None
 
     def _get(self, url: str) -> Any:
         import requests
