@@ -13,6 +13,7 @@ under ``config -> biased_coin -> true_score``.
 
 from __future__ import annotations
 
+import copy
 import csv
 import hashlib
 import io
@@ -20,8 +21,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,11 @@ from lm_eval.api.registry import register_model
 from scipy.special import betaincinv
 
 from lm_eval_bayes import __version__
+from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.biased_coin.responses import (
     measured,
-    read_trial,
     response_text,
     wrong_answers,
 )
@@ -64,7 +66,7 @@ class BiasedCoinLM(LM):
         depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
     file : str, optional
         A .jsonl, .csv or .txt file of probabilities, in one of the forms of
-        `read_file` of this module. Exactly one of
+        `file_probabilities` of this module. Exactly one of
         p, beta and file must be given.
     seed : int, default 1234
         Seeds everything. Trial i of a question draws from a digest of seed, task,
@@ -130,13 +132,12 @@ class BiasedCoinLM(LM):
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
                 f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
             )
-        self.probabilities: FixedProbability | BetaProbabilities | FileProbabilities
         if p is not None:
-            self.probabilities = FixedProbability(probability_of(p, "p"))
+            self.probabilities = fixed_probability(p)
         elif beta is not None:
-            self.probabilities = BetaProbabilities.parse(beta, seed)
+            self.probabilities = beta_probabilities(beta, seed)
         else:
-            self.probabilities = read_file(file)
+            self.probabilities = file_probabilities(file)
         self.seed = seed
         self.boxed = probability_of(boxed, "boxed")
         self.answer_field = answer_field
@@ -188,7 +189,7 @@ class BiasedCoinLM(LM):
                 gold = self._gold(question, request.doc)
                 key = ("mistakes", self.seed, question.task, question.prompt)
                 mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
-                prepared[question] = gold, mistakes, self.probabilities.probability(question)
+                prepared[question] = gold, mistakes, self.probabilities.of(question)
         return prepared
 
     def respond(
@@ -221,14 +222,11 @@ class BiasedCoinLM(LM):
 
     def record_truth(self, prepared: dict[Question, tuple[str, tuple[str, ...], float]]) -> None:
         """Record the success probability of every question, of all ranks, and log the score."""
-        own: dict[str, dict[str, float]] = {}
-        for question, (_, _, p) in prepared.items():
-            own.setdefault(question.task, {})[str(question.doc_id)] = p
+        own = [(question.task, str(question.doc_id), p) for question, (_, _, p) in prepared.items()]
         ranks = self.gather_object(own, dst=0) if self.world_size > 1 else [own]
         self._true_p = {}
-        for part in ranks or []:
-            for task, truths in part.items():
-                self._true_p.setdefault(task, {}).update(truths)
+        for task, doc_id, p in chain.from_iterable(ranks or []):
+            self._true_p.setdefault(task, {})[doc_id] = p
         for task, score in self._true_scores().items():
             log.info("%s: the true score, which the interval should contain, is %.4f", task, score)
 
@@ -249,10 +247,10 @@ class BiasedCoinLM(LM):
             "biased_coin": {
                 "seed": self.seed,
                 "boxed": self.boxed,
-                "law": self.probabilities.to_dict(),
+                "law": self.probabilities.parameters,
                 "true_score": self._true_scores(),
                 "questions": {task: len(p) for task, p in self._true_p.items()},
-                "true_p": {task: dict(p) for task, p in self._true_p.items()},
+                "true_p": copy.deepcopy(self._true_p),
             }
         }
 
@@ -269,26 +267,18 @@ class BiasedCoinLM(LM):
 
     def loglikelihood(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> Any:
         """Raise: the model has no likelihoods."""
-        raise _only_generates(requests)
+        task = requests[0].task_name if requests else None
+        raise ModelConfigError(
+            f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
+            "use a task with `output_type: generate_until`"
+        )
 
-    def loglikelihood_rolling(
-        self, requests: Sequence[Instance], disable_tqdm: bool = False
-    ) -> Any:
-        """Raise: the model has no likelihoods."""
-        raise _only_generates(requests)
+    loglikelihood_rolling = loglikelihood
 
 
 def question_of(request: Instance) -> Question:
     """Return the question of a request."""
     return Question(str(request.task_name), request.doc_id, str(request.args[0]))
-
-
-def _only_generates(requests: Sequence[Instance]) -> ModelConfigError:
-    task = requests[0].task_name if requests else None
-    return ModelConfigError(
-        f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
-        "use a task with `output_type: generate_until`"
-    )
 
 
 class CoinSampling(SamplingMixin):
@@ -308,10 +298,8 @@ class CoinSampling(SamplingMixin):
         prepared = self.prepared([request.instance for request in requests])
         for request in requests:
             question = question_of(request.instance)
-            yield (
-                request,
-                read_trial(request, self.respond(question, request.trial, prepared[question])),
-            )
+            text = self.respond(question, request.trial, prepared[question])
+            yield request, request.result(text, signals={}, **measured(request.prompt, text))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return no stop strings: they are ignored."""
@@ -321,7 +309,7 @@ class CoinSampling(SamplingMixin):
         """Return the settings that the responses depend on."""
         return {
             "backend": "biased_coin",
-            "law": self.probabilities.to_dict(),
+            "law": self.probabilities.parameters,
             "seed": self.seed,
             "boxed": self.boxed,
             "answer_field": self.answer_field,
@@ -373,89 +361,47 @@ class Question:
         """Task and prompt, which the draws depend on."""
         return self.task, self.prompt
 
-    @property
-    def prompt_hash(self) -> str:
-        """The harness's ``prompt_hash``: SHA-256 of the prompt, in hexadecimal digits."""
-        return hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()
-
 
 @dataclass(frozen=True)
-class FixedProbability:
-    """The same probability for every question."""
+class SuccessProbabilities:
+    """The success probabilities of questions, and the parameters that the run's JSON records."""
 
-    p: float
-
-    def probability(self, question: Question) -> float:
-        """Return p."""
-        return self.p
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"kind": "p", "p": self.p}
+    parameters: dict[str, Any]
+    of: Callable[[Question], float]
 
 
-@dataclass(frozen=True)
-class BetaProbabilities:
-    """A probability per question, drawn from Beta(a, b) by inversion of a digest."""
+def fixed_probability(value: object) -> SuccessProbabilities:
+    """Return the same probability for every question."""
+    p = probability_of(value, "p")
+    return SuccessProbabilities({"kind": "p", "p": p}, lambda question: p)
 
-    a: float
-    b: float
-    seed: int
 
-    @classmethod
-    def parse(cls, value: object, seed: int) -> BetaProbabilities:
-        """Parse ``a:b``, for example ``0.2:2``."""
+def beta_probabilities(value: object, seed: int) -> SuccessProbabilities:
+    """Return a probability per question, drawn from Beta(a, b) by inversion of a digest.
+
+    A question's draw depends on seed, task and prompt only.
+
+    Parameters
+    ----------
+    value : str or sequence
+        ``a:b``, for example ``0.2:2``.
+    seed : int
+        The model's seed.
+    """
+    parts = value.split(":") if isinstance(value, str) else value
+    numbers = [as_number(part) for part in parts] if isinstance(parts, (list, tuple)) else []
+    if len(numbers) != 2 or not all(n is not None and 0 < n < math.inf for n in numbers):
         rule = 'be "a:b", two numbers above 0, for example beta=0.2:2 (quoted in a YAML file)'
-        parts: list[Any] = []
-        if isinstance(value, str):
-            parts = value.split(":")
-        elif isinstance(value, (list, tuple)):
-            parts = list(value)
-        if len(parts) != 2:
-            raise refusal("beta", rule, value)
-        a, b = (as_number(part) for part in parts)
-        if a is None or b is None or not (0 < a < math.inf and 0 < b < math.inf):
-            raise refusal("beta", rule, value)
-        return cls(a, b, seed)
+        raise refusal("beta", rule, value)
+    a, b = numbers
 
-    def probability(self, question: Question) -> float:
-        """Return the question's draw; it depends on seed, task and prompt only."""
-        u = uniforms("question", self.seed, question.task, question.prompt)[0]
-        return float(betaincinv(self.a, self.b, u))
+    def drawn(question: Question) -> float:
+        return float(betaincinv(a, b, uniforms("question", seed, *question.id)[0]))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"kind": "beta", "a": self.a, "b": self.b}
+    return SuccessProbabilities({"kind": "beta", "a": a, "b": b}, drawn)
 
 
-@dataclass(frozen=True)
-class FileProbabilities:
-    """Probabilities read from a file; see `read_file` for its three forms."""
-
-    path: str
-    table: dict[tuple[str | None, int | str], float] = field(repr=False)
-
-    def probability(self, question: Question) -> float:
-        """Look the question up: by prompt hash, then by position; with its task, then without."""
-        keys = [
-            (task, id_)
-            for task in (question.task, None)
-            for id_ in (question.prompt_hash, question.doc_id)
-        ]
-        for key in keys:
-            if key in self.table:
-                return self.table[key]
-        raise ModelConfigError(
-            f"`file` {self.path} has no p for question {question.doc_id} of task "
-            f"{question.task} (prompt hash {question.prompt_hash})"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"kind": "file", "file": self.path, "rows": len(self.table)}
-
-
-def read_file(value: object) -> FileProbabilities:
+def file_probabilities(value: object) -> SuccessProbabilities:
     """Read success probabilities from a file.
 
     Three forms, distinguished by the suffix:
@@ -469,6 +415,7 @@ def read_file(value: object) -> FileProbabilities:
     (a field of the same file). The position counts the *selected* questions where
     ``--samples`` selects some; the hash always means the same question. A third field,
     ``task``, restricts a row to one task; without it a row applies to every task of the run.
+    A question is looked up by prompt hash, then by position; with its task, then without.
 
     Raises
     ------
@@ -500,7 +447,19 @@ def read_file(value: object) -> FileProbabilities:
         table[key] = probability_of(row["p"], f"{where}: p")
     if not table:
         raise ModelConfigError(f"`file` {value} contains no probability")
-    return FileProbabilities(str(value), table)
+
+    def looked_up(question: Question) -> float:
+        digest = sha256_text(question.prompt)
+        for key in product((question.task, None), (digest, question.doc_id)):
+            if key in table:
+                return table[key]
+        raise ModelConfigError(
+            f"`file` {value} has no p for question {question.doc_id} of task "
+            f"{question.task} (prompt hash {digest})"
+        )
+
+    parameters = {"kind": "file", "file": str(value), "rows": len(table)}
+    return SuccessProbabilities(parameters, looked_up)
 
 
 _Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -547,11 +506,9 @@ def _id(where: str, value: object) -> int | str:
 
 
 def _task(where: str, value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
+    if value is not None and not isinstance(value, str):
         raise ModelConfigError(f"{where}: task must be a task's name; got {value!r}")
-    return value
+    return value or None
 
 
 def as_number(value: object) -> float | None:

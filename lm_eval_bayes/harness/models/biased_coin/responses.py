@@ -6,9 +6,6 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.store.trial import Trial
-
 # No digits here: a grader that reads prose must find one number, the answer.
 _OPENINGS = (
     "Let me work through the problem step by step.",
@@ -143,11 +140,6 @@ def response_text(
         return f"{opening} {step} Therefore the final answer is $\\boxed{{{answer}}}$."
     # The wording that math graders look for without a box.
     return f"{opening} {step} Therefore, the final answer is ${answer}$. I hope it is correct."
-
-
-def read_trial(request: TrialRequest, text: str) -> Trial:
-    """Return the trial of a response, with its signals."""
-    return request.result(text, signals={}, **measured(request.prompt, text))
 
 
 def measured(prompt: str, text: str) -> dict[str, Any]:

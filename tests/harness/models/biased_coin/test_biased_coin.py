@@ -82,8 +82,8 @@ def test_the_harness_builds_it_from_a_string_and_from_a_mapping() -> None:
     by_string = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
     by_mapping = BiasedCoinLM.create_from_arg_obj({"beta": "0.2:2", "seed": 9, "boxed": 0.5}, extra)
     assert (
-        by_string.probabilities.to_dict()
-        == by_mapping.probabilities.to_dict()
+        by_string.probabilities.parameters
+        == by_mapping.probabilities.parameters
         == {"kind": "beta", "a": 0.2, "b": 2}
     )
     assert (by_string.seed, by_string.boxed) == (9, 0.5)
@@ -140,7 +140,7 @@ def test_a_question_that_stands_twice_gets_its_own_draws() -> None:
 
 def test_beta_law_draws_from_the_beta_distribution() -> None:
     law = BiasedCoinLM(beta="0.2:2").probabilities
-    drawn = [law.probability(Question("quiz", i, f"question {i}")) for i in range(2000)]
+    drawn = [law.of(Question("quiz", i, f"question {i}")) for i in range(2000)]
     assert stats.kstest(drawn, stats.beta(0.2, 2).cdf).pvalue > 0.001
     assert all(0.0 <= p <= 1.0 for p in drawn)
 
