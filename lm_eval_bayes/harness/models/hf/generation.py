@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.generation_settings import (
-    LENGTH_KEYS,
     NEUTRAL_SETTINGS,
     NO_FILTERS,
     is_neutral,
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 _PROMPT_CHUNK = 1024
 
 
-#: Settings of the token loop, with all names of the maximal length.
-_KNOWN = {"temperature", *NO_FILTERS, "do_sample", "until", "seed", *LENGTH_KEYS}
+#: Settings of the token loop.
+_KNOWN = {"temperature", *NO_FILTERS, "do_sample", "until", "max_gen_toks"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class Settings:
     others: Mapping[str, Any]
 
     @classmethod
-    def of(cls, kwargs: Mapping[str, Any], default_length: int) -> Settings:
-        """Return the settings of a request's `kwargs`.
+    def of(cls, kwargs: Mapping[str, Any]) -> Settings:
+        """Return the settings of a request's `kwargs`, which are all explicit.
 
         Raises
         ------
@@ -61,22 +60,13 @@ class Settings:
 
         Examples
         --------
-        >>> Settings.of({"temperature": 0.6, "top_k": 20, "max_gen_toks": 9}, 256).sampling
+        >>> filters = {"top_k": 20, "top_p": 1.0, "min_p": 0.0}
+        >>> Settings.of({"temperature": 0.6, **filters, "max_gen_toks": 9}).sampling
         TokenSampling(temperature=0.6, top_k=20, top_p=1.0, min_p=0.0)
         """
-        samples = kwargs.get("do_sample") is not False
-        temperature = kwargs.get("temperature")
-        if temperature is None:
-            temperature = 1.0 if kwargs.get("do_sample") else 0.0
-        top_k = kwargs.get("top_k")
-        sampling = TokenSampling(
-            temperature if samples else 0.0,
-            0 if top_k is None or top_k == -1 else top_k,
-            1.0 if kwargs.get("top_p") is None else kwargs["top_p"],
-            0.0 if kwargs.get("min_p") is None else kwargs["min_p"],
-        )
-        length = kwargs.get("max_gen_toks", default_length)
-        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        sampling = TokenSampling(**{name: kwargs[name] for name in ("temperature", *NO_FILTERS)})
+        length = kwargs["max_gen_toks"]
+        if length < 1:
             raise ModelConfigError(f"`max_gen_toks` must be a whole number >= 1; got {length!r}")
         others = {k: v for k, v in kwargs.items() if k not in _KNOWN and not is_neutral(k, v)}
         if others.get("num_return_sequences") is not None:
@@ -128,14 +118,17 @@ class TokenLoop:
         NotLoopableError
             If the model's cache is of an unsupported kind; nothing was drawn.
         """
+        import torch
+
         started = time.perf_counter()
         for new_row in rows:
             new_row.started = started
         batch = self._prefilled(rows)
         slots: list[Row | None] = list(rows)
         while True:
-            keys = [0 if row is None else row.next_key() for row in slots]
-            tokens, logprobs = _drawn(batch.logits, sampling, keys)
+            keys = torch.tensor([0 if row is None else next(row.keys) for row in slots])
+            with torch.no_grad():
+                tokens, logprobs = (t.tolist() for t in draw(batch.logits, sampling, keys))
             running = sum(row is not None for row in slots)
             ended = []
             for slot, row in enumerate(slots):
@@ -247,16 +240,6 @@ class _Batch:
             self.cache.reorder_cache(at)
 
 
-def _drawn(
-    logits: Tensor, sampling: TokenSampling, keys: list[int]
-) -> tuple[list[int], list[float]]:
-    import torch
-
-    with torch.no_grad():
-        tokens, logprobs = draw(logits, sampling, torch.tensor(keys, dtype=torch.int64))
-    return tokens.tolist(), logprobs.tolist()
-
-
 def _selectable(cache: Any) -> bool:
     """Return whether rows can be selected from a cache."""
     from transformers import DynamicCache
@@ -317,8 +300,7 @@ def generate_fallback(lm: Any, row: Row, length: int, stops: list[str]) -> list[
     """
     import torch
 
-    not_sent = ("until", "max_gen_toks", "seed")
-    settings = {k: v for k, v in row.request.kwargs.items() if k not in not_sent}
+    settings = {k: v for k, v in row.request.kwargs.items() if k not in ("until", "max_gen_toks")}
     causal = lm.backend == "causal"
     ids = torch.tensor([row.prompt], device=lm.device)
     row.started = time.perf_counter()

@@ -14,7 +14,7 @@ distribution without noise for the complete vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,21 +45,17 @@ class TokenSampling:
     min_p: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value, good, rule in self._rules():
+        rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+            ("temperature", lambda v: 0 <= v < math.inf, "be 0 or more"),
+            ("top_k", lambda v: v == int(v) >= 0, "be a whole number, 0 for all tokens"),
+            ("top_p", lambda v: 0 < v <= 1, "be in (0, 1]"),
+            ("min_p", lambda v: 0 <= v <= 1, "be in [0, 1]"),
+        )
+        for name, good, rule in rules:
+            value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not good(value):
                 raise ModelConfigError(f"`{name}` must {rule}; got {value!r}")
-
-    def _rules(self) -> Iterator[tuple[str, Any, Any, str]]:
-        yield "temperature", self.temperature, lambda v: 0 <= v < float("inf"), "be 0 or more"
-        yield "top_k", self.top_k, lambda v: v == int(v) >= 0, "be a whole number, 0 for all tokens"
-        yield "top_p", self.top_p, lambda v: 0 < v <= 1, "be in (0, 1]"
-        yield "min_p", self.min_p, lambda v: 0 <= v <= 1, "be in [0, 1]"
-
-    @property
-    def greedy(self) -> bool:
-        """Whether the likeliest token is always taken."""
-        return self.temperature == 0
 
     @property
     def unfiltered(self) -> bool:
@@ -93,7 +89,7 @@ def draw(
         logits = logits.cpu()
     keys = keys.to(logits.device)
     log_probs = logits.log_softmax(-1)
-    if sampling.greedy:
+    if sampling.temperature == 0:
         tokens = logits.argmax(-1)
     else:
         scores = log_probs if sampling.temperature == 1 else logits / sampling.temperature
@@ -113,7 +109,7 @@ def choose(
         return gumbel_max(warped(scores, sampling), keys, candidates)
     values, ids = scores.topk(count)
     passing, complete = _passing(values, ids, scores, sampling)
-    tokens = _argmax_with_noise(values.masked_fill(~passing, -math.inf), ids, keys)[0]
+    tokens = _argmax_with_noise(values.masked_fill(~passing, -math.inf), ids, keys)
     if not bool(complete.all()):
         # More tokens pass the filters than there are candidates: filter the vocabulary.
         rows = torch.nonzero(~complete)[:, 0]
@@ -180,15 +176,17 @@ def gumbel_max(scores: Tensor, keys: Tensor, candidates: int = CANDIDATES) -> Te
     vocabulary = scores.shape[-1]
     values, ids = scores.topk(min(candidates, vocabulary))
     if values.shape[-1] == vocabulary:
-        return _argmax_with_noise(values, ids, keys)[0]
+        return _argmax_with_noise(values, ids, keys)
     tail = scores.scatter(-1, ids, -math.inf)
     highest = values[:, -1:]
     highest = highest.masked_fill(highest.isinf(), 0.0)
     shares = (tail - highest).exp()
     shared = (shares.double().sum(-1, keepdim=True)).log() + highest
-    tokens, is_shared = _argmax_with_noise(values, ids, keys, shared, vocabulary)
-    if bool(is_shared.any()):
-        rows = torch.nonzero(is_shared)[:, 0]
+    values = torch.cat([values.double(), shared], -1)
+    ids = torch.cat([ids, torch.full_like(ids[:, :1], vocabulary)], -1)
+    tokens = _argmax_with_noise(values, ids, keys)
+    rows = torch.nonzero(tokens == vocabulary)[:, 0]
+    if len(rows):
         sums = shares[rows].double().cumsum(-1)
         further_id = torch.full((len(rows), 1), vocabulary + 1, device=ids.device)
         point = uniforms(keys[rows], further_id) * sums[:, -1:]
@@ -196,19 +194,10 @@ def gumbel_max(scores: Tensor, keys: Tensor, candidates: int = CANDIDATES) -> Te
     return tokens
 
 
-def _argmax_with_noise(
-    values: Tensor, ids: Tensor, keys: Tensor, shared: Tensor | None = None, shared_id: int = 0
-) -> tuple[Tensor, Tensor]:
-    """Return each row's token of the largest sum, and whether it is the shared candidate."""
-    import torch
-
-    values = values.double()
-    if shared is not None:
-        values = torch.cat([values, shared], -1)
-        ids = torch.cat([ids, torch.full_like(ids[:, :1], shared_id)], -1)
-    noise = -torch.log(-torch.log(uniforms(keys, ids)))
-    tokens = ids.gather(-1, (values + noise).argmax(-1, keepdim=True))[:, 0]
-    return tokens, (tokens == shared_id if shared is not None else torch.zeros_like(tokens) > 0)
+def _argmax_with_noise(values: Tensor, ids: Tensor, keys: Tensor) -> Tensor:
+    """Return each row's id of the largest sum of value and Gumbel noise."""
+    noise = -(-uniforms(keys, ids).log()).log()
+    return ids.gather(-1, (values.double() + noise).argmax(-1, keepdim=True))[:, 0]
 
 
 def uniforms(keys: Tensor, ids: Tensor) -> Tensor:
@@ -235,22 +224,11 @@ def _shifted(z: Tensor, bits: int) -> Tensor:
     return (z >> bits) & (2 ** (64 - bits) - 1)
 
 
-class Keys:
-    """The keys of one row: a random number for each token, from the row's own generator."""
+def step_keys(seed: int) -> Iterator[int]:
+    """Yield the keys of one row: a number of 63 bits for each token, from its own generator."""
+    import torch
 
-    _BLOCK = 256
-
-    def __init__(self, seed: int) -> None:
-        import torch
-
-        self._generator = torch.Generator().manual_seed(int(seed))
-        self._ahead: list[int] = []
-
-    def __next__(self) -> int:
-        """Return the next number, of 63 bits."""
-        import torch
-
-        if not self._ahead:
-            block = torch.empty(self._BLOCK, dtype=torch.int64)
-            self._ahead = block.random_(generator=self._generator).tolist()[::-1]
-        return self._ahead.pop()
+    generator = torch.Generator().manual_seed(int(seed))
+    block = torch.empty(256, dtype=torch.int64)
+    while True:
+        yield from block.random_(generator=generator).tolist()

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
@@ -25,10 +26,11 @@ log = get_logger(__name__)
 _EAGER = ("parallelize", "tp_plan", "peft", "delta", "gguf_file", "autogptq", "gptqmodel")
 
 
+@dataclass(eq=False)
 class WeightsPlaceholder:
     """A placeholder for a model, with its configuration but without its weights.
 
-    Parameters
+    Attributes
     ----------
     config : PretrainedConfig
         The model's configuration.
@@ -36,13 +38,14 @@ class WeightsPlaceholder:
         transformers' class that loads it.
     arguments : mapping
         The arguments of the harness's own loading.
+    device : torch.device or None
+        The device for the weights.
     """
 
-    def __init__(self, config: Any, model_class: Any, arguments: Mapping[str, Any]) -> None:
-        self.config = config
-        self.arguments = dict(arguments)
-        self.device: Any = None
-        self._class = model_class
+    config: Any
+    model_class: Any
+    arguments: Mapping[str, Any]
+    device: Any = None
 
     def to(self, device: Any) -> WeightsPlaceholder:
         """Record the device for the weights."""
@@ -52,8 +55,7 @@ class WeightsPlaceholder:
     @property
     def dtype(self) -> str:
         """The type of the weights in the configuration."""
-        dtype = getattr(self.config, "dtype", None) or getattr(self.config, "torch_dtype", None)
-        return "" if dtype is None else str(dtype)
+        return str(_config_dtype(self.config) or "")
 
     def num_parameters(self) -> int:
         """Return the number of parameters of this configuration, or -1 if it is unknown."""
@@ -61,7 +63,7 @@ class WeightsPlaceholder:
 
         try:
             with torch.device("meta"):
-                return int(self._class.from_config(self.config).num_parameters())
+                return int(self.model_class.from_config(self.config).num_parameters())
         except Exception:  # custom code, or a class without from_config
             return -1
 
@@ -162,28 +164,11 @@ def _named(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 # -- the fingerprint -----------------------------------------------------------------------------
 
 #: Arguments of the backend that other entries cover, or that do not change the distribution.
-_COVERED = frozenset(
-    (
-        "pretrained",
-        "backend",
-        "revision",
-        "subfolder",
-        "tokenizer",
-        "max_length",
-        "dtype",
-        "peft",
-        "delta",
-        "gguf_file",
-        "add_bos_token",
-        "truncation",
-        "mixed_precision_dtype",
-        "chat_template_args",
-        "enable_thinking",
-        "think_end_token",
-        "prefix_token_id",
-        "logits_cache",
-        "softmax_dtype",
-    )
+_COVERED = (
+    *("pretrained", "backend", "revision", "subfolder", "tokenizer", "max_length", "dtype"),
+    *("peft", "delta", "gguf_file", "add_bos_token", "truncation", "mixed_precision_dtype"),
+    *("chat_template_args", "enable_thinking", "think_end_token", "prefix_token_id"),
+    "softmax_dtype",
 )
 
 
@@ -202,24 +187,24 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
         The tokens that end a sequence.
     """
     pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
-    revision, subfolder = given.get("revision"), given.get("subfolder") or None
+    dtype = given.get("dtype")
+    if dtype in (None, "auto"):
+        dtype = _config_dtype(lm.config) or dtype
     template = getattr(lm.tokenizer, "chat_template", None)
+    if template is not None and not isinstance(template, str):
+        template = json.dumps(template, sort_keys=True)
     return {
         "backend": "hf",
         "kind": lm.backend,
         "pretrained": pretrained if isinstance(pretrained, str) else _object_name(pretrained),
-        "revision": revision,
-        "subfolder": subfolder,
-        "gguf_file": given.get("gguf_file"),
-        "peft": given.get("peft"),
-        "delta": given.get("delta"),
+        "subfolder": given.get("subfolder") or None,
+        **{n: given.get(n) for n in ("revision", "gguf_file", "peft", "delta", "add_bos_token")},
         **_files(lm, given),
-        "dtype": _dtype(given.get("dtype"), lm.config),
+        "dtype": _name(dtype) or "default",
         "mixed_precision": _name(given.get("mixed_precision_dtype")),
         "quantization": _quantization(lm.config),
         "tokenizer": tokenizer if isinstance(tokenizer, str) else None,
-        "add_bos_token": given.get("add_bos_token"),
-        "chat_template": None if template is None else hash_text(_text(template)),
+        "chat_template": None if template is None else hash_text(template),
         "max_length": int(lm.max_length),
         "truncation": bool(given.get("truncation")),
         "end_tokens": sorted(ends),
@@ -227,14 +212,12 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
             {
                 name: value
                 for name, value in sorted(given.items())
-                if not _left_out(name, value) and name not in _COVERED
+                if value is not None
+                and name not in _COVERED
+                and not (value is False and name in ("autogptq", "gptqmodel"))
             }
         ),
     }
-
-
-def _left_out(name: str, value: Any) -> bool:
-    return value is None or (value is False and name in ("autogptq", "gptqmodel"))
 
 
 def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
@@ -278,10 +261,8 @@ def _object_name(model: Any) -> str:
     return f"{type(model).__name__}({name})"
 
 
-def _dtype(dtype: Any, config: Any) -> str:
-    if dtype in (None, "auto"):
-        dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or dtype
-    return _name(dtype) or "default"
+def _config_dtype(config: Any) -> Any:
+    return getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
 
 
 def _name(dtype: Any) -> str | None:
@@ -293,10 +274,6 @@ def _quantization(config: Any) -> Any:
     if quantization is None:
         return None
     return as_json(quantization if isinstance(quantization, Mapping) else quantization.to_dict())
-
-
-def _text(template: Any) -> str:
-    return template if isinstance(template, str) else json.dumps(template, sort_keys=True)
 
 
 def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:

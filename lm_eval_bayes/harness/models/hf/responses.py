@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf.gumbel_max import Keys
+from lm_eval_bayes.harness.models.hf.gumbel_max import step_keys
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.store.trial import Trial
 
@@ -77,10 +78,11 @@ class StopFinder:
         return [s for s in self.stops if s in text]
 
 
+@dataclass(eq=False)
 class Row:
     """One trial's tokens, until the end of the sequence, a stop string or the length.
 
-    Parameters
+    Attributes
     ----------
     request : TrialRequest
         The trial.
@@ -94,26 +96,19 @@ class Row:
         Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
-
-    Attributes
-    ----------
     round : int
         Its trial number among those of the queue, see `Queue`.
     """
 
-    round = 0
+    request: TrialRequest
+    prompt: list[int]
+    cut: bool
+    limit: int
+    ends: Mapping[int, int | None]
+    finder: StopFinder
+    round: int = 0
 
-    def __init__(
-        self,
-        request: TrialRequest,
-        prompt: list[int],
-        cut: bool,
-        limit: int,
-        ends: Mapping[int, int | None],
-        finder: StopFinder,
-    ) -> None:
-        self.request, self.prompt, self.cut = request, prompt, cut
-        self._limit, self._ends, self._finder = limit, ends, finder
+    def __post_init__(self) -> None:
         self.start_over()
 
     def start_over(self) -> None:
@@ -124,12 +119,8 @@ class Row:
         self.stop_reason: str | int | None = None
         self.started = self.ended = 0.0
         self.concurrency: int | None = None
-        self._keys = Keys(self.request.seed)
+        self.keys = step_keys(self.request.seed)
         self._checked = 0
-
-    def next_key(self) -> int:
-        """Return the random number that draws the next token."""
-        return next(self._keys)
 
     def take(self, token: int, logprob: float) -> bool:
         """Append a token; return whether the trial has ended."""
@@ -149,30 +140,25 @@ class Row:
         With `over` there are no more tokens.
         """
         size = len(self.tokens)
-        full = over or size >= self._limit
-        at_end_token = size > 0 and self.tokens[-1] in self._ends
-        if at_end_token or full or size - self._checked >= self._finder.every:
-            # The end token's text is not a stop string of the task.
-            match = self._finder.find(self.tokens[: size - at_end_token], self._checked)
-            self._checked = size
-            if match is not None:
-                self._end("stop", match[1])
-                self._truncate(match[0])
-                return True
-        if at_end_token:
-            self._end("stop", self._ends[self.tokens[-1]])
-        elif full:
-            self._end("length", None)
-        return self.finish_reason is not None
-
-    def _end(self, finish_reason: str, stop_reason: str | int | None) -> None:
-        self.finish_reason, self.stop_reason = finish_reason, stop_reason
+        full = over or size >= self.limit
+        at_end_token = size > 0 and self.tokens[-1] in self.ends
+        if not (at_end_token or full or size - self._checked >= self.finder.every):
+            return False
+        # The end token's text is not a stop string of the task.
+        match = self.finder.find(self.tokens[: size - at_end_token], self._checked)
+        self._checked = size
+        if match is not None:
+            count, self.stop_reason = match
+            del self.tokens[count:]
+            if self.logprobs is not None:
+                del self.logprobs[count:]
+        elif at_end_token:
+            self.stop_reason = self.ends[self.tokens[-1]]
+        elif not full:
+            return False
+        self.finish_reason = "stop" if match is not None or at_end_token else "length"
         self.ended = time.perf_counter()
-
-    def _truncate(self, count: int) -> None:
-        del self.tokens[count:]
-        if self.logprobs is not None:
-            del self.logprobs[count:]
+        return True
 
 
 def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:

@@ -120,7 +120,12 @@ class HFSampling(LazyWeights):
                 continue
             rows = queue.take(self._batch_size(len(queue)))
             try:
-                yield from self._in_batch(loop, rows, settings, bits, started)
+                for row in rows:
+                    if bits.get(row.request.index, 0.0) is None:
+                        bits[row.request.index] = loop.prompt_bits(row.prompt)
+                for row in loop.run(rows, settings.sampling):
+                    trial = read_trial(row, self, started, bits.get(row.request.index))
+                    yield row.request, trial
             except NotLoopableError as error:
                 self._loop, self._why_no_loop = None, str(error)
                 queue.put_back(rows)
@@ -143,10 +148,9 @@ class HFSampling(LazyWeights):
         prompts: dict[str, tuple[list[int], bool]] = {}
         kinds: dict[str, tuple[Settings, StopFinder]] = {}
         for request in requests:
-            kind = canonical_json({k: as_json(v) for k, v in request.kwargs.items() if k != "seed"})
+            kind = canonical_json(as_json(request.kwargs))
             if kind not in kinds:
-                settings = Settings.of(request.kwargs, int(self.max_gen_toks))
-                kinds[kind] = settings, self.stop_finder(request.kwargs)
+                kinds[kind] = Settings.of(request.kwargs), self.stop_finder(request.kwargs)
             settings, finder = kinds[kind]
             room = int(self.max_length)
             if self.backend != "seq2seq":
@@ -243,20 +247,6 @@ class HFSampling(LazyWeights):
             except NotLoopableError as error:
                 self._why_no_loop = str(error)
         return self._loop
-
-    def _in_batch(
-        self,
-        loop: TokenLoop,
-        rows: Sequence[Row],
-        settings: Settings,
-        bits: dict[int, float | None],
-        started: float,
-    ) -> Iterator[tuple[TrialRequest, Trial]]:
-        for row in rows:
-            if row.request.index in bits and bits[row.request.index] is None:
-                bits[row.request.index] = loop.prompt_bits(row.prompt)
-        for row in loop.run(rows, settings.sampling):
-            yield row.request, read_trial(row, self, started, bits.get(row.request.index))
 
     def _generate_fallback(self, row: Row, settings: Settings) -> float | None:
         """Generate one trial; return its prompt's bits."""
