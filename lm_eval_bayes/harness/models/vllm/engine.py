@@ -205,7 +205,12 @@ def run(
                     finished.append(EngineOutput(entry[0], output, entry[1], now, running))
             submit()
             for result in finished:
-                _check(result.output)
+                reason = result.output.outputs[0].finish_reason
+                if reason in _FAILED:
+                    raise EngineFailedError(
+                        f"vLLM's engine aborted a request ({reason}); finished trials are kept: "
+                        "start again to continue"
+                    )
                 yield result
     except Exception as error:
         if type(error).__name__ not in ("EngineDeadError", "EngineGenerateError"):
@@ -224,15 +229,6 @@ def _abort(engine: Any, names: list[str]) -> None:
         engine.abort_request(names)
     except Exception:  # the engine may be dead, which may be why this is called
         log.debug("requests could not be aborted", exc_info=True)
-
-
-def _check(output: Any) -> None:
-    reason = output.outputs[0].finish_reason
-    if reason in _FAILED:
-        raise EngineFailedError(
-            f"vLLM's engine aborted a request ({reason}); finished trials are kept: start again "
-            "to continue"
-        )
 
 
 def _prompt_maker(engine: Any) -> Callable[[list[int]], Any]:
@@ -345,20 +341,19 @@ def _shut_down_at_exit(reference: weakref.ref[LazyEngine]) -> None:
         engine.shut_down()
 
 
-class _EnginePlaceholder:
-    """Stands in for `LLMEngine`: has the model's configuration and builds the engine for more."""
+class _BuiltAtFirstUse:
+    """Stands in for an object: has some of its attributes, and builds it for any other."""
 
-    def __init__(self, engine: LazyEngine, model_config: Any) -> None:
-        self._engine = engine
-        self.model_config = model_config
+    def __init__(self, build: Callable[[], Any], **attributes: Any) -> None:
+        vars(self).update(attributes, _build=build)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._engine.built().llm_engine, name)
+        return getattr(vars(self)["_build"](), name)
 
 
-class LazyLLM:
+class LazyLLM(_BuiltAtFirstUse):
     """Stands in for vLLM's `LLM` in the harness's class and builds it at the first use.
 
     Parameters
@@ -370,19 +365,17 @@ class LazyLLM:
     """
 
     def __init__(self, lazy_engine: LazyEngine, model_config: Any) -> None:
+        super().__init__(lazy_engine.built)
         self.lazy_engine = lazy_engine
-        self._placeholder = _EnginePlaceholder(lazy_engine, model_config)
+        self._placeholder = _BuiltAtFirstUse(
+            lambda: lazy_engine.built().llm_engine, model_config=model_config
+        )
 
     @property
     def llm_engine(self) -> Any:
         """The engine if it is built, else a placeholder that has `model_config`."""
         llm = self.lazy_engine.llm
         return self._placeholder if llm is None else llm.llm_engine
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.lazy_engine.built(), name)
 
 
 def model_config_of(model_args: Mapping[str, Any]) -> Any:

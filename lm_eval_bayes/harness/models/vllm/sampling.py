@@ -31,20 +31,9 @@ from lm_eval_bayes.store.trial import Trial
 log = get_logger(__name__)
 
 #: Arguments of the engine that other entries cover, or that do not change the distribution.
-_COVERED = frozenset(
-    (
-        "model",
-        "revision",
-        "dtype",
-        "tokenizer",
-        "tokenizer_mode",
-        "tokenizer_revision",
-        "max_model_len",
-        "quantization",
-        "seed",
-        "enable_lora",
-        "max_lora_rank",
-    )
+_COVERED = (
+    *("model", "revision", "dtype", "quantization", "max_model_len", "enable_lora"),
+    *("tokenizer", "tokenizer_mode", "tokenizer_revision", "max_lora_rank"),
 )
 
 
@@ -167,19 +156,49 @@ class VLLMSampling(SamplingMixin):
         return [s for s in until if s == eos] if self.think_end_token else list(until)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what the distribution depends on, without loading weights."""
-        return vllm_fingerprint(
-            self.model_args,
-            self._model_config,
-            max_length=self.max_length,
-            chat_template=getattr(self, "hf_chat_template", None),
-            lora=self._lora_path,
-            tokenization={
+        """Return what the distribution depends on, without loading weights.
+
+        Of the engine's arguments that no other entry covers, `model_arguments.identity` is
+        included.
+        """
+        model_args, model_config, lora = self.model_args, self._model_config, self._lora_path
+        pretrained, revision = str(model_args["model"]), model_args.get("revision")
+        commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
+        weights = weights_of(pretrained, commit)
+        tokenizer = model_args.get("tokenizer") or pretrained
+        own_tokenizer = tokenizer == pretrained
+        tokenizer_revision = model_args.get("tokenizer_revision")
+        chat_template = getattr(self, "hf_chat_template", None)
+        eos = generation_config(model_config).get("eos_token_id")
+        ends = eos if isinstance(eos, (list, tuple)) else [eos]
+        return {
+            "backend": "vllm",
+            "pretrained": pretrained,
+            "revision": revision,
+            "peft": lora,
+            "weights": weights if lora is None else hash_json([weights, weights_of(lora)]),
+            "settings": settings_of(pretrained, commit),
+            "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
+            "quantization": getattr(model_config, "quantization", model_args.get("quantization")),
+            "tokenizer": None if own_tokenizer else tokenizer,
+            "tokenizer_revision": tokenizer_revision,
+            "tokenizer_mode": model_args.get("tokenizer_mode"),
+            "tokenizer_files": tokenizer_of(
+                tokenizer, tokenizer_revision or (commit if own_tokenizer else None)
+            ),
+            "tokenization": {
                 "add_bos_token": self.add_bos_token,
                 "prefix_token_id": self.custom_prefix_token_id,
                 "truncation_side": self.truncation_side,
             },
-        )
+            "chat_template": None if chat_template is None else hash_text(chat_template),
+            "max_length": int(self.max_length),
+            # The only entry of generation_config.json that vLLM uses if every setting is given.
+            "end_tokens": sorted({int(token) for token in ends if token}),
+            "engine": identity(
+                {n: v for n, v in sorted(model_args.items()) if v is not None and n not in _COVERED}
+            ),
+        }
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the software that generates."""
@@ -277,71 +296,6 @@ def _on_cpu() -> bool:
     return bool(callable(is_cpu) and is_cpu())
 
 
-# -- the fingerprint -----------------------------------------------------------------------------
-
-
-def vllm_fingerprint(
-    model_args: Mapping[str, Any],
-    model_config: Any,
-    *,
-    max_length: int,
-    chat_template: str | None,
-    lora: str | None,
-    tokenization: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return what a model's distribution under vLLM depends on.
-
-    Of the engine's arguments that no other entry covers, `model_arguments.identity` is included.
-
-    Parameters
-    ----------
-    model_args : mapping
-        The arguments that the harness passes to `LLM`.
-    model_config : object
-        vLLM's configuration of the model, with its defaults resolved.
-    max_length : int
-        The context length in tokens.
-    chat_template : str or None
-        The template, which is included as a hash.
-    lora : str or None
-        The path of an adapter.
-    tokenization : mapping
-        The harness's settings for tokenizing prompts.
-    """
-    pretrained, revision = str(model_args["model"]), model_args.get("revision")
-    tokenizer = model_args.get("tokenizer") or pretrained
-    commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
-    weights = weights_of(pretrained, commit)
-    tokenizer_revision = model_args.get("tokenizer_revision")
-    if tokenizer == pretrained:
-        tokenizer_revision = tokenizer_revision or commit
-    return {
-        "backend": "vllm",
-        "pretrained": pretrained,
-        "revision": revision,
-        "peft": lora,
-        "weights": weights if lora is None else hash_json([weights, weights_of(lora)]),
-        "settings": settings_of(pretrained, commit),
-        "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
-        "quantization": getattr(model_config, "quantization", model_args.get("quantization")),
-        "tokenizer": None if tokenizer == pretrained else tokenizer,
-        "tokenizer_revision": model_args.get("tokenizer_revision"),
-        "tokenizer_mode": model_args.get("tokenizer_mode"),
-        "tokenizer_files": tokenizer_of(tokenizer, tokenizer_revision),
-        "tokenization": dict(tokenization),
-        "chat_template": None if chat_template is None else hash_text(chat_template),
-        "max_length": int(max_length),
-        "end_tokens": _end_tokens(model_config),
-        "engine": identity(
-            {
-                name: value
-                for name, value in sorted(model_args.items())
-                if value is not None and name not in _COVERED
-            }
-        ),
-    }
-
-
 def generation_config(model_config: Any) -> dict[str, Any]:
     """Return a model's generation_config.json; empty if it cannot be read."""
     read = getattr(model_config, "try_get_generation_config", None)
@@ -349,9 +303,3 @@ def generation_config(model_config: Any) -> dict[str, Any]:
         return dict(read() or {}) if callable(read) else {}
     except Exception:
         return {}
-
-
-def _end_tokens(model_config: Any) -> list[int]:
-    # The only entry of generation_config.json that vLLM uses if every setting is given.
-    eos = generation_config(model_config).get("eos_token_id")
-    return sorted({int(t) for t in (eos if isinstance(eos, (list, tuple)) else [eos]) if t})
