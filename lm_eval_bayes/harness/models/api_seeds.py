@@ -21,6 +21,7 @@ from typing import Any
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance
+from lm_eval_bayes.harness.models.interface import prompt_text
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
@@ -100,9 +101,8 @@ def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
     distinct = list(dict.fromkeys(contexts.values()))
     keys: dict[Hashable, str] = {}
     for context in distinct:
-        chat = getattr(context, "prompt", None)
-        text = context if isinstance(context, str) else str(chat)
-        keys[_key(json.loads(chat)) if chat is not None else context] = text
+        text = prompt_text(context)
+        keys[context if isinstance(context, str) else _key(json.loads(text))] = text
     if getattr(model, "tokenized_requests", False):
         encoded = model.tok_encode(distinct, add_special_tokens=model.add_bos_token)
         _check_room(model, requests, max(map(len, encoded)))
@@ -140,14 +140,12 @@ def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
             if prompt is not None and kwargs.get("generate"):
                 # A retry runs in its request's own asyncio task and keeps its seed.
                 task = _current_task()
-                if task is None or task not in by_task:
-                    trial = issued[prompt]
+                seed = by_task.get(task)
+                if seed is None:
+                    seed = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
                     issued[prompt] += 1
-                    seed = trial_seed(int(kwargs.get("seed") or 0), trial, prompt)
                     if task is not None:
                         by_task[task] = seed
-                else:
-                    seed = by_task[task]
                 kwargs["seed"] = seed
             return create_payload(messages, *args, **kwargs)
 

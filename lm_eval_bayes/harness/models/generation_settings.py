@@ -35,21 +35,15 @@ def one_length_key(now: Mapping[str, Any], original: Mapping[str, Any]) -> dict[
     The harness merges `--gen_kwargs max_new_tokens=64` beside a YAML's `max_gen_toks`
     and then uses the latter, so the user's value would be ignored.
     """
-    kwargs = dict(now)
-    given = [k for k in LENGTH_KEYS if k in kwargs]
-    new = [k for k in given if k not in original or original[k] != kwargs[k]]
-    winner = (new or given)[:1]
-    if not winner:
-        return kwargs
-    length = kwargs[winner[0]]
-    for key in given:
-        del kwargs[key]
+    given = [k for k in LENGTH_KEYS if k in now]
+    if not given:
+        return dict(now)
+    new = [k for k in given if k not in original or original[k] != now[k]]
+    key = (new or given)[0]
+    length = now[key]
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise TaskConfigError(
-            f"`{winner[0]}` must be a whole number of tokens >= 1; got {length!r}"
-        )
-    kwargs["max_gen_toks"] = length
-    return kwargs
+        raise TaskConfigError(f"`{key}` must be a whole number of tokens >= 1; got {length!r}")
+    return {k: v for k, v in now.items() if k not in given} | {"max_gen_toks": length}
 
 
 def checked_generation_kwargs(
@@ -312,23 +306,18 @@ def _local_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
     name = metadata.get("pretrained")
     if not isinstance(name, str) or "base_url" in metadata:
         return {}
-    path: object = os.path.join(name, "config.json")
-    if not os.path.isfile(str(path)):
-        from huggingface_hub import try_to_load_from_cache
+    path: Any = os.path.join(name, "config.json")
+    try:
+        if not os.path.isfile(path):
+            from huggingface_hub import try_to_load_from_cache
 
-        revision = metadata.get("revision")
-        try:
+            revision = metadata.get("revision")
             path = try_to_load_from_cache(
                 name, "config.json", revision=revision if isinstance(revision, str) else None
             )
-        except Exception:  # not a hub id
-            return {}
-    if not isinstance(path, str):
-        return {}
-    try:
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, TypeError, ValueError):  # not a hub id, not a cached file, or not JSON
         return {}
     return config if isinstance(config, dict) else {}
 

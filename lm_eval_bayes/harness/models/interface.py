@@ -11,6 +11,7 @@ import copy
 import importlib.metadata
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -168,10 +169,8 @@ def installed_versions(*distributions: str) -> dict[str, str]:
     """Return the versions of those distributions that are installed."""
     versions = {}
     for name in distributions:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 

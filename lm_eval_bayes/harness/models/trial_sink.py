@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -137,13 +138,17 @@ class StoreSink(TrialSink):
         A fingerprint of the same model that an earlier release stored, for any rank, is kept.
         """
         stored = self.store.models()
-        for path in self.others:
-            with TrialStore.open(path, mode="read") as store:
-                stored = {**stored, **store.models()}
+        for store in self._other_stores():
+            stored |= store.models()
         if model_hash(fingerprint) not in stored:
             earlier = (other for other in stored.values() if same_model(fingerprint, other))
             fingerprint = next(earlier, fingerprint)
         return self.store.describe_model(fingerprint)
+
+    def _other_stores(self) -> Iterator[TrialStore]:
+        for path in self.others:
+            with TrialStore.open(path, mode="read") as store:
+                yield store
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
         """Store generation settings and return their hash."""
@@ -157,10 +162,9 @@ class StoreSink(TrialSink):
         """Return the stored trials of some keys; this rank's come before other ranks'."""
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
         stored = self.store.trials_of(wanted, last)
-        for path in self.others:
-            with TrialStore.open(path, mode="read") as store:
-                for key, trials in store.trials_of(wanted, last).items():
-                    stored[key] = {**trials, **stored[key]}
+        for store in self._other_stores():
+            for key, trials in store.trials_of(wanted, last).items():
+                stored[key] = trials | stored[key]
         return stored
 
     def add(self, trial: Trial) -> Trial:
@@ -173,9 +177,8 @@ class StoreSink(TrialSink):
         """Return the signals of prompts, measured by any rank."""
         prompts = list(prompts)
         signals = self.store.prompt_signals(model, prompts)
-        for path in self.others:
-            with TrialStore.open(path, mode="read") as store:
-                signals = {**store.prompt_signals(model, prompts), **signals}
+        for store in self._other_stores():
+            signals = store.prompt_signals(model, prompts) | signals
         return signals
 
     def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
@@ -212,12 +215,6 @@ def rank_path(path: Path, rank: int) -> Path:
 
 def rank_paths(path: Path) -> list[Path]:
     """Return the absolute paths of the existing stores of all ranks."""
-    rank_files = sorted(
-        other
-        for other in path.parent.glob("*")
-        if other.stem.startswith(f"{path.stem}.rank")
-        and other.stem[len(path.stem) + 5 :].isdigit()
-        and other.suffix == path.suffix
-    )
-    candidates = [path, *rank_files]
+    of_rank = re.compile(rf"{re.escape(path.stem)}\.rank\d+{re.escape(path.suffix)}")
+    candidates = [path, *sorted(p for p in path.parent.glob("*") if of_rank.fullmatch(p.name))]
     return [p for p in (c.resolve() for c in candidates) if p.is_file() and is_store(p)]

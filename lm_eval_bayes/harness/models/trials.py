@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
+from lm_eval_bayes.harness.models.openai.request import BACKENDS
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.runs.model_arguments import identity, redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -259,10 +260,9 @@ class RecordingMixin(SamplingMixin):
         self._last_keys = {request.key for request in wanted}
         trials = self._stored(wanted)
         self._from_store += len(trials)
-        missing: dict[_TrialId, TrialRequest] = {}
-        for request in wanted:
-            if (request.key, request.trial) not in trials:
-                missing.setdefault((request.key, request.trial), request)
+        # Of several requests for one trial, the first is generated.
+        numbered = {(request.key, request.trial): request for request in reversed(wanted)}
+        missing = {trial_id: numbered[trial_id] for trial_id in numbered.keys() - trials.keys()}
         if missing:
             self._generate(missing, trials, disable_tqdm)
         self._generated += len(missing)
@@ -281,45 +281,34 @@ class RecordingMixin(SamplingMixin):
     def _trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
         """Return the trial that each of the harness's requests asks for."""
         default = int(getattr(self, "max_gen_toks", 0) or getattr(self, "_max_gen_toks", 256))
-        kwargs: dict[int, Mapping[str, Any]] = {}
-        keys: dict[int, TrialKey] = {}
+        first: dict[int, TrialRequest] = {}
         sampling_hashes: dict[str, str] = {}
         prompts = list(dict.fromkeys(prompt_text(instance.args[0]) for instance in instances))
         prompt_keys = dict(zip(prompts, self.sink.describe_prompts(prompts), strict=True))
         requests = []
         numbers = trial_numbers(instances, self.trial_range.first)
         for index, (instance, number) in enumerate(zip(instances, numbers, strict=True)):
-            context = instance.args[0]
-            prompt = prompt_text(context)
-            if id(instance) not in kwargs:
+            if id(instance) not in first:
                 self.trial_range.check(int(instance.repeats or 1), instance.task_name)
                 explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
                 sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
                 text = canonical_json(sampling)
                 if text not in sampling_hashes:
                     sampling_hashes[text] = self.sink.describe_sampling(sampling)
-                kwargs[id(instance)] = explicit
-                keys[id(instance)] = TrialKey(
-                    self.model_key, prompt_keys[prompt], sampling_hashes[text]
+                context = instance.args[0]
+                prompt = prompt_text(context)
+                key = TrialKey(self.model_key, prompt_keys[prompt], sampling_hashes[text])
+                first[id(instance)] = TrialRequest(
+                    index, context, instance, prompt, number, self.seed0, explicit, key
                 )
-            requests.append(
-                TrialRequest(
-                    index,
-                    context,
-                    instance,
-                    prompt,
-                    number,
-                    self._seed_of_trial(number, prompt),
-                    kwargs[id(instance)],
-                    keys[id(instance)],
-                )
+            request = first[id(instance)]
+            seed = (
+                trial_seed(self.seed0, number, request.prompt)
+                if self.seed_scheme == "hash"
+                else self.seed0 + number
             )
+            requests.append(replace(request, index=index, trial=number, seed=seed))
         return requests
-
-    def _seed_of_trial(self, trial: int, prompt: str) -> int:
-        if self.seed_scheme == "hash":
-            return trial_seed(self.seed0, trial, prompt)
-        return self.seed0 + trial
 
     def _stored(self, requests: Sequence[TrialRequest]) -> dict[_TrialId, Trial]:
         """Return the requested trials that the sink has."""
@@ -397,10 +386,7 @@ class RecordingMixin(SamplingMixin):
 
 def _consecutive(numbers: set[int]) -> int:
     """Return how many of 0, 1, 2, … are in a set before the first that is not."""
-    count = 0
-    while count in numbers:
-        count += 1
-    return count
+    return next(i for i in count() if i not in numbers)
 
 
 class GenericSampling(SamplingMixin):
@@ -456,10 +442,7 @@ SAMPLING = {
     "vllm": (f"{_PACKAGE}.vllm.sampling", "VLLMSampling"),
     "hf": (f"{_PACKAGE}.hf.sampling", "HFSampling"),
     "biased_coin": (f"{_PACKAGE}.biased_coin.model", "CoinSampling"),
-    "local-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
-    "local-chat-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
-    "openai-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
-    "openai-chat-completions": (f"{_PACKAGE}.openai.sampling", "OpenAISampling"),
+    **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
 }
 
 #: The harness's other names of these backends.
@@ -581,11 +564,9 @@ class TrialsLM(LM):
         kind = recording_class(backend)
         # --model_args takes precedence over --device and --batch_size.
         extra = {
-            key: value
-            for key, value in (additional_config or {}).items()
-            if value is not None and key not in arguments
+            key: value for key, value in (additional_config or {}).items() if value is not None
         }
-        return kind.create_from_arg_obj(arguments, extra)
+        return kind.create_from_arg_obj(extra | arguments)
 
 
 class VLLMSignalsLM(TrialsLM):
