@@ -15,7 +15,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: A name that would colour a terminal, be taken as mathematics, and break a line.
-HOSTILE = "mod$x_1$el \x1b[31m\n\u202e"
+HOSTILE = "mod$x_1$el \x1b[31m\n\u202e\ud800"
 
 
 def lmeb(*arguments):

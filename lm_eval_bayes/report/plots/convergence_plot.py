@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.analysis.convergence import TaskConvergence
 from lm_eval_bayes.report.plots.drawing import (
     COLOURS,
@@ -70,7 +71,7 @@ def _draw_means(axes: Axes, result: TaskConvergence) -> None:
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
         mu = [prefix.mu for prefix in prefixes]
         axes.plot(n, mu, linewidth=1.8, marker="o", markersize=3.5, color=colour, linestyle=dash)
-        axes.lines[-1].set_label(short_name(model))
+        axes.lines[-1].set_label(short_name(one_line(model)))
         if with_bands:
             low = [prefix.interval.low for prefix in prefixes]
             high = [prefix.interval.high for prefix in prefixes]
