@@ -13,7 +13,7 @@ from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.questions import demo_questions
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.rows import AVG_AT_N, BAYES_AT_N, HBAYES_AT_N
+from lm_eval_bayes.harness.task.result_rows import AVG_AT_N, BAYES_AT_N, HBAYES_AT_N
 
 __all__ = [
     "AVG_AT_N",

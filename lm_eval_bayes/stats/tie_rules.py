@@ -1,6 +1,8 @@
 """Tie rules: which models of a leaderboard share a rank, and how the ranks are then counted.
 
-A further rule is one line of a table and one name of its type: `_TIE_RULES` or `_NUMBERINGS`.
+A further rule is a line of `_TIE_RULES` or `_NUMBERINGS` and a name of its type. Its texts stand
+where they are shown: the choices in `cli.ui.options`, the sentences in `export.tables` and
+`cli.commands.rank`, which raise an error for a rule without one.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def main():
     process.join()
     row = results["results"]["demo_arithmetic_bayes"]
     ours = "lm_eval_bayes.harness"
-    modules = [f"{ours}.plugin.metrics", f"{ours}.task.pipelines"]
+    modules = [f"{ours}.plugin.bayes_metric", f"{ours}.task.pipelines"]
     assert in_child == modules, in_child
     print("RESULT", json.dumps(sorted(row)))
 

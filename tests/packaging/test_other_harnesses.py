@@ -107,11 +107,11 @@ import sys; sys.path.insert(0, {str(installed_metadata)!r})
 {MAIN_BRANCH}
 import lm_eval.tasks, lm_eval.models
 assert not any("bayes" in into or "biased_coin" in into for into in GROUPS.values())
-assert "lm_eval_bayes.harness.plugin.metrics" not in sys.modules
+assert "lm_eval_bayes.harness.plugin.bayes_metric" not in sys.modules
 
 discover()
-assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
-assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
+assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
+assert registry.get_aggregation("bayes").__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
 assert registry.get_filter("keep_all").__name__ == "KeepAllFilter"
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
@@ -133,7 +133,7 @@ discover()
 registry.get_metric("bayes")
 assert registry.is_higher_better("bayes") is True
 aggregation = registry.get_metric_aggregation("bayes")
-assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.metrics"
+assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
 assert not hasattr(registry.metric_registry._objs["bayes"], "value"), "still a placeholder"
 """
     result = python(code, start=site_folder)
@@ -163,7 +163,7 @@ def test_by_hand_on_the_main_branch(python):
 from lm_eval_bayes.harness.plugin import registration
 registration.register_all()
 discover()
-assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.metrics"
+assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
 assert registry.is_higher_better("bayes") is True
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 """

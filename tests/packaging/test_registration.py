@@ -14,9 +14,10 @@ def output_of(result):
 EVERYTHING = """
 import sys
 from lm_eval.api import registry
-assert registry.get_metric("bayes") is sys.modules["lm_eval_bayes.harness.plugin.metrics"].bayes
+module = sys.modules["lm_eval_bayes.harness.plugin.bayes_metric"]
+assert registry.get_metric("bayes") is module.bayes
 assert registry.is_higher_better("bayes") is True
-aggregation = sys.modules["lm_eval_bayes.harness.plugin.metrics"].aggregate_bayes
+aggregation = module.aggregate_bayes
 assert registry.get_aggregation("bayes") is aggregation
 assert registry.get_metric_aggregation("bayes") is aggregation
 filters = sys.modules["lm_eval_bayes.harness.task.pipelines"]
@@ -64,7 +65,7 @@ def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["plugin.metrics", "task.pipelines", "models.biased_coin", "tasks"],
+    ["plugin.bayes_metric", "task.pipelines", "models.biased_coin", "tasks"],
 )
 def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python, module):
     """Without start-up files: the harness fills a registry only while it is empty."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.results import graded_tasks, missing_output
@@ -260,7 +261,7 @@ class Rounds:
 
 
 def _format_amount(spent: float, budget: Budget) -> str:
-    return f"{spent:.3g} hours" if budget.unit == "hours" else f"{spent:,.0f} tokens"
+    return format_duration(3600.0 * spent) if budget.unit == "hours" else f"{spent:,.0f} tokens"
 
 
 def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]) -> dict[str, Any]:

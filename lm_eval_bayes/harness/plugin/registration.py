@@ -65,8 +65,8 @@ class Component(NamedTuple):
 
 OURS = "lm_eval_bayes.harness"
 COMPONENTS = (
-    Component("aggregation", "bayes", f"{OURS}.plugin.metrics", "aggregate_bayes"),
-    Component("metric", "bayes", f"{OURS}.plugin.metrics", "bayes"),
+    Component("aggregation", "bayes", f"{OURS}.plugin.bayes_metric", "aggregate_bayes"),
+    Component("metric", "bayes", f"{OURS}.plugin.bayes_metric", "bayes"),
     Component("filter", "keep_all", f"{OURS}.task.pipelines", "KeepAllFilter"),
     Component("model", "biased_coin", f"{OURS}.models.biased_coin.model", "BiasedCoinLM"),
     Component("model", "trials", f"{OURS}.models.trials", "TrialsLM"),

@@ -26,7 +26,7 @@ from lm_eval_bayes.harness.task.requests import (
     receive_responses,
     repeat_requests,
 )
-from lm_eval_bayes.harness.task.rows import RowName
+from lm_eval_bayes.harness.task.result_rows import RowName
 
 log = get_logger(__name__)
 
@@ -81,7 +81,11 @@ def _has_our_class(task: Any) -> bool:
 def _prepare(task: Any) -> None:
     from lm_eval.api.task import ConfigurableTask
 
-    from lm_eval_bayes.harness.plugin.metrics import USE_THE_CLASS, aggregate_bayes, settings_of
+    from lm_eval_bayes.harness.plugin.bayes_metric import (
+        USE_THE_CLASS,
+        aggregate_bayes,
+        settings_of,
+    )
 
     name, config = str(task.config.task), task.config
 

@@ -20,11 +20,11 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.interface import signals_of
-from lm_eval_bayes.harness.rubrics import rows
+from lm_eval_bayes.harness.rubrics import result_rows as rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
-from lm_eval_bayes.harness.task.rows import RowValue, aggregate
+from lm_eval_bayes.harness.task.result_rows import RowValue, aggregate
 from lm_eval_bayes.rubric.signals import (
     RECORDED,
     SOURCES,

@@ -22,7 +22,8 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.models.interface import signal_columns
-from lm_eval_bayes.harness.task import pipelines, questions, rows
+from lm_eval_bayes.harness.task import pipelines, questions
+from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.requests import (
     Responses,
     check_request_cache,

@@ -18,7 +18,7 @@ from lm_eval_bayes.harness.models.generation_settings import (
     one_length_key,
 )
 from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stored_trial
-from lm_eval_bayes.harness.task.rows import GradedResponses
+from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 

@@ -18,7 +18,8 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.grading.grade import gold_answer, regraded
-from lm_eval_bayes.harness.plugin import metrics, wrappers
+from lm_eval_bayes.harness.plugin import bayes_metric as metrics
+from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.runs.reader import read_runs
 

@@ -8,7 +8,8 @@ from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.grading import grade as grading
-from lm_eval_bayes.harness.plugin import metrics, wrappers
+from lm_eval_bayes.harness.plugin import bayes_metric as metrics
+from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task import pipelines
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -12,7 +12,7 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.interface import Completion
-from lm_eval_bayes.harness.rubrics import rows as rubric_rows
+from lm_eval_bayes.harness.rubrics import result_rows as rubric_rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA

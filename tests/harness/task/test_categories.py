@@ -7,7 +7,7 @@ from _support.toy import toy_config
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.grading.grade import process_results_math
-from lm_eval_bayes.harness.plugin.metrics import settings_of
+from lm_eval_bayes.harness.plugin.bayes_metric import settings_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 THREE = {"metadata": {"bayes_categories": 3}}

@@ -23,7 +23,7 @@ from lm_eval.utils import apply_template
 from lm_eval_bayes.harness.grading import grade as grading
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
-from lm_eval_bayes.harness.task import rows
+from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 ROOT = REPOSITORY

@@ -19,7 +19,7 @@ from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import repeated_sampling
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import Responses, store_outcomes
-from lm_eval_bayes.harness.task.rows import GradedResponses
+from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.trial import Trial, TrialKey

@@ -27,7 +27,7 @@ from lm_eval.api.registry import aggregation_registry, get_metric, register_metr
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.grade import grade
-from lm_eval_bayes.harness.task import rows
+from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.settings import KEYS, Settings
 
 log = get_logger(__name__)

@@ -1,7 +1,7 @@
 """Rows of rubrics, computed at the end: categories need the thresholds of all questions.
 
 For one question a row has no number: its value, a NaN, carries the question's signals to
-:func:`lm_eval_bayes.harness.task.rows.aggregate`.
+:func:`lm_eval_bayes.harness.task.result_rows.aggregate`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.task.rows import Table, posterior_rows
+from lm_eval_bayes.harness.task.result_rows import Table, posterior_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score
