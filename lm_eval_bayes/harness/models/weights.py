@@ -10,7 +10,6 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json, hash_text
@@ -23,20 +22,9 @@ log = get_logger(__name__)
 SETTLED_NS = 2_000_000_000
 
 
-class FileState(NamedTuple):
-    """The properties of a file that change when it is replaced or rewritten."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    device: int
-
-
-def state_of(path: Path) -> FileState:
-    """Return the state of a file without reading it."""
-    stat = path.stat()
-    return FileState(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev)
+def state_of(stat: os.stat_result) -> list[int]:
+    """Return the properties of a file that change when it is replaced or rewritten."""
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
 def cache_folder() -> Path:
@@ -45,31 +33,30 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
 
 
-def cached_digest(path: Path, state: FileState) -> str | None:
+def cached_digest(path: Path, stat: os.stat_result) -> str | None:
     """Return the stored hash of a file that has not changed since, else None."""
     real = os.path.realpath(path)
     try:
         entry = json.loads(_entry(real).read_bytes())
-        same = entry["path"] == real and entry["state"] == list(state)
+        same = entry["path"] == real and entry["state"] == state_of(stat)
         digest = entry["digest"]
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
     return digest if same and isinstance(digest, str) and digest.startswith(ALGORITHM) else None
 
 
-def keep_digest(path: Path, state: FileState, digest: str) -> None:
+def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
     """Store the hash of a file that has not changed recently; a full disk is no error."""
-    if time.time_ns() - max(state.mtime_ns, state.ctime_ns) < SETTLED_NS:
+    if time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) < SETTLED_NS:
         return
     real = os.path.realpath(path)
-    text = json.dumps({"path": real, "state": list(state), "digest": digest})
+    text = json.dumps({"path": real, "state": state_of(stat), "digest": digest})
     with contextlib.suppress(OSError, RuntimeError):
         write_atomic(_entry(real), text.encode("utf-8", "surrogateescape"))
 
 
 def _entry(real: str) -> Path:
-    name = hash_text(real).partition(":")[2]
-    return cache_folder() / f"{name}.json"
+    return cache_folder() / f"{hash_text(real).partition(':')[2]}.json"
 
 
 #: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.
@@ -79,17 +66,9 @@ _KINDS = ((".safetensors",), (".bin",), (".pt", ".pth"), (".gguf",))
 _NOT_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state|random_states)")
 
 _TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tekken.json",
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model"),
+    *("sentencepiece.bpe.model", "tekken.json"),
 )
 
 _CHUNK = 1 << 24
@@ -154,19 +133,13 @@ def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
         return [path]
     if gguf_file:
         return [path / gguf_file]
-    files = sorted(p for p in _listed(path) if p.is_file() and not _NOT_WEIGHTS.match(p.name))
-    for kind in _KINDS:
-        weights = [p for p in files if p.suffix in kind]
-        if weights:
-            return weights
-    return []
-
-
-def _listed(path: Path) -> list[Path]:
     try:
-        return list(path.iterdir())
+        listed = sorted(path.iterdir())
     except OSError as error:
         raise ModelConfigError(f"the model folder {path} cannot be read: {error}") from None
+    files = [p for p in listed if p.is_file() and not _NOT_WEIGHTS.match(p.name)]
+    by_kind = ([p for p in files if p.suffix in kind] for kind in _KINDS)
+    return next(filter(None, by_kind), [])
 
 
 def settings_of(
@@ -210,7 +183,7 @@ def hash_files(files: list[Path]) -> str | None:
         return None
     try:
         sizes = [path.stat().st_size for path in files]
-        if sum(sizes) > _LARGE and any(cached_digest(p, state_of(p)) is None for p in files):
+        if sum(sizes) > _LARGE and any(cached_digest(p, p.stat()) is None for p in files):
             log.info(
                 "hashing %d weight files (%.1f GB) of %s, once; later they are recognized by "
                 "size, times and inode",
@@ -226,7 +199,7 @@ def hash_files(files: list[Path]) -> str | None:
 
 def file_digest(path: Path) -> str:
     """Return the hash of a file's content, as ``b2sum --length 128``, from the cache if stored."""
-    before = state_of(path)
+    before = path.stat()
     cached = cached_digest(path, before)
     if cached is not None:
         return cached
@@ -238,9 +211,9 @@ def file_digest(path: Path) -> str:
             done += len(chunk)
             if time.monotonic() - logged > 20:
                 logged = time.monotonic()
-                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.size, 1))
+                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.st_size, 1))
     digest = f"{ALGORITHM}:{hashed.hexdigest()}"
-    if state_of(path) == before:
+    if state_of(path.stat()) == state_of(before):
         keep_digest(path, before, digest)
     return digest
 

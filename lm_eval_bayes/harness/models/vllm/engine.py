@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -235,12 +235,10 @@ def _prompt_maker(engine: Any) -> Callable[[list[int]], Any]:
     """Return the function that makes a prompt of tokens, as this release of vLLM prefers it."""
     config = getattr(engine, "model_config", None)
     if not getattr(config, "is_encoder_decoder", False):
-        try:
+        with suppress(ImportError):
             from vllm.inputs.engine import tokens_input
 
             return tokens_input
-        except ImportError:
-            pass
     from vllm import TokensPrompt
 
     return lambda tokens: TokensPrompt(prompt_token_ids=tokens)

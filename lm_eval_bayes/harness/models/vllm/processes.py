@@ -67,14 +67,12 @@ class Process(Record):
 
     def send(self, signum: int) -> bool:
         """Send a signal to this process and to no other; return whether it was sent."""
-        try:
+        with suppress(psutil.NoSuchProcess):
             handle = psutil.Process(self.pid)
-            if _record(handle) != self:
-                return False
-            handle.send_signal(signum)  # which checks again that the id was not reused
-        except psutil.NoSuchProcess:
-            return False
-        return True
+            if _record(handle) == self:
+                handle.send_signal(signum)  # which checks again that the id was not reused
+                return True
+        return False
 
 
 def process(pid: int) -> Process | None:
@@ -110,11 +108,10 @@ def descendants(pid: int) -> list[Process]:
 
 
 def _is_helper(handle: psutil.Process) -> bool:
-    try:
+    with suppress(psutil.AccessDenied):
         command = " ".join(handle.cmdline())
-    except psutil.AccessDenied:
-        return False
-    return any(name in command for name in _NOT_THE_ENGINE)
+        return any(name in command for name in _NOT_THE_ENGINE)
+    return False
 
 
 def end(processes: Iterable[Process], patience_s: float = 5.0) -> list[Process]:
@@ -208,8 +205,8 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
     ended: list[Process] = []
     pattern = f"{glob.escape(base.stem)}.*{glob.escape(base.suffix)}"
     for path in sorted(base.parent.glob(pattern)):
-        content = _read(path)
-        if content is None or (orphans := _orphans(content)) is None:
+        orphans = _orphans(path)
+        if orphans is None:
             continue
         left = end(orphans, patience_s)
         ended += [p for p in orphans if p not in left]
@@ -231,29 +228,23 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
     return ended
 
 
-def _orphans(content: dict[str, Any]) -> list[Process] | None:
-    """Return the recorded processes that may be ended; None if the file must stay."""
+def _orphans(path: Path) -> list[Process] | None:
+    """Return the processes of a file that may be ended; None if the file must stay."""
     scope = _scope()
-    if scope is None or content["host"] != platform.node():
-        return None
-    if content["boot"] != scope["boot"]:
-        return []  # the computer was restarted, so none of them is left
-    if content["namespace"] != scope["namespace"] or Process(**content["owner"]).alive:
-        return None
-    left = [p for p in (Process(**record) for record in content["processes"]) if p.alive]
-    with_children = {q.pid: q for p in left for q in [p, *descendants(p.pid)]}
-    return list(with_children.values())
-
-
-def _read(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        Process(**content["owner"])
-        [Process(**record) for record in content["processes"]]
-        complete = content["boot"] and content["namespace"]
-        return {"host": str(content["host"]), **content} if complete else None
+        owner, *recorded = [Process(**p) for p in (content["owner"], *content["processes"])]
+        host, boot, namespace = (content[name] for name in ("host", "boot", "namespace"))
     except (OSError, ValueError, TypeError, LookupError):
         return None  # not one of these files
+    if scope is None or host != platform.node() or not (boot and namespace):
+        return None
+    if boot != scope["boot"]:
+        return []  # the computer was restarted, so none of them is left
+    if namespace != scope["namespace"] or owner.alive:
+        return None
+    left = [p for p in recorded if p.alive]
+    return list({q.pid: q for p in left for q in [p, *descendants(p.pid)]}.values())
 
 
 def _scope() -> dict[str, str] | None:
