@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Optional, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -19,7 +19,13 @@ from lm_eval_bayes._util.text import (
     plural,
     scope_label,
 )
-from lm_eval_bayes.cli.ui.options import IntervalMethod, IntervalOptions, Json, expand_options
+from lm_eval_bayes.cli.ui.options import (
+    IntervalMethod,
+    IntervalOptions,
+    Json,
+    expand_options,
+    option,
+)
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
@@ -64,31 +70,28 @@ def command(
     ],
     *,
     schema: Annotated[
-        Optional[list[str]],  # noqa: UP045  typer reads this on Python 3.10 too
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Only this schema, or the rubric of this YAML file; can be repeated. By default "
+        list[str] | None,
+        option(
+            "NAME|FILE",
+            "Only this schema, or the rubric of this YAML file; can be repeated. By default "
             "all schemata whose signals all models have.",
         ),
     ] = None,
     weights: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            metavar="SCHEMA=W,W,...",
-            help="Other weights, one per category, as in format_aware=0,0,1/3,2/3,1; can be "
-            "repeated.",
+        list[str] | None,
+        option(
+            "SCHEMA=W,W,...",
+            "Other weights, one per category, as in format_aware=0,0,1/3,2/3,1; can be repeated.",
         ),
     ] = None,
     thresholds: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            metavar="FILE",
-            help="Frozen thresholds. By default they are pooled over all runs, task by task.",
+        Path | None,
+        option(
+            "FILE", "Frozen thresholds. By default they are pooled over all runs, task by task."
         ),
     ] = None,
     freeze: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Write the thresholds to a new file, for --thresholds."),
+        Path | None, option("FILE", "Write the thresholds to a new file, for --thresholds.")
     ] = None,
     prior: Annotated[
         Prior,
@@ -98,12 +101,10 @@ def command(
         ),
     ] = "hbayes",
     ignore_verdicts: Annotated[
-        bool,
-        typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier."),
+        bool, typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier.")
     ] = False,
     plot: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Write a figure of the ranks, as .svg or .png."),
+        Path | None, option("FILE", "Write a figure of the ranks, as .svg or .png.")
     ] = None,
     task: Task = None,
     dedupe: Dedupe = False,
@@ -432,11 +433,7 @@ def _columns(table: RubricTable) -> tuple[str, ...]:
 
 
 def _cells(score: ModelScore) -> tuple[str, ...]:
-    return (
-        format_mean_sd(score.mu, score.sigma),
-        format_interval(score.interval),
-        _missing(score),
-    )
+    return (format_mean_sd(score.mu, score.sigma), format_interval(score.interval), _missing(score))
 
 
 def _missing(score: ModelScore) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
-from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite
+from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite, option
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -47,8 +47,7 @@ _NOUNS = {
 }
 
 Stores = Annotated[
-    list[Path],
-    typer.Argument(metavar="STORE", help="Files of trial stores.", show_default=False),
+    list[Path], typer.Argument(metavar="STORE", help="Files of trial stores.", show_default=False)
 ]
 
 
@@ -125,10 +124,7 @@ def _date(seconds: float) -> str:
 @app.command()
 def merge(
     stores: Stores,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="TARGET", help="The merged store."),
-    ],
+    output: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
     keep_first: Annotated[
         bool, typer.Option("--keep-first", help="If stores differ, keep the first trial.")
     ] = False,
@@ -246,11 +242,11 @@ def export(
     ],
     output: Annotated[
         Path,
-        typer.Option(
+        option(
+            "PATH",
+            "A file for jsonl (- for standard output), a folder for samples.",
             "-o",
             "--output",
-            metavar="PATH",
-            help="A file for jsonl (- for standard output), a folder for samples.",
         ),
     ],
     form: Annotated[
@@ -322,7 +318,7 @@ def _print_export(report: ExportReport | SamplesReport) -> None:
 
 
 def _hash_of(noun: str) -> Any:
-    return typer.Option(metavar="HASH", help=f"Only trials of this {noun}.")
+    return option("HASH", f"Only trials of this {noun}.")
 
 
 @app.command()
@@ -332,7 +328,7 @@ def prune(
     sampling: Annotated[str | None, _hash_of("sampling")] = None,
     prompt: Annotated[str | None, _hash_of("prompt")] = None,
     trials_from: Annotated[
-        int | None, typer.Option(metavar="N", help="Only trials numbered N and up, from 0.")
+        int | None, option("N", "Only trials numbered N and up, from 0.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
     as_json: Json = False,

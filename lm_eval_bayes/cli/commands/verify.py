@@ -12,7 +12,7 @@ import typer
 
 from lm_eval_bayes._util.text import NO_VALUE, format_probability, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Json
+from lm_eval_bayes.cli.ui.options import Json, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
@@ -43,58 +43,50 @@ def command(
     ],
     backend: Annotated[
         str | None,
-        typer.Option(
-            metavar="transformers|vllm|server",
-            help="The backend. By default server if --base-url is given, vllm on a GPU if it is "
+        option(
+            "transformers|vllm|server",
+            "The backend. By default server if --base-url is given, vllm on a GPU if it is "
             "installed, else transformers.",
         ),
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Address of an OpenAI-compatible server: http://host:port/v1 for chat, "
+        option(
+            "URL",
+            "Address of an OpenAI-compatible server: http://host:port/v1 for chat, "
             ".../v1/completions for text completion. The key is read from OPENAI_API_KEY.",
         ),
     ] = None,
-    revision: Annotated[
-        str | None, typer.Option(metavar="REV", help="Branch, tag or commit on the hub.")
-    ] = None,
+    revision: Annotated[str | None, option("REV", "Branch, tag or commit on the hub.")] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:1; by default a GPU.")
+        str | None, option("DEVICE", "cpu, cuda or cuda:1; by default a GPU.")
     ] = None,
     dtype: Annotated[
         str,
-        typer.Option(
-            metavar="auto|float32|bfloat16|float16",
-            help="Numeric type of the weights; auto is float32 on a CPU, else the stored type.",
+        option(
+            "auto|float32|bfloat16|float16",
+            "Numeric type of the weights; auto is float32 on a CPU, else the stored type.",
         ),
     ] = "auto",
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Number of answers in a batch.")] = 8,
-    temperature: Annotated[
-        float, typer.Option(metavar="T", help="Temperature of the softmax over the labels.")
-    ] = 1.0,
+    batch_size: Annotated[int, option("N", "Number of answers in a batch.")] = 8,
+    temperature: Annotated[float, option("T", "Temperature of the softmax over the labels.")] = 1.0,
     max_length: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Maximum length of a prompt in tokens (in characters if the server does not "
+        option(
+            "N",
+            "Maximum length of a prompt in tokens (in characters if the server does not "
             "count tokens); longer answers are truncated at the beginning.",
         ),
     ] = None,
-    think_end: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only the text after this is judged.")
-    ] = "</think>",
+    think_end: Annotated[str, option("TEXT", "Only the text after this is judged.")] = "</think>",
     task: Task = None,
     dedupe: Dedupe = False,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the first N questions of each task.")
-    ] = None,
+    limit: Annotated[int | None, option("N", "Only the first N questions of each task.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="The file of verdicts, or a folder for several; by default verdicts_*.jsonl "
+        option(
+            "PATH",
+            "The file of verdicts, or a folder for several; by default verdicts_*.jsonl "
             "beside each samples_*.jsonl.",
         ),
     ] = None,
@@ -105,7 +97,7 @@ def command(
         ),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Time-out of a request to a server, in seconds.")
+        float, option("S", "Time-out of a request to a server, in seconds.")
     ] = 300.0,
     as_json: Json = False,
 ) -> None:
