@@ -257,7 +257,7 @@ def test_learned_prior_beside_scorio(benchmark, shape, who):
     benchmark.group = f"five categories {questions}x{trials}"
     scorio = importlib.import_module("scorio.eval")
     if who == "ours":
-        result = benchmark(category_posterior, outcomes, "benchmark", 0.95, "exact", 0).mu
+        result = benchmark(category_posterior, outcomes, IntervalSpec()).mu
     else:
         result = benchmark(scorio.bayes, R, np.arange(5) / 4)[0]
     assert 0.0 < result < 1.0

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.generation_settings import not_applied
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -163,6 +164,22 @@ class SamplingMixin:
         if topic not in topics:
             topics.add(topic)
             log.warning(message, *values)
+
+
+def check_harness(backend: str, *needed: tuple[object, Sequence[str]]) -> None:
+    """Check that objects of the harness have the names that are used here.
+
+    Raises
+    ------
+    ModelConfigError
+        If one of them has not.
+    """
+    missing = [name for owner, names in needed for name in names if not hasattr(owner, name)]
+    if missing:
+        raise ModelConfigError(
+            f"this release of lm_eval builds {backend} in a way unknown to this package "
+            f"(without {', '.join(missing)}); lm_eval 0.4.12 and 0.4.13 are supported"
+        )
 
 
 def installed_versions(*distributions: str) -> dict[str, str]:

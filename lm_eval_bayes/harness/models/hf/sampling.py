@@ -23,7 +23,12 @@ from lm_eval_bayes.harness.models.hf.lazy import (
     hf_fingerprint,
 )
 from lm_eval_bayes.harness.models.hf.responses import Row, StopFinder, read_trial
-from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token, installed_versions
+from lm_eval_bayes.harness.models.interface import (
+    TrialRequest,
+    bits_per_token,
+    check_harness,
+    installed_versions,
+)
 from lm_eval_bayes.runs.model_arguments import as_json
 from lm_eval_bayes.store.trial import Trial
 
@@ -32,19 +37,6 @@ log = get_logger(__name__)
 #: The methods of the harness's class, and its helpers, that are used here.
 _METHODS = ("tok_batch_encode", "tok_decode", "_model_generate", "_model_call", "_create_model")
 _HELPERS = ("handle_stop_sequences", "postprocess_generated_text")
-
-
-def check_harness(lm: Any) -> None:
-    """Check that the harness has the methods and helpers that are used here."""
-    import lm_eval.models.utils as helpers
-
-    missing = [name for name in _METHODS if not hasattr(type(lm), name)]
-    missing += [name for name in _HELPERS if not hasattr(helpers, name)]
-    if missing:
-        raise ModelConfigError(
-            "this release of lm_eval builds its hf backend in a way unknown to this package "
-            f"(without {', '.join(missing)}); lm_eval 0.4.12 and 0.4.13 are supported"
-        )
 
 
 class HFSampling(LazyWeights):
@@ -64,7 +56,9 @@ class HFSampling(LazyWeights):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        check_harness(self)
+        import lm_eval.models.utils as helpers
+
+        check_harness("its hf backend", (type(self), _METHODS), (helpers, _HELPERS))
         self._generation_config = generation_config_of(self.config, self.given)
         self._ends = end_tokens(self._generation_config, self.tokenizer)
         self._loop: TokenLoop | None = None

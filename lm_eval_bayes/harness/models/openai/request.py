@@ -10,7 +10,7 @@ from typing import Any
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.generation_settings import DEFAULT_MAX_GEN_TOKS
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.interface import TrialRequest, check_harness
 from lm_eval_bayes.harness.models.openai.responses import ExchangeFailed
 
 log = get_logger(__name__)
@@ -50,16 +50,6 @@ def backend_of(model: object) -> str:
     )
 
 
-def check_harness(model: object) -> None:
-    """Check that the harness's backend has the methods that are used here."""
-    missing = [name for name in _NEEDED if not hasattr(model, name)]
-    if missing:
-        raise ModelConfigError(
-            f"this release of lm_eval builds API requests in a way this package does not know: "
-            f"its {type(model).__name__} has no {', '.join(missing)}"
-        )
-
-
 class Payloads:
     """Builds the requests of one backend.
 
@@ -76,7 +66,7 @@ class Payloads:
     """
 
     def __init__(self, model: Any) -> None:
-        check_harness(model)
+        check_harness(type(model).__name__, (model, _NEEDED))
         self._model = model
         self.backend = backend_of(model)
         self.chat = "chat" in self.backend
