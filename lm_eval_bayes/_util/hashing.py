@@ -10,7 +10,9 @@ import hashlib
 import json
 import math
 import operator
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
@@ -185,3 +187,9 @@ def check_mapping(name: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInputError.of(name, "be a mapping", value)
     return value
+
+
+def weight_hash_folder() -> Path:
+    """Return the folder of the hashes of weights, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"

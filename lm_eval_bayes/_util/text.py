@@ -268,6 +268,11 @@ def join_words(words: Sequence[str], conjunction: str = "and") -> str:
 # -- untrusted text ------------------------------------------------------------------------------
 
 
+def error_line(error: BaseException) -> str:
+    """Return the message of an error on one line; without a message, the name of its type."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def one_line(text: object, longest: int | None = None) -> str:
     r"""Return a text on one line, with every invisible character escaped.
 

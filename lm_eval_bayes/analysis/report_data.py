@@ -204,8 +204,7 @@ class TaskPanel:
     @property
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest possible score."""
-        weights = self.summaries[0].run.outcomes.weights
-        return float(weights.min()), float(weights.max())
+        return self.summaries[0].run.outcomes.bounds
 
 
 @dataclass(frozen=True, eq=False)

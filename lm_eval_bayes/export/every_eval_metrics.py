@@ -109,11 +109,10 @@ def _posterior_result(
 
 def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -> dict[str, Any]:
     run = summary.run
-    weights = run.outcomes.weights
-    low, high = (0.0, 1.0) if name in summary.rows else (float(weights.min()), float(weights.max()))
+    low, high = (0.0, 1.0) if name in summary.rows else run.outcomes.bounds
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
     if not run.binary:
-        details["category_weights"] = ", ".join(f"{w:g}" for w in weights)
+        details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
     if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)
     return {

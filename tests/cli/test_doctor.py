@@ -20,6 +20,7 @@ import typer
 from _support.paths import REPOSITORY
 from typer.testing import CliRunner
 
+from lm_eval_bayes._util.hashing import weight_hash_folder
 from lm_eval_bayes.cli.commands import doctor
 from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.harness.plugin import installed
@@ -316,12 +317,12 @@ def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
     assert installed.gpus(timeout_s=0.3) == ()
 
 
-def test_the_folder_of_hashes_is_that_of_the_models(monkeypatch, tmp_path):
-    from lm_eval_bayes.harness.models.weights import cache_folder
-
-    assert installed.hash_folder() == cache_folder()
+def test_the_folder_of_hashes_is_that_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert installed.hash_folder() == cache_folder() == tmp_path / "lm-eval-bayes" / "weights"
+    assert weight_hash_folder() == tmp_path / "lm-eval-bayes" / "weights"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert weight_hash_folder() == tmp_path / ".cache" / "lm-eval-bayes" / "weights"
 
 
 # -- questions -----------------------------------------------------------------------------------

@@ -235,8 +235,14 @@ def test_files_and_tables_at_once_and_what_is_there_stays(tmp_path):
         (["--html", "a.html", "--questions", "500"], "`--questions` must be an integer"),
         (["--html", "a.html", "--models", "1"], "`--models` must be an integer of at least 2"),
         (["--html", "a.html", "--level", ".94"], "`--level` must be one of 0.5"),
-        (["--html", "a.html", "--beta", "50:75"], "`--beta` must have a sum A + B from 0.1 to"),
-        (["--html", "a.html", "--beta", ".5:99", "--gap", "0"], "`--beta` must have a mean A/(A"),
+        (
+            ["--html", "a.html", "--beta", "50:75"],
+            "`--beta (A + B, with --html)` must be a number from 0.1 to",
+        ),
+        (
+            ["--html", "a.html", "--beta", ".5:99", "--gap", "0"],
+            "`--beta (A/(A + B), with --html)` must be a number",
+        ),
     ],
 )
 def test_errors_are_one_sentence(arguments, message, monkeypatch, tmp_path):

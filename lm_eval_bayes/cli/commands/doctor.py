@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
+from lm_eval_bayes._util.hashing import weight_hash_folder
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import Json, option
@@ -332,7 +333,6 @@ def _questions(reach: HubQuery | None, offline_variable: str | None) -> Iterator
 
 def _folders() -> Iterator[Finding]:
     """Check the folders that a run writes to."""
-    from lm_eval_bayes.harness.plugin.installed import hash_folder
     from lm_eval_bayes.harness.task.questions import cache_folder
 
     set_temporary = 'export TMPDIR="$HOME"'
@@ -344,7 +344,8 @@ def _folders() -> Iterator[Finding]:
     else:
         yield _folder("temporary", temporary, set_temporary)
     yield _folder("questions", cache_folder(), 'export HF_HOME="$HOME/hf_home"')
-    hashes = _folder("hashes of weights", hash_folder(), 'export XDG_CACHE_HOME="$HOME/.cache"')
+    set_cache = 'export XDG_CACHE_HOME="$HOME/.cache"'
+    hashes = _folder("hashes of weights", weight_hash_folder(), set_cache)
     # A run works without this cache: the hashes are computed again.
     yield hashes if hashes.state == "ok" else hashes._replace(state="note")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lm_eval_bayes._util.text import format_duration, format_range, plural
+from lm_eval_bayes._util.text import error_line, format_duration, format_range, plural
 from lm_eval_bayes.cli.ui.errors import exit_code
 from lm_eval_bayes.cli.ui.options import Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
@@ -309,14 +309,9 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
         get_logger("lm_eval_bayes.harness.run").debug(
             "the run stopped before sampling", exc_info=error
         )
-        raise LmEvalBayesError(_sentence(error)) from error
-
-
-def _sentence(error: Exception) -> str:
-    message = " ".join(str(error).split())
-    if isinstance(error, (ValueError, OSError, AssertionError)) and message:
-        return message
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+        message, kind = error_line(error), type(error).__name__
+        plain = isinstance(error, (ValueError, OSError, AssertionError)) or message == kind
+        raise LmEvalBayesError(message if plain else f"{kind}: {message}") from error
 
 
 def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -> None:

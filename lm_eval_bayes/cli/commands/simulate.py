@@ -190,31 +190,19 @@ def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError.of("--html", "end with .html", path.name)
     means = benchmark.means
-    with named_as_options("models", "questions", "trials", "gap", "level", "seed"):
-        try:
-            settings = DemoSettings(
-                models=len(means),
-                questions=benchmark.n_questions,
-                trials=n_trials,
-                mean=sum(means) / len(means),
-                gap=means[0] - means[1] if len(means) > 1 else 0.0,
-                strength=benchmark.strength,
-                level=spec.level,
-                seed=spec.seed,
-            )
-        except InvalidInputError as error:
-            raise InvalidInputError(_named_as_beta(str(error))) from None
+    of_beta = {"mean": "beta (A/(A + B), with --html)", "strength": "beta (A + B, with --html)"}
+    with named_as_options("models", "questions", "trials", "gap", "level", "seed", **of_beta):
+        settings = DemoSettings(
+            models=len(means),
+            questions=benchmark.n_questions,
+            trials=n_trials,
+            mean=sum(means) / len(means),
+            gap=means[0] - means[1] if len(means) > 1 else 0.0,
+            strength=benchmark.strength,
+            level=spec.level,
+            seed=spec.seed,
+        )
     return demo_page(settings).encode()
-
-
-def _named_as_beta(message: str) -> str:
-    """Name mean and strength in an error by the option that sets them."""
-    for name, function in (("mean", "a mean A/(A + B)"), ("strength", "a sum A + B")):
-        start = f"`{name}` must be a number "
-        if message.startswith(start):
-            rule = message[len(start) :]
-            return f"`--beta` must have {function} {rule}, the range of the page's sliders"
-    return f"{message} (the page of --html)"
 
 
 # -- tables --------------------------------------------------------------------------------------

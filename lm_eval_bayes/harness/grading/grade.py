@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
@@ -215,8 +216,7 @@ def _process_results(
     try:
         outcome = grade(results[0], doc["answer"], kind=kind)
     except Exception as error:  # an error on one question must not end the others
-        message = " ".join(str(error).split())
-        outcome = Grade(False, None, f"{type(error).__name__}: {message}")
+        outcome = Grade(False, None, f"{type(error).__name__}: {error_line(error)}")
     return {
         "exact_match": int(outcome.correct),
         "answer": outcome.answer,

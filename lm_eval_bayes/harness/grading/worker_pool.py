@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import IO, Any, cast
 
+from lm_eval_bayes._util.text import error_line
+
 _WORKER_FILE = Path(__file__).with_name("equivalence.py")
 # -I keeps the working directory and user settings out; the parent's own path comes as line one.
 _BOOT = (
@@ -162,9 +164,8 @@ class WorkerPool:
         try:
             worker = _Worker()
         except (OSError, RuntimeError, WorkerError) as error:  # RuntimeError: no thread at exit
-            message = " ".join(str(error).split())
-            self._failed = (time.monotonic(), message)
-            raise WorkerUnavailable(message) from error
+            self._failed = (time.monotonic(), error_line(error))
+            raise WorkerUnavailable(error_line(error)) from error
         self._failed = None
         self._workers.add(worker)
         return worker

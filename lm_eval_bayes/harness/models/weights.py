@@ -12,7 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lm_eval_bayes._util.files import write_atomic
-from lm_eval_bayes._util.hashing import ALGORITHM, hash_bytes, hash_json, hash_text
+from lm_eval_bayes._util.hashing import (
+    ALGORITHM,
+    hash_bytes,
+    hash_json,
+    hash_text,
+    weight_hash_folder,
+)
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 
@@ -25,12 +31,6 @@ SETTLED_NS = 2_000_000_000
 def state_of(stat: os.stat_result) -> list[int]:
     """Return the properties of a file that change when it is replaced or rewritten."""
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
-
-
-def cache_folder() -> Path:
-    """Return the folder of the hashes, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
 
 
 def cached_digest(path: Path, stat: os.stat_result) -> str | None:
@@ -56,7 +56,7 @@ def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
 
 
 def _entry(real: str) -> Path:
-    return cache_folder() / f"{hash_text(real).partition(':')[2]}.json"
+    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}.json"
 
 
 #: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.

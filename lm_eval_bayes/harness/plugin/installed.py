@@ -141,15 +141,6 @@ def _runs_this_python(script: Path) -> bool:
     return bool(interpreter) and os.path.abspath(interpreter) == os.path.abspath(sys.executable)
 
 
-def hash_folder() -> Path:
-    """Return the folder of cached weight hashes, without importing the harness.
-
-    The same as :func:`lm_eval_bayes.harness.models.weights.cache_folder`.
-    """
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
-
-
 # -- the harness as a process of its own sees it ------------------------------------------------
 
 

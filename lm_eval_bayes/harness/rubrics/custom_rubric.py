@@ -30,6 +30,7 @@ from typing import Any
 
 import yaml
 
+from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
@@ -276,8 +277,8 @@ def load_yaml(path: Path) -> Any:
         # a safe loader but for !function, which names the user's own code
         return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = " ".join(str(error).split())
-        raise TaskConfigError(f"the rubric {path.name} cannot be read: {message}") from None
+        reason = f"the rubric {path.name} cannot be read: {error_line(error)}"
+        raise TaskConfigError(reason) from None
 
 
 def _function(spec: str, folder: Path) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import number
@@ -320,8 +321,7 @@ class _Npz:
             raise
         except Exception as error:
             # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InvalidInputError.of(argument, rule, reason) from None
+            raise InvalidInputError.of(argument, rule, error_line(error)) from None
 
     def outcomes(self) -> tuple[str, npt.NDArray[Any]]:
         """Return the outcome matrix with its name."""
