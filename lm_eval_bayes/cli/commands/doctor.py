@@ -234,7 +234,6 @@ def _harness(registered: Registered | None) -> Iterator[Finding]:
 
 
 def _plugin(registered: Registered) -> Finding:
-    from lm_eval_bayes._boot._lm_eval_bayes_boot import switched_off
     from lm_eval_bayes.harness.plugin import installed
 
     finding = partial(Finding, "plugin")
@@ -256,7 +255,8 @@ def _plugin(registered: Registered) -> Finding:
         detail = f"this release of the harness cannot register: {missing}"
         return finding("wrong", detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
-    if switched_off():
+    # as in the start-up file, which imports nothing of the package
+    if os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "").strip().lower() in ("0", "false", "no", "off"):
         value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
         detail = f"switched off for lm_eval by LM_EVAL_BAYES_AUTOLOAD={value}; {alternative}"
         return finding("note", detail, "unset LM_EVAL_BAYES_AUTOLOAD")

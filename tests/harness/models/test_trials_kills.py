@@ -63,7 +63,7 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
     assert set(report["codes"]) <= {-9, 0}
     # Kills that cannot hit anything would prove nothing.
     assert report["codes"].count(-9) >= kills * 0.5
-    assert sum(size > 0 for size in report["sizes"]) >= 2
+    assert sum(size > 0 for size in report["sizes"]) >= max(1, kills // 10)
     assert report["ends"] == [0, 0]
     complete, last, again = (
         read(tmp_path / f"{name}.json") for name in ("whole", "killed", "again")
