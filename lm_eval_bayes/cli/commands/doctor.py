@@ -255,9 +255,9 @@ def _plugin(registered: Registered) -> Finding:
         detail = f"this release of the harness cannot register: {missing}"
         return finding("wrong", detail, _pip(f"lm-eval=={installed.TESTED_HARNESSES[-1]}"))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
-    # as in the start-up file, which imports nothing of the package
-    if os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "").strip().lower() in ("0", "false", "no", "off"):
-        value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
+    value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
+    # the rule of the boot module, which is no part of an installed package
+    if value.strip().lower() in ("0", "false", "no", "off"):
         detail = f"switched off for lm_eval by LM_EVAL_BAYES_AUTOLOAD={value}; {alternative}"
         return finding("note", detail, "unset LM_EVAL_BAYES_AUTOLOAD")
     if installed.version_of("lm-eval-bayes") is None:
