@@ -13,6 +13,7 @@ from _support.paths import SHARED
 
 import lm_eval_bayes as leb
 from lm_eval_bayes._util.text import format_probability
+from lm_eval_bayes.runs import reader
 
 AIME = SHARED / "data" / "outcomes" / "matharena_aime_2025_II.csv"
 
@@ -78,6 +79,18 @@ def test_a_run_is_placed_among_the_models_of_a_file(files):
     )
 
 
+def test_every_run_is_read_once(files, monkeypatch):
+    read, original = [], reader._read_files
+
+    def counted(run_files, query):
+        read.extend(file.file.name for file in run_files)
+        return original(run_files, query)
+
+    monkeypatch.setattr(reader, "_read_files", counted)
+    assert lmeb(files / "four.npz", "--target", files / "new.npz", "--target", "tiny")[0] == 0
+    assert sorted(read) == ["four.npz", "new.npz"]
+
+
 def test_named_models_filters_and_the_papers_likelihood(files):
     options = ["--target", "medium", "--anchor", "tiny", "--anchor", "huge", "--between", "query"]
     code, printed, _ = lmeb(
@@ -88,6 +101,9 @@ def test_named_models_filters_and_the_papers_likelihood(files):
     kernel = expected("medium", ["tiny", "huge"], (0.3, 0.6), "query", pseudo_count=1.0)
     assert result["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
     assert result["placed"][0]["posterior"]["between"] == "query"
+    assert result["placed"][0]["posterior"]["note"] == kernel.note
+    assert json.loads(printed)["warnings"] == [kernel.note]
+    assert kernel.note in lmeb(files / "five.npz", *options)[1]
     assert 0 < len(result["kept"]["kept"]) < 20
 
 

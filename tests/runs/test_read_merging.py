@@ -10,7 +10,7 @@ from lm_eval_bayes.analysis.summary import pass_rows
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials
-from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.reader import join_runs, read_runs
 
 
 def graded(outcomes, **columns):
@@ -277,7 +277,11 @@ def test_what_differs_between_models_is_told(tmp_path):
     rows = [row(0, filter="boxed", sent=sent, prompt="<user>Q", outcomes=[1])]
     config = {TASK: {"metadata": {"bayes": {"weights": [0, 2]}}}}
     write_run(tmp_path / "b", rows, model="org/other", version=2.0, configs=config)
-    assert read_runs([tmp_path]).warnings == (
+    together = read_runs([tmp_path])
+    joined = join_runs(read_runs([tmp_path / "a"]), read_runs([tmp_path / "b"]))
+    assert (joined.models, joined.warnings) == (together.models, together.warnings)
+    assert joined.of_path(1).models == ("org/other",)
+    assert together.warnings == (
         f"task {TASK}: the runs are of different versions, 1.0 (org/model), 2.0 (org/other)",
         f"task {TASK}: the runs have different scores of the categories, (0.0, 1.0) (org/model), "
         "(0.0, 2.0) (org/other)",

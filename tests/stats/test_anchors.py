@@ -12,7 +12,11 @@ import pytest
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.capability import capability_intervals, sample_size_sweep
+from lm_eval_bayes.stats.anchors.capability import (
+    QUERY_NOTE,
+    capability_intervals,
+    sample_size_sweep,
+)
 from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
     ordering_violations,
@@ -44,9 +48,12 @@ def test_query_by_query_average_of_two_binomials(epsilon):
             n = wrong + right
             value *= (stats.binom.pmf(right, n, p) + stats.binom.pmf(right, n, q)) / 2
         likelihoods.append(value)
-    posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS), epsilon)
+    outcomes = Outcomes.from_counts(COUNTS)
+    posterior = capability_intervals(ANCHORS, outcomes, epsilon, between="query")
     expected = np.array(likelihoods) / sum(likelihoods)
     assert posterior.probability == pytest.approx(expected, abs=1e-12)
+    # the paper's likelihood carries a warning
+    assert posterior.to_dict()["note"] == posterior.note == QUERY_NOTE
     assert (posterior.n_queries, posterior.n_trials) == (3, 9)
 
 
@@ -62,9 +69,10 @@ def test_shared_position_is_an_integral_over_it(epsilon):
 
         likelihoods.append(integrate.quad(at, 0, 1, epsabs=0, epsrel=1e-10)[0])
     outcomes = Outcomes.from_counts(COUNTS)
-    posterior = capability_intervals(ANCHORS, outcomes, epsilon, between="shared")
+    posterior = capability_intervals(ANCHORS, outcomes, epsilon)
     expected = np.array(likelihoods) / sum(likelihoods)
     assert posterior.probability == pytest.approx(expected, abs=1e-9)
+    assert (posterior.between, posterior.note) == ("shared", None)
 
 
 @pytest.mark.parametrize("between", ["query", "shared"])

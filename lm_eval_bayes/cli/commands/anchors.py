@@ -28,7 +28,7 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     parse_pair,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -75,7 +75,7 @@ def command(
         Between,
         typer.Option(
             help="The likelihood between two anchors. shared: one position for all questions. "
-            "query: the paper's, one position per question, which is overconfident."
+            "query: the paper's, one position per question; its 95% ranges held 82 to 93%."
         ),
     ] = "shared",
     epsilon: Annotated[
@@ -150,7 +150,10 @@ def command(
             for name in saved.tasks
         ]
     if as_json:
-        say_json({"tasks": studies, "warnings": saved.warnings})
+        placements = [placement for study in studies for placement in study.placements]
+        notes = dict.fromkeys(placement.posterior.note for placement in placements)
+        warnings = [*saved.warnings, *(note for note in notes if note is not None)]
+        say_json({"tasks": studies, "warnings": warnings})
     else:
         say_each(studies, _show)
 
@@ -158,17 +161,25 @@ def command(
 def _read(
     runs: Sequence[Path], targets: Sequence[str], reading: ReadingOptions
 ) -> tuple[SavedRuns, list[str]]:
-    """Read all runs together, and return the names of the models to place."""
+    """Read every run once, and return the names of the models to place."""
+    from lm_eval_bayes.runs.reader import join_runs
+
     paths = [path for path in map(Path, targets) if path.exists()]
     names = [target for target in targets if not Path(target).exists()]
-    names += [model for path in paths for model in reading.read([path]).models]
+    saved = reading.read(runs)
     if paths:
-        anchors = reading.read(runs).models
-        in_both = [name for name in names if name in anchors]
+        placed = reading.read(paths)
+        in_both = [model for model in placed.models if model in saved.models]
         if in_both:
             rule = "be a model that is not in the RUNs; give its name instead of its path"
             raise InvalidInputError.of("--target", rule, ", ".join(in_both))
-    return reading.read([*runs, *paths]), list(dict.fromkeys(names))
+        names += placed.models
+        already_shown = {*saved.warnings, *placed.warnings}
+        saved = join_runs(saved, placed)
+        for warning in saved.warnings:
+            if warning not in already_shown:
+                warn(f"warning: {warning}")
+    return saved, list(dict.fromkeys(names))
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -194,6 +205,8 @@ def _show(study: AnchorStudy) -> None:
         posterior = study.placements[0].posterior
         settings = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
         say(f"{settings}; for {scope_label(posterior.scope)}")
+        if posterior.note is not None:
+            say(posterior.note)
 
 
 def _show_assumptions(study: AnchorStudy) -> None:

@@ -30,7 +30,12 @@ from lm_eval_bayes.stats.validation import (
 )
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
-Between: TypeAlias = Literal["query", "shared"]
+Between: TypeAlias = Literal["shared", "query"]
+#: The note of a posterior under the likelihood "query".
+QUERY_NOTE = (
+    'The likelihood "query" is overconfident: in simulations its 95% ranges held the model in 82 to '
+    '93%, and peaks of probability .97 were right in 78 to 87%. "shared" held 97 to 99%.'
+)
 #: Which neighbouring intervals are returned: the fewest, or those between equal tails.
 RangeMethod: TypeAlias = Literal["hdi", "exact"]
 
@@ -76,9 +81,11 @@ class CapabilityPosterior(Record):
     epsilon : float
         How far from 0 and 1 the anchors' probabilities were kept.
     between : str
-        "query" or "shared".
+        "shared" or "query".
     scope : str
         "benchmark" or "population".
+    note : str or None
+        A warning about the numbers: under "query" its measured coverage.
 
     Examples
     --------
@@ -96,6 +103,7 @@ class CapabilityPosterior(Record):
     epsilon: float
     between: Between
     scope: Scope = "benchmark"
+    note: str | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -121,7 +129,7 @@ class CapabilityPosterior(Record):
         >>> anchors = AnchorMatrix.from_probabilities([[0.2, 0.1], [0.9, 0.6]], ["S", "L"])
         >>> posterior = capability_intervals(anchors, Outcomes.from_matrix([[1], [1]]))
         >>> round(posterior.p_above("S"), 3), round(posterior.p_above("L"), 3)
-        (0.994, 0.791)
+        (0.993, 0.767)
         """
         if not isinstance(anchor, str) or anchor not in self.anchors:
             raise InvalidInputError.of("anchor", f"be one of {list(self.anchors)}", anchor)
@@ -147,7 +155,7 @@ class CapabilityPosterior(Record):
         >>> anchors = AnchorMatrix.from_probabilities([[0.2] * 9, [0.5] * 9, [0.8] * 9])
         >>> posterior = capability_intervals(anchors, Outcomes.from_matrix([[1]] * 5 + [[0]] * 4))
         >>> posterior.interval(0.9), posterior.interval(0.9, "exact")
-        ((1, 2), (1, 2))
+        ((1, 2), (1, 3))
         """
         level, method = check_level(level), check_option("method", method, RANGE_METHODS)
         return _RANGES[method](np.concatenate(([0.0], np.cumsum(self.probability))), level)
@@ -162,7 +170,7 @@ def capability_intervals(
     outcomes: Outcomes,
     epsilon: float = 0.01,
     *,
-    between: Between = "query",
+    between: Between = "shared",
     scope: Scope = "benchmark",
     replicates: int = 1000,
     seed: int = 0,
@@ -174,13 +182,17 @@ def capability_intervals(
     L + 1 intervals between neighbours are equally probable beforehand. With c_j of N_j
     trials solved, interval i (between anchors i and i + 1) has the likelihood
 
+    - "shared": ∫₀¹ Π_j Bin(c_j; N_j, (1 − u) Π_ij + u Π_i+1,j) du, one position u between the
+      two anchors for all queries. Over 4,000 simulated models among 3 anchors, 60 queries with 4
+      trials each, its peak had probability 92% and was right in 92%.
     - "query": Π_j ½ (Bin(c_j; N_j, Π_ij) + Bin(c_j; N_j, Π_i+1,j)), the paper's average of
       the two boundary anchors, query by query. The model may then be like the weaker anchor
       on one query and like the stronger one on the next, as if every query had a different
-      model, which is overconfident: over 4,000 simulated models among 3 anchors, 60 queries
-      with 4 trials each, its peak had probability 97% and was right in 86%.
-    - "shared": ∫₀¹ Π_j Bin(c_j; N_j, (1 − u) Π_ij + u Π_i+1,j) du, one position u between the
-      two anchors for all queries. There the peak had probability 92% and was right in 92%.
+      model, which is overconfident: in the same simulation its peak had probability 97% and was
+      right in 86%. The result's `note` says so.
+
+    With 50 queries, 95% ranges held the simulated model in 87 to 93% under "query" and in 99%
+    under "shared" (3 to 8 anchors, 1 to 64 trials per query, 600 to 1,000 models each).
 
     Parameters
     ----------
@@ -192,7 +204,7 @@ def capability_intervals(
         do not enter.
     epsilon : float
         From 1e-12 to ½, the latter left out.
-    between : {"query", "shared"}
+    between : {"shared", "query"}
         See above.
     scope : {"benchmark", "population"}
         Of these queries, or of the population of queries: then the posterior is the average over
@@ -222,7 +234,7 @@ def capability_intervals(
     >>> anchors = AnchorMatrix.from_probabilities(table, ["small", "medium", "large"])
     >>> posterior = capability_intervals(anchors, Outcomes.from_matrix([[1], [1], [1], [0]]))
     >>> posterior.probability.round(3).tolist()
-    [0.005, 0.124, 0.481, 0.391]
+    [0.009, 0.138, 0.479, 0.373]
     """
     likelihood = _Likelihood.of(anchors, outcomes, epsilon, between)
     scope, seed = check_option("scope", scope, SCOPES), check_seed(seed)
@@ -247,6 +259,7 @@ def capability_intervals(
         epsilon=likelihood.epsilon,
         between=likelihood.between,
         scope=scope,
+        note=QUERY_NOTE if likelihood.between == "query" else None,
     )
 
 
@@ -273,7 +286,7 @@ class _Likelihood:
         c_j and N_j − c_j of the model to place.
     epsilon : float
         In [1e-12, ½).
-    between : {"query", "shared"}
+    between : {"shared", "query"}
         See `capability_intervals`.
     """
 
@@ -346,7 +359,7 @@ def _shared_logs(
 
 _INTERVAL_LOGS: Mapping[
     Between, Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
-] = {"query": _query_logs, "shared": _shared_logs}
+] = {"shared": _shared_logs, "query": _query_logs}
 BETWEEN: tuple[Between, ...] = tuple(_INTERVAL_LOGS)
 
 
@@ -381,7 +394,7 @@ def sample_size_sweep(
     sizes: Sequence[int] | None = None,
     *,
     epsilon: float = 0.01,
-    between: Between = "query",
+    between: Between = "shared",
     replicates: int = 200,
     seed: int = 0,
 ) -> PeakSweep:
