@@ -197,7 +197,7 @@ def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None
     Above λD = N the older version's trials determine the score more than the new one's. This does
     not mean that the prior is wrong: in [Hariri 2026, Fig. 2] (see `prior_study`) any D improves
     the ranking at the smallest N, where sampling error dominates, while D = 8 and 16 are worse
-    than no prior from about N = 8 on, and a small D never costs much.
+    than no prior from about N = 5 on, and a small D never costs much.
 
     Nothing is printed and no warning is issued: kernels may call this in a loop.
 

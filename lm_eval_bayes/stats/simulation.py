@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
@@ -21,7 +20,6 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     blocks,
-    check_integer,
     check_non_negative,
     check_real,
     check_rising,
@@ -105,14 +103,7 @@ def beta_mimics(
     >>> beta_mimics(i + 3, 12 - i, 20_000).mean(axis=1).round(2).tolist()
     [0.27, 0.33, 0.4, 0.47, 0.53, 0.6, 0.67, 0.73]
     """
-    first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
-    if first.ndim != 1 or first.size == 0:
-        raise InvalidInputError.of("a", "be 1-D, one entry per model", f"shape {first.shape}")
-    if second.shape != first.shape:
-        raise InvalidInputError.of("b", f"have the shape of a, {first.shape}", second.shape)
-    for name, values in (("a", first), ("b", second)):
-        if not (np.isfinite(values) & (values > 0.0)).all():
-            raise InvalidInputError.of(name, "hold finite numbers above 0", values.tolist())
+    first, second = _check_beta(a, b, 0.0)
     n_questions = check_size("n_questions", n_questions, 1, first.size)
     rng = np.random.default_rng(check_seed(seed))
     return rng.beta(first[:, None], second[:, None], (first.size, n_questions))
@@ -170,41 +161,55 @@ def mimics_with_means(
     return _quantiles(u, s, 0.5 * (low + high))
 
 
-def update_mimics(p: npt.ArrayLike, shift_sd: float, *, seed: int = 0) -> FloatArray:
-    """Return a new version of every mimic, better or worse on all of its questions.
+def update_mimics(
+    a: npt.ArrayLike, b: npt.ArrayLike, n_questions: int, *, versions: int = 1, seed: int = 0
+) -> FloatArray:
+    """Draw new versions of mimics whose questions had p_α ~ Beta(a, b) [Hariri 2026, §2.8].
 
-    The log-odds of all of a model's questions move by one N(0, shift_sd²) number.
+    A new version of a model has p_α ~ Beta(a + σ, b + σ'), where σ and σ' are −1 or 1 with equal
+    probability, once per model and version. All M probabilities are drawn anew: a model and its
+    update agree in how good they are, and not in which questions are hard for them.
 
     Parameters
     ----------
-    p : array, shape (..., L, M)
-        Probability of a correct trial of the old versions, in [0, 1].
-    shift_sd : float
-        At least 0, in log-odds.
+    a, b : array, shape (L,)
+        Beta parameters of the L models, above 1.
+    n_questions : int
+        M, 1 to 10⁷ (fewer for many models).
+    versions : int
+        How many new versions of all models, 1 to 10⁷ (fewer for many models and questions).
     seed : int
-        Seed of the shifts.
+        Seed of the draws.
 
     Returns
     -------
-    array, shape (..., L, M)
+    array, shape (versions, L, M)
 
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule.
+        If a parameter is not above 1, or another argument breaks its rule.
 
     Examples
     --------
-    >>> update_mimics([[0.2, 0.5]], 0.0).tolist()
-    [[0.2, 0.5]]
+    >>> i = np.arange(1, 9)
+    >>> new = update_mimics(i + 3, 12 - i, 30, versions=2000)
+    >>> new.shape, new.mean(axis=(0, 2)).round(2).tolist()
+    ((2000, 8, 30), [0.27, 0.33, 0.4, 0.47, 0.53, 0.6, 0.67, 0.74])
     """
-    old = _check_p("p", p)
-    if old.ndim < 2:
-        raise InvalidInputError.of("p", "be at least 2-D, (..., L, M)", f"shape {old.shape}")
-    sd = check_non_negative("shift_sd", shift_sd)
+    first, second = _check_beta(a, b, 1.0)
+    n_questions = check_size("n_questions", n_questions, 1, first.size)
+    versions = check_size("versions", versions, 1, first.size * n_questions)
     rng = np.random.default_rng(check_seed(seed))
-    shift = sd * rng.standard_normal((*old.shape[:-1], 1))
-    return np.asarray(special.expit(special.logit(old) + shift))
+    return _updates(first, second, (versions, first.size, n_questions), rng)
+
+
+def _updates(
+    a: FloatArray, b: FloatArray, shape: tuple[int, int, int], rng: np.random.Generator
+) -> FloatArray:
+    """Draw new versions of models with Beta parameters a and b, each (L,)."""
+    shifts = rng.choice((-1.0, 1.0), (2, *shape[:2], 1))
+    return np.asarray(rng.beta(a[:, None] + shifts[0], b[:, None] + shifts[1], shape))
 
 
 def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) -> FloatArray:
@@ -312,6 +317,20 @@ def _check_p(name: str, values: npt.ArrayLike) -> FloatArray:
     return p
 
 
+def _check_beta(a: npt.ArrayLike, b: npt.ArrayLike, least: float) -> tuple[FloatArray, FloatArray]:
+    """Return the Beta parameters of L models, both (L,) and above `least`."""
+    first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
+    if first.ndim != 1 or first.size == 0:
+        raise InvalidInputError.of("a", "be 1-D, one entry per model", f"shape {first.shape}")
+    if second.shape != first.shape:
+        raise InvalidInputError.of("b", f"have the shape of a, {first.shape}", second.shape)
+    for name, values in (("a", first), ("b", second)):
+        if not (np.isfinite(values) & (values > least)).all():
+            rule = f"hold finite numbers above {least:g}"
+            raise InvalidInputError.of(name, rule, values.tolist())
+    return first, second
+
+
 def _check_one(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return the probabilities of one model."""
     p = _check_p(name, values)
@@ -325,8 +344,9 @@ _REPLICATES, _HELD = 500, 10_000_000
 #: All pairs of models are compared.
 _MOST_MODELS = 1000
 
-#: The log-odds sd of an update at which the old and the new ranking agree with τ ≈ .88.
-UPDATE_SD = 0.235
+#: Means of the eight original models [Hariri 2026, §2.8], and the strength a + b of their Betas.
+ORIGINAL_MEANS = (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
+_ORIGINAL_STRENGTH = 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,10 +367,10 @@ class PriorStudy(Record):
         Mean τ_b between the true rankings of the old and the new versions.
     changed : float
         Share of replicates in which these two rankings differ.
-    n_models, n_questions : int
-        L and M.
-    update_sd : float
-        Sd of the updates, in log-odds.
+    means : tuple of float
+        The scores of the L old versions.
+    n_questions : int
+        M.
     replicates, seed : int
         Their number and the seed they come from.
     """
@@ -361,9 +381,8 @@ class PriorStudy(Record):
     error: FloatArray
     tau_update: float
     changed: float
-    n_models: int
+    means: tuple[float, ...]
     n_questions: int
-    update_sd: float
     replicates: int
     seed: int
 
@@ -372,32 +391,32 @@ def prior_study(
     n_prior: Sequence[int] = (0, 1, 2, 4, 8, 16),
     n_trials: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
     *,
-    n_models: int = 8,
+    means: Sequence[float] = ORIGINAL_MEANS,
     n_questions: int = 30,
-    update_sd: float = UPDATE_SD,
     replicates: int = 2000,
     seed: int = 0,
 ) -> PriorStudy:
     """Rank updated models with and without trials of their old versions [Hariri 2026, Fig. 2].
 
-    In each replicate the old version of model i = 1..8 has questions p_α ~ Beta(i + 3, 12 − i);
-    the log-odds of all questions of a model then move by one N(0, update_sd²) number. D trials
-    of the old version become R0, N of the new one R, and the ranking by Bayes@N (λ = 1) is held
-    against the true ranking of the new versions. For L models other than eight the parameters
-    run evenly over the same range.
+    The old versions are fixed: model i = 1..8 has 30 probabilities as from Beta(i + 3, 12 − i),
+    with the mean that the paper states. In each replicate every model gets a new version by
+    :func:`update_mimics`. D trials of the old version become R0, N of the new one R, and the
+    ranking by Bayes@N (λ = 1) is held against the true ranking of the new versions. For L models
+    other than eight, i runs evenly from 1 to 8.
 
-    The paper states the Beta(i + 3, 12 − i) and the results; the size of the updates and M are
-    reconstructed here. The defaults reproduce both of its numbers: a mean τ of .88 between the
-    old and the new ranking, and about 86% of rankings changed.
+    With 30,000 replicates the mean τ of the old and the new ranking is .883, and 86.6% of the
+    rankings change; the paper has .88 and about 86%. The paper does not print the 30
+    probabilities themselves; here they are the quantiles of Beta distributions of strength 15.
+    Their sums decide the ranking, so their means matter far more than their shape.
 
     Parameters
     ----------
     n_prior, n_trials : sequence of int
         The values of D (at least 0; 0 must be among them) and of N (at least 1), ascending.
-    n_models, n_questions : int
-        L from 2 to 1,000, and M from 1 to 10⁷ (fewer for many models).
-    update_sd : float
-        At least 0, in log-odds.
+    means : sequence of float
+        The scores of the 2 to 1,000 old versions, strictly between 0 and 1.
+    n_questions : int
+        M, from 1 to 10⁷ (fewer for many models).
     replicates : int
         How many, 2 to 10⁷.
     seed : int
@@ -422,26 +441,26 @@ def prior_study(
     if depths[0] != 0:
         raise InvalidInputError.of("n_prior", "begin with 0, to compare with", depths)
     lengths = check_rising("n_trials", n_trials, "be one or more ascending integers", 1)
-    n_models = check_integer("n_models", n_models, 2, _MOST_MODELS)
-    n_questions = check_size("n_questions", n_questions, 1, n_models)
-    sd = check_non_negative("update_sd", update_sd)
     replicates, seed = check_size("replicates", replicates, 2), check_seed(seed)
+    old = mimics_with_means(means, n_questions, strength=_ORIGINAL_STRENGTH)
+    n_models = old.shape[0]
+    if not 2 <= n_models <= _MOST_MODELS:
+        raise InvalidInputError.of("means", f"be those of 2 to {_MOST_MODELS:,} models", n_models)
+    old_means = np.array(means, dtype=np.float64)
     rng = np.random.default_rng(seed)
-    i = np.linspace(1.0, 8.0, n_models)[:, None]
+    i = np.linspace(1.0, 8.0, n_models)
     shape = (len(depths), len(lengths))
     total, square, defined, gain, gain_square = (np.zeros(shape) for _ in range(5))
     agreement, changed = 0.0, 0
     most = min(_REPLICATES, _HELD // (n_models * n_questions))
     for part in blocks(replicates, 1, most):
         size = part.stop - part.start
-        old = rng.beta(i + 3.0, 12.0 - i, (size, n_models, n_questions))
-        shift = sd * rng.standard_normal((size, n_models, 1))
-        new = special.expit(special.logit(old) + shift)
+        new = _updates(i + 3.0, 12.0 - i, (size, n_models, n_questions), rng)
         truth = new.mean(axis=2)
-        update = kendall_tau_b(old.mean(axis=2), truth)
+        update = kendall_tau_b(np.broadcast_to(old_means, truth.shape), truth)
         agreement += float(update.sum())
         changed += int((update < 1.0).sum())
-        prior = _successes(old, depths, rng)
+        prior = _successes(np.broadcast_to(old, new.shape), depths, rng)
         new_successes = _successes(new, lengths, rng)
         # With equal N and D the order of μ is the order of all successes together.
         tau = kendall_tau_b(prior[:, None] + new_successes[None], truth)
@@ -465,9 +484,8 @@ def prior_study(
         error=read_only(error, np.float64),
         tau_update=agreement / replicates,
         changed=changed / replicates,
-        n_models=n_models,
+        means=tuple(old_means.tolist()),
         n_questions=n_questions,
-        update_sd=sd,
         replicates=replicates,
         seed=seed,
     )

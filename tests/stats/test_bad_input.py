@@ -166,7 +166,7 @@ COUNTS = {
     "analyses": (lambda n: leb.DecisionReached(analyses=[1, n]), "analyses"),
     "max_trials": (lambda n: leb.trials_needed(POSTERIOR, width=0.1, max_trials=n), "max_trials"),
     "seed": (lambda n: leb.hbayes_at_n(RUBRIC, seed=n), "seed"),
-    "n_models": (lambda n: leb.prior_study(n_models=n), "n_models"),
+    "versions": (lambda n: leb.update_mimics([2], [2], 3, versions=n), "versions"),
 }
 SIZES = {
     "interval": (lambda n: POSTERIOR.interval(draws=n), "draws"),
@@ -460,9 +460,8 @@ AS_NUMPY = {
     "prior_study": lambda: leb.prior_study(
         np.array([0, 1]),
         np.array([1, 2]),
-        n_models=N,
+        means=np.array([0.25, 0.5], dtype=np.float32),
         n_questions=np.int32(5),
-        update_sd=np.float32(0.5),
         replicates=np.int64(5),
         seed=SEED,
     ),

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
@@ -55,12 +55,20 @@ def test_mimics_have_exactly_the_means_asked_for(strength):
         assert p[1].tolist() == p[2].tolist()
 
 
-def test_updates_move_all_log_odds_of_a_model_alike():
-    p = beta_mimics([2.0] * 2000, [3.0] * 2000, 5, seed=1)
-    moved = special.logit(update_mimics(p, 0.4, seed=2)) - special.logit(p)
-    np.testing.assert_allclose(moved, moved[:, :1] + np.zeros(5), atol=1e-9)
-    assert stats.kstest(moved[:, 0], stats.norm(0, 0.4).cdf).pvalue > 1e-4
-    assert update_mimics([[0.0, 1.0]], 3.0).tolist() == [[0.0, 1.0]]
+def test_updates_are_drawn_from_betas_with_both_parameters_moved_by_one():
+    new = update_mimics([4.0, 9.0], [6.0, 3.0], 40, versions=2000, seed=2)
+    assert new.shape == (2000, 2, 40)
+    for model, (a, b) in enumerate(((4, 6), (9, 3))):
+        betas = [stats.beta(a + x, b + y) for x in (-1, 1) for y in (-1, 1)]
+        mixture = lambda p, betas=betas: np.mean([beta.cdf(p) for beta in betas], axis=0)  # noqa: E731
+        assert stats.kstest(new[:, model, 0], mixture).pvalue > 1e-4
+        # the shift is shared by the questions: the variance of the versions' scores
+        between = np.var([beta.mean() for beta in betas])
+        within = np.mean([beta.var() for beta in betas]) / 40
+        assert new[:, model].mean(axis=1).var() == pytest.approx(between + within, rel=0.1)
+    # and not by the models
+    scores = new.mean(axis=2)
+    assert abs(np.corrcoef(scores.T)[0, 1]) < 0.08
 
 
 def test_expected_z_is_what_simulated_trials_give():
@@ -110,9 +118,10 @@ def study():
 
 
 def test_fig_2_agreement_of_old_and_new(study):
-    # the paper: mean τ ≈ .88 and about 86% of rankings changed; one parameter gives both
-    assert study.tau_update == pytest.approx(0.88, abs=0.01)
-    assert study.changed == pytest.approx(0.86, abs=0.025)
+    # [Hariri 2026, Fig. 2a]: mean τ .88 and about 86% of rankings changed, over 50,000 updates
+    assert study.tau_update == pytest.approx(0.88, abs=0.008)
+    assert study.changed == pytest.approx(0.86, abs=0.02)
+    assert study.means == (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
 
 
 def test_fig_2_a_few_prior_trials_help_while_there_are_few_trials(study):
@@ -139,20 +148,16 @@ def test_more_trials_agree_better(study):
     assert facts["n_prior"] == [0, 1, 2, 4, 8, 16]
 
 
-def test_an_update_of_nothing_changes_no_ranking():
-    study = prior_study((0, 4), (1,), update_sd=0.0, replicates=50)
-    assert study.tau_update == 1.0
-    assert study.changed == 0.0
-
-
 def test_prior_study_against_whole_posteriors():
-    # one replicate by hand, with the package's own Bayes@N in place of sums of successes
-    study = prior_study((0, 3), (2, 5), n_models=4, n_questions=6, replicates=2, seed=8)
+    # two replicates by hand, with the package's own Bayes@N in place of sums of successes
+    means = (0.3, 0.45, 0.6, 0.7)
+    study = prior_study((0, 3), (2, 5), means=means, n_questions=6, replicates=2, seed=8)
     rng = np.random.default_rng(8)
     i = np.linspace(1, 8, 4)[:, None]
-    old = rng.beta(i + 3, 12 - i, (2, 4, 6))
-    new = special.expit(special.logit(old) + study.update_sd * rng.standard_normal((2, 4, 1)))
-    prior = np.cumsum([rng.binomial(d, old) for d in (0, 3)], axis=0)
+    old = mimics_with_means(means, 6, strength=15.0)
+    shift, other_shift = rng.choice((-1.0, 1.0), (2, 2, 4, 1))
+    new = rng.beta(i + 3 + shift, 12 - i + other_shift, (2, 4, 6))
+    prior = np.cumsum([rng.binomial(d, np.stack([old, old])) for d in (0, 3)], axis=0)
     found = np.cumsum([rng.binomial(n, new) for n in (2, 3)], axis=0)
     for row, d in enumerate((0, 3)):
         for column, n in enumerate((2, 5)):
@@ -167,6 +172,8 @@ def test_prior_study_against_whole_posteriors():
                     mus.append(round(bayes_at_n(outcomes).mu, 12))
                 taus.append(stats.kendalltau(mus, new[r].mean(axis=1)).statistic)
             assert study.tau[row, column] == pytest.approx(np.mean(taus), abs=1e-12)
+    update = [stats.kendalltau(means, version.mean(axis=1)).statistic for version in new]
+    assert study.tau_update == pytest.approx(np.mean(update), abs=1e-12)
 
 
 P = [[0.2, 0.5]]
@@ -187,8 +194,9 @@ P = [[0.2, 0.5]]
         (lambda: mimics_with_means([0.0], 3), r"`means` must lie strictly between 0 and 1"),
         (lambda: mimics_with_means(0.5, 3), r"`means` must be 1-D"),
         (lambda: mimics_with_means([0.5], 3, strength=0), r"`strength` must be a finite number"),
-        (lambda: update_mimics([0.5], 0.1), r"`p` must be at least 2-D"),
-        (lambda: update_mimics(P, -0.1), r"`shift_sd` must be a finite number of at least 0"),
+        (lambda: update_mimics([1.0], [2], 3), r"`a` must hold finite numbers above 1"),
+        (lambda: update_mimics([2], [2], 0), r"`n_questions` must be an integer of at least 1"),
+        (lambda: update_mimics([2], [2], 3, versions=0), r"`versions` must be an integer"),
         (lambda: expected_z(P, P[0], 3), r"`p` must be 1-D, one entry per question"),
         (lambda: expected_z(P[0], P[0], 2.5), r"`n_trials` must hold integers of at least 1"),
         (lambda: expected_z(P[0], P[0], [3, 0]), r"`n_trials` must hold integers of at least 1"),
@@ -201,9 +209,8 @@ P = [[0.2, 0.5]]
             lambda: prior_study((0,), (1.5,)),
             r"`n_trials` must be an integer of at least 1; got 1.5",
         ),
-        (lambda: prior_study(n_models=1), r"`n_models` must be an integer of at least 2"),
+        (lambda: prior_study(means=[0.5]), r"`means` must be those of 2 to 1,000 models; got 1"),
         (lambda: prior_study(n_questions=0), r"`n_questions` must be an integer of at least 1"),
-        (lambda: prior_study(update_sd=-1), r"`update_sd` must be a finite number"),
         (lambda: prior_study(replicates=1), r"`replicates` must be an integer of at least 2"),
     ],
 )
