@@ -18,7 +18,7 @@ from lm_eval_bayes.analysis.comparability import (
 )
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.model_names import consistency_warnings
+from lm_eval_bayes.runs.reader import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import (
     Comparison,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
-from lm_eval_bayes.runs.model_names import consistency_warnings
+from lm_eval_bayes.runs.model_names import differing_keys
 from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
     NothingToCountError,
     Query,
     Regrade,
 )
-from lm_eval_bayes.runs.task_run import SavedRuns
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
@@ -216,3 +217,56 @@ def _tasks_of_groups(
                 listed = ", ".join(missing[:3])
                 warnings.append(f"nothing was read of {listed}{more} in group {group}")
     return members, warnings
+
+
+# -- runs that are compared ----------------------------------------------------------------------
+
+
+def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
+    """Return what the runs of a task lack, and what differs between them though it should not."""
+    by_task: dict[str, list[TaskRun]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, []).append(run)
+    return [warning for task, group in by_task.items() for warning in _warnings_of(task, group)]
+
+
+def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
+    for run in runs:
+        n_without = int((run.outcomes.n_trials == 0).sum())
+        if n_without:
+            share = f"{n_without:,} of {run.n_questions:,} questions"
+            yield f"task {task}: {share} have no trial of {run.model}"
+    versions = [(run.provenance.versions.get("task"), run) for run in runs]
+    for differ, values in (
+        ("are of different versions", {str(v): run for v, run in versions if v is not None}),
+        (
+            "have different scores of the categories",
+            {tuple(run.outcomes.weights.tolist()): run for run in runs},
+        ),
+        ("have different metrics", {run.metric: run for run in runs}),
+        ("have different filters", {run.filter: run for run in runs}),
+    ):
+        if len(values) > 1:
+            listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
+            yield f"task {task}: the runs {differ}, {listed}"
+    provenances = [run.provenance for run in runs if run.provenance.generation_kwargs]
+    sent = [generation(provenance.generation_kwargs) for provenance in provenances]
+    differing = differing_keys(sent)
+    if differing:
+        listed = "; ".join(
+            f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))
+            for key in differing
+        )
+        yield f"task {task}: the runs were generated with different settings ({listed})"
+    prompts: dict[str, set[str]] = {}
+    for run in runs:
+        for id, prompt in zip(run.question_ids, run.prompt_hashes or (), strict=False):
+            if prompt:
+                prompts.setdefault(id, set()).add(prompt)
+    n_different = sum(len(hashes) > 1 for hashes in prompts.values())
+    if n_different:
+        yield (
+            f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "
+            "between the runs, as they do where models have chat templates of their own, and where "
+            "something else was asked"
+        )
