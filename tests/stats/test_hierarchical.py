@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -13,26 +13,32 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
 
 
-def likelihood(counts, m, s):
-    """The beta-binomial likelihood, straight from its definition."""
-    wrong, right = np.asarray(counts, dtype=float).T
-    a, b = s * m, s * (1 - m)
-    return np.exp((special.betaln(right + a, wrong + b) - special.betaln(a, b)).sum())
+def mean_quantile(v):
+    """The quantile function of the prior of m, Beta(.7, .7)."""
+    return special.betaincinv(0.7, 0.7, v)
+
+
+def strength_quantile(u):
+    """That of the prior of s: s/(20 + s) ~ Beta(.7, 1), whose distribution function is x^.7."""
+    return 20 / (u ** (-1 / 0.7) - 1)
+
+
+def gauss_jacobi():
+    """Nodes of m and of s and their weights, with both priors in the weights of the rule."""
+    x, in_m = special.roots_jacobi(300, -0.3, -0.3)
+    z, in_t = special.roots_jacobi(300, 0.0, -0.3)
+    return (1 + x) / 2, 20 * (1 + z[:, None]) / (1 - z[:, None]), np.outer(in_t, in_m)
 
 
 def expectation(counts, of):
-    """Integrate of(m, s) over m in (0, 1) and u = 1/(1 + s) in (0, 1), adaptively."""
-
-    def integrand(m, u, value):
-        s = 1 / u - 1
-        return likelihood(counts, m, s) * (of(m, s) if value else 1.0)
-
-    limits = ([0, 1], [1e-9, 1 - 1e-9])
-    options = {"limit": 400, "epsabs": 0, "epsrel": 1e-9}
-    above, below = (
-        integrate.nquad(integrand, limits, args=(value,), opts=options)[0] for value in (1, 0)
+    """Integrate of(m, s) over m and t = s/(20 + s), straight from the definitions."""
+    m, s, weight = gauss_jacobi()
+    log = sum(
+        special.betaln(right + s * m, wrong + s * (1 - m)) - special.betaln(s * m, s * (1 - m))
+        for wrong, right in np.asarray(counts, dtype=float)
     )
-    return above / below
+    density = weight * np.exp(log - log.max())
+    return (density * of(m, s)).sum() / density.sum()
 
 
 def moments_by_quadrature(counts):
@@ -40,18 +46,19 @@ def moments_by_quadrature(counts):
     n = wrong + right
 
     def first(m, s):
-        return ((right + s * m) / (n + s)).mean()
+        return np.mean([(r + s * m) / (k + s) for r, k in zip(right, n, strict=True)], axis=0)
 
     def second(m, s):
-        p = (right + s * m) / (n + s)
-        return (p * (1 - p) / (n + s + 1)).sum() / n.size**2 + first(m, s) ** 2
+        p = [(r + s * m) / (k + s) for r, k in zip(right, n, strict=True)]
+        variances = [q * (1 - q) / (k + s + 1) for q, k in zip(p, n, strict=True)]
+        return np.sum(variances, axis=0) / n.size**2 + first(m, s) ** 2
 
     mu = expectation(counts, first)
     return mu, np.sqrt(expectation(counts, second) - mu**2)
 
 
 @pytest.mark.parametrize("counts", [RAGGED, [[3, 1]], [[4, 0]] * 3, [[0, 2], [2, 0]]])
-def test_moments_are_those_of_adaptive_quadrature(counts):
+def test_moments_are_those_of_gauss_jacobi_quadrature(counts):
     posterior = hbayes_at_n(Outcomes.from_counts(counts))
     assert (posterior.mu, posterior.sigma) == pytest.approx(moments_by_quadrature(counts), rel=2e-5)
     population = hbayes_at_n(Outcomes.from_counts(counts), scope="population")
@@ -65,8 +72,7 @@ def draws_of_the_model(counts, n, seed):
     """Draw (m, s) by rejection from the prior, then every p_α: the slow way, with no grid."""
     rng = np.random.default_rng(seed)
     wrong, right = np.asarray(counts, dtype=float).T
-    m, u = rng.random(n), rng.random(n)
-    s = 1 / u - 1
+    m, s = rng.beta(0.7, 0.7, n), strength_quantile(rng.random(n))
     a, b = s * m, s * (1 - m)
     log = sum(
         special.betaln(r + a, w + b) - special.betaln(a, b)
@@ -132,7 +138,7 @@ def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
 def test_one_trial_a_question_leaves_the_population_a_beta(right, n):
     outcomes = Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
     posterior = hbayes_at_n(outcomes, scope="population")
-    law = stats.beta(1 + right, 1 + n - right)
+    law = stats.beta(0.7 + right, 0.7 + n - right)
     assert (posterior.mu, posterior.sigma) == pytest.approx((law.mean(), law.std()), abs=1e-9)
     interval = posterior.interval()
     assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
@@ -162,7 +168,7 @@ def test_equal_questions_are_pooled_and_different_ones_are_not():
     assert alike.learned.strength > 100
     assert apart.learned.strength < 1
     # twenty equal questions are one question of 1,280 trials
-    pooled = stats.beta(1 + 880, 1 + 400)
+    pooled = stats.beta(0.7 + 880, 0.7 + 400)
     assert alike.mu == pytest.approx(pooled.mean(), abs=1e-3)
     assert alike.sigma == pytest.approx(pooled.std(), rel=0.03)
 
@@ -262,12 +268,13 @@ def test_bad_arguments_are_named(arguments, message):
 
 
 def strength_below(counts, strength):
-    """P(s <= strength), by Gauss-Legendre in m and u = 1/(1 + s), both uniform beforehand."""
+    """P(s <= strength), by Gauss-Legendre in the prior masses below m and below s."""
     nodes, weights = np.polynomial.legendre.leggauss(160)
-    m, cut = (nodes + 1) / 2, 1 / (1 + strength)
+    at = (nodes + 1) / 2
+    m, cut = mean_quantile(at), (strength / (20 + strength)) ** 0.7
     logs, sizes = [], []
-    for low, high in ((cut, 1.0), (0.0, cut)):  # s below its value where u is above
-        s = (1 / (low + (high - low) * m) - 1)[:, None]
+    for low, high in ((0.0, cut), (cut, 1.0)):
+        s = strength_quantile(low + (high - low) * at)[:, None]
         logs.append(
             sum(
                 stats.betabinom.logpmf(right, wrong + right, s * m, s * (1 - m))
@@ -302,7 +309,7 @@ def test_the_range_of_the_learned_strength_is_that_of_quadrature(counts):
 
 
 def test_one_trial_of_each_question_says_nothing_of_the_strength():
-    # then 1/(1 + s) stays uniform, and P(s <= x) = x / (1 + x)
+    # its prior stays, P(s <= x) = (x / (20 + x))^.7
     learned = hbayes_at_n(Outcomes.from_counts([[0, 1]] * 5 + [[1, 0]] * 7)).learned
     for strength, p in ((learned.strength_low, 0.025), (learned.strength_high, 0.975)):
-        assert strength / (1 + strength) == pytest.approx(p, abs=0.002)
+        assert (strength / (20 + strength)) ** 0.7 == pytest.approx(p, abs=0.002)

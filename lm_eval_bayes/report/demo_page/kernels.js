@@ -109,8 +109,10 @@ const lmeb = (() => {
 
   // -- the learned prior ---------------------------------------------------------------------
 
-  /* p_α ~ Beta(s m, s (1 − m)), m uniform and 1/(1 + s) uniform, on a grid in
-     y = log(m/(1 − m)) and l = log s, as in core/learning/beta_binomial.py. */
+  /* p_α ~ Beta(s m, s (1 − m)), m ~ Beta(a, a) and s/(c + s) ~ Beta(a, 1), on a grid in
+     y = log(m/(1 − m)) and l = log s, as in stats/hierarchical/beta_binomial.py. */
+  const PRIOR_SHAPE = 0.7;
+  const LOG_PRIOR_SCALE = Math.log(20);
   const DEPTH = 15;
   const COLUMNS = 17;
 
@@ -135,11 +137,13 @@ const lmeb = (() => {
     const downs = exceeding(right.map((c, i) => total[i] - c));
     const all = exceeding(total);
     return (l) => {
-      const base = l - 2 * log1pexp(l) - rising(all, l);
+      const logSum = LOG_PRIOR_SCALE + log1pexp(l - LOG_PRIOR_SCALE); // log(c + s)
+      const base = PRIOR_SHAPE * l - (PRIOR_SHAPE + 1) * logSum - rising(all, l);
       return (y) => {
         const logM = -log1pexp(-y);
         const logRest = -log1pexp(y);
-        return base + logM + logRest + rising(ups, l + logM) + rising(downs, l + logRest);
+        const prior = base + PRIOR_SHAPE * (logM + logRest);
+        return prior + rising(ups, l + logM) + rising(downs, l + logRest);
       };
     };
   }

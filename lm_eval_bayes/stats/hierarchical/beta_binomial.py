@@ -1,9 +1,9 @@
 """The posterior of the common prior of a benchmark's questions, for two categories.
 
 p_α ~ Beta(s m, s (1 − m)) makes x_α successes and y_α failures of question α beta-binomial.
-With m uniform on (0, 1) and 1/(1 + s) uniform on (0, 1), the posterior of (m, s) is computed
-on a grid in y = log(m / (1 − m)) and l = log s. There it is smooth with exponential
-tails, so that the sum over an even grid is nearly exact.
+With the prior of (m, s) in `hyperprior`, the posterior of (m, s) is computed on a grid in
+y = log(m / (1 − m)) and l = log s. There it is smooth with exponential tails, so that the sum
+over an even grid is nearly exact.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
+from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE, log_prior_of_log_strength
 from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray, blocks
 
@@ -24,7 +25,7 @@ _DEPTH = 18.0
 #: Minimum and maximum number of nodes of a grid, and their distance where the tails are long.
 #: Moments use the fine grid; a table, whose nodes are expensive, uses the rough one.
 _FINE = (36, 110, 0.45)
-_ROUGH = (24, 70, 0.7)
+_ROUGH = (30, 90, 0.5)
 #: Rising factorials of up to this many factors in total are summed factor by factor.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
@@ -114,7 +115,7 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
     x, y : array, shape (M,)
         Successes and failures of each question, at least 0, not necessarily whole.
     rough : bool
-        Whether to take about half as many nodes in either direction.
+        Whether to take about a quarter fewer nodes in either direction.
 
     Returns
     -------
@@ -228,8 +229,8 @@ class _LogDensity:
         log_m, log_rest = -np.logaddexp(0.0, -y), -np.logaddexp(0.0, y)
         column = log_s[:, None]
         likelihood = self.right(column + log_m) + self.wrong(column + log_rest)
-        # m uniform and 1/(1 + s) uniform, in terms of y and l
-        prior = log_m + log_rest + column - 2.0 * np.logaddexp(0.0, column)
+        # the density of m in terms of y has the factor dm/dy = m (1 − m)
+        prior = MEAN_SHAPE * (log_m + log_rest) + log_prior_of_log_strength(column)
         return np.asarray(likelihood - self.all(log_s)[:, None] + prior)
 
     def first_bracket(self, log_s: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -60,8 +60,8 @@ def hbayes_at_n(
     Bayes@N gives every question a uniform prior of its own, which shrinks each towards the
     middle and so biases the score of a hard or an easy benchmark. Here the questions share a
     prior, θ_α ~ Dirichlet(s·m), and the shrinkage is estimated from all of them.
-    m is uniform, 1/(1 + s) is uniform, and both are integrated out: for two categories by
-    quadrature, for more by importance sampling.
+    For two categories m ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1); both are integrated out: for
+    two categories by quadrature, for more by importance sampling.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ def hbayes_at_n(
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
-        question the latter is Beta(1 + S, 1 + M − S) [Bowyer 2025, eq. 7].
+        question the latter is Beta(.7 + S, .7 + M − S), with S the number of right answers;
+        with 1 in place of .7 it is [Bowyer 2025, eq. 7].
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta", "hdi"}
@@ -190,27 +191,28 @@ def _posterior(
 
 def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
     """Return mean, sd and distribution function of m from the density of its logit."""
-    from scipy.interpolate import CubicSpline  # takes long to import
-
     m = special.expit(axis)
     weight = density * (axis[1] - axis[0])
     mu = float(weight @ m)
     sigma = float(np.sqrt(weight @ (m - mu) ** 2))
+    finer, below = _cdf_from_density(axis, density)
+    return mu, sigma, CdfTable(below, np.asarray(special.expit(finer)))
+
+
+def _cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Integrate a density on an even axis: a finer axis, and the distribution function there."""
+    from scipy.interpolate import CubicSpline  # takes long to import
+
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
     below = CubicSpline(axis, density).antiderivative()(finer)
-    below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
-    return mu, sigma, CdfTable(below, np.asarray(special.expit(finer)))
+    return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
 
 
 def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
     mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
-    # each row's mass is uniform over its cell in log s
-    mass = grid.weight.sum(axis=1)
-    step = grid.steps[1, 0, 0]
-    edges = np.append(grid.log_strength[:, 0] - 0.5 * step, grid.log_strength[-1, 0] + 0.5 * step)
-    below = np.concatenate([[0.0], np.cumsum(mass)])
-    strength = np.exp(np.interp(STRENGTH_MASSES, below, edges))
+    axis, below = _cdf_from_density(grid.log_strength[:, 0], grid.weight.sum(axis=1))
+    strength = np.exp(np.interp(STRENGTH_MASSES, below, axis))
     return LearnedPrior.of([1.0 - mean, mean], strength)
 
 
