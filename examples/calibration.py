@@ -1,13 +1,14 @@
-"""Which interval holds the true score as often as it says? A simulation of every kind of benchmark.
+"""Coverage of the intervals of each method, simulated for benchmarks of many shapes.
 
-A benchmark of M questions is drawn (every question gets a success probability), then N trials
-a question, then each method gives its 95% interval for the benchmark's true score, the mean of
-its questions' probabilities. Printed for every shape, M and N: how often the interval held the
-truth, its mean width, and the bias of its centre. Rubrics of five categories and real counts
-follow.
+A benchmark of M questions is drawn (every question gets a success probability), then N trials per
+question, then each method gives its 95% interval for the benchmark's true score, the mean of
+its questions' probabilities; "population" is that of `hbayes` for the mean of the population that
+they are drawn from. Printed for every shape, M and N: how often the interval contained the truth,
+its mean width, and the bias of its centre. Rubrics of five categories and real counts follow.
 
-    python examples/calibration.py                             # a taste, under a minute
-    python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # the whole thing
+    python examples/calibration.py                             # a short version, under a minute
+    python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # all cells
+    python examples/calibration.py --runs 2000 --methods hbayes population  # of two methods
 """
 
 import argparse
@@ -29,17 +30,32 @@ import lm_eval_bayes as leb
 
 LEVEL = 0.95
 SIZES, TRIALS = (10, 30, 100), (2, 4, 8, 16, 64)
-#: name: (share, a, b) of each part of the distribution of p; equal a and b = None: constant
+#: name: (share, a, b) of each part of the distribution of p; a number: p of all questions
 SHAPES = {
     "U(0,1)": [(1.0, 1.0, 1.0)],
     "Beta(.3,.3)": [(1.0, 0.3, 0.3)],
     "Beta(.2,2)": [(1.0, 0.2, 2.0)],
     "Beta(2,.3)": [(1.0, 2.0, 0.3)],
-    "constant .7": None,
+    "constant .7": 0.7,
     "Beta(5,5)": [(1.0, 5.0, 5.0)],
     "half Beta(.3,3), half Beta(8,2)": [(0.5, 0.3, 3.0), (0.5, 8.0, 2.0)],
+    "Beta(20,5)": [(1.0, 20.0, 5.0)],
+    "Beta(.1,3)": [(1.0, 0.1, 3.0)],
+    "Beta(.05,.5)": [(1.0, 0.05, 0.5)],
+    "80% zeros, 20% U(0,1)": [(0.8, 0.0, 1.0), (0.2, 1.0, 1.0)],
+    "constant .95": 0.95,
+    "constant .97": 0.97,
+    "constant .98": 0.98,
+    "constant .99": 0.99,
+    "constant .02": 0.02,
+    "one U(.9,1) for all": None,
 }
-METHODS = ("hbayes", "paper", "jeffreys", "avg ± σ_avg", "CLT")
+#: Shapes whose parts have fixed numbers of questions, so that not all questions can be zeros.
+FIXED = {"80% zeros, 20% U(0,1)"}
+METHODS = ("hbayes", "population", "paper", "jeffreys", "avg ± σ_avg", "CLT")
+PARTS = ("binary", "rubrics", "real")
+#: The methods whose interval is about these questions.
+FINITE = tuple(method for method in METHODS if method != "population")
 RUBRICS = {
     "even": (1.0, 1.0, 1.0, 1.0, 1.0),
     "mostly best": (0.2, 0.2, 0.2, 0.2, 2.0),
@@ -50,19 +66,26 @@ COUNTS = Path(__file__).with_name("counts128_aime24_amc23.csv")
 
 
 def draw_probabilities(shape, m, rng):
-    """Draw the success probability of m questions."""
+    """Return the success probability of m questions, and the mean of their population."""
     parts = SHAPES[shape]
     if parts is None:
-        return np.full(m, 0.7)
+        p = rng.uniform(0.9, 1.0)
+        return np.full(m, p), p
+    if isinstance(parts, float):
+        return np.full(m, parts), parts
     share, a, b = np.array(parts).T
-    part = rng.choice(share.size, size=m, p=share)
-    return rng.beta(a[part], b[part])
+    if shape in FIXED:
+        part = np.repeat(np.arange(share.size), np.rint(share * m).astype(int))
+    else:
+        part = rng.choice(share.size, size=m, p=share)
+    p = rng.beta(np.maximum(a[part], 1e-300), b[part])  # a = 0 is a probability of 0
+    return p, float(share @ (a / (a + b)))
 
 
 def width_under_true_prior(shape, right, n):
     """Return the width of the 95% interval of one who knows the shape; nan for a constant."""
     parts = SHAPES[shape]
-    if parts is None:
+    if not isinstance(parts, list) or shape in FIXED:
         return np.nan
     share, a, b = np.array(parts).T[:, None, :]
     x = right[:, None]
@@ -75,30 +98,37 @@ def width_under_true_prior(shape, right, n):
     return 2 * stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(variance.sum()) / right.size
 
 
-def intervals(outcomes):
+def intervals(outcomes, methods=METHODS):
     """Return {method: (centre, low, high)}."""
-    intervals = {}
     posteriors = {
-        "hbayes": (leb.hbayes_at_n(outcomes), "exact"),
-        "paper": (leb.bayes_at_n(outcomes), "normal"),
-        "jeffreys": (leb.bayes_at_n(outcomes, prior="jeffreys"), "exact"),
+        "hbayes": (lambda: leb.hbayes_at_n(outcomes), "exact"),
+        "population": (lambda: leb.hbayes_at_n(outcomes, scope="population"), "exact"),
+        "paper": (lambda: leb.bayes_at_n(outcomes), "normal"),
+        "jeffreys": (lambda: leb.bayes_at_n(outcomes, prior="jeffreys"), "exact"),
     }
-    for name, (posterior, method) in posteriors.items():
-        interval = posterior.interval(LEVEL, method)
-        intervals[name] = (posterior.mu, interval.low, interval.high)
-    average = leb.avg_at_n(outcomes)
-    reach = stats.norm.ppf(0.5 + LEVEL / 2) * average.sigma
-    intervals["avg ± σ_avg"] = (average.value, average.value - reach, average.value + reach)
-    clt = leb.within_question_clt(outcomes, LEVEL)
-    intervals["CLT"] = (clt.estimate, clt.low, clt.high)
-    return intervals
+    ends = {}
+    for method in methods:
+        if method == "avg ± σ_avg":
+            average = leb.avg_at_n(outcomes)
+            reach = stats.norm.ppf(0.5 + LEVEL / 2) * average.sigma
+            ends[method] = (average.value, average.value - reach, average.value + reach)
+        elif method == "CLT":
+            clt = leb.within_question_clt(outcomes, LEVEL)
+            ends[method] = (clt.estimate, clt.low, clt.high)
+        else:
+            of, kind = posteriors[method]
+            posterior = of()
+            interval = posterior.interval(LEVEL, kind)
+            ends[method] = (posterior.mu, interval.low, interval.high)
+    return ends
 
 
 @functools.lru_cache(maxsize=500_000)
-def intervals_of_counts(right, n):
+def intervals_of_counts(right, n, methods=METHODS):
     """The same for sorted numbers of successes: at small N few of these are different."""
     counts = np.array(right)
-    return intervals(leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1)))
+    outcomes = leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1))
+    return intervals(outcomes, methods)
 
 
 def summary(rows):
@@ -115,16 +145,17 @@ def summary(rows):
     return result
 
 
-def binary_cell(task):
+def binary_cell(task, methods=METHODS):
     """Simulate one shape, M and N."""
     shape, m, n, runs, seed = task
     rng = np.random.default_rng([seed, list(SHAPES).index(shape), m, n])
     rows, true_widths = [], []
     for _ in range(runs):
-        p = draw_probabilities(shape, m, rng)
+        p, population = draw_probabilities(shape, m, rng)
         right = rng.binomial(n, p)
-        ours = intervals_of_counts(tuple(np.sort(right).tolist()), n)
-        rows.append({name: (*value, p.mean()) for name, value in ours.items()})
+        ours = intervals_of_counts(tuple(np.sort(right).tolist()), n, methods)
+        truth = dict.fromkeys(ours, p.mean()) | {"population": population}
+        rows.append({name: (*value, truth[name]) for name, value in ours.items()})
         true_widths.append(width_under_true_prior(shape, right, n))
     return {
         "shape": shape,
@@ -166,7 +197,7 @@ def real_cell(task):
     rows = []
     for _ in range(runs):
         x = rng.binomial(n, right / 128) if replace else rng.hypergeometric(right, 128 - right, n)
-        ours = intervals_of_counts(tuple(np.sort(x).tolist()), n)
+        ours = intervals_of_counts(tuple(np.sort(x).tolist()), n, FINITE)
         rows.append({name: (*value, right.mean() / 128) for name, value in ours.items()})
     return {"model": model, "source": source, "N": n, "replace": replace, **summary(rows)}
 
@@ -211,6 +242,31 @@ def print_binary(cells, methods=METHODS):
         print(f"the same where N >= 4 and M >= 30: {ratio[finite & selected].mean():.3f}\n")
 
 
+def print_rubrics(cells, runs):
+    """Print coverage and width of the rubrics."""
+    print(f"Rubrics of five categories, M = 30, {runs} runs\n")
+    rows = [
+        [cell["shape"], str(cell["N"])]
+        + [f"{percent(cell[m]['coverage'])} ({cell[m]['width']:.3f})" for m in ("hbayes", "paper")]
+        for cell in cells
+    ]
+    table(["rubric", "N", "hbayes", "paper"], rows)
+
+
+def print_real(cells):
+    """Print coverage on the real counts."""
+    print("Real counts: N of 128 trials per question; the truth is the score over all 128\n")
+    drawn = {(c["model"], c["source"], c["N"], c["replace"]): c for c in cells}
+    rows = [
+        [model, source, str(n)]
+        + [percent(drawn[model, source, n, False][method]["coverage"]) for method in FINITE]
+        + [percent(drawn[model, source, n, True]["hbayes"]["coverage"])]
+        for model, source, n, replace in drawn
+        if not replace
+    ]
+    table(["model", "set", "N", *FINITE, "hbayes, with replacement"], rows)
+
+
 def draw_picture(cells, path):
     """Draw coverage against N for every shape at M = 30, if matplotlib is there."""
     try:
@@ -223,9 +279,9 @@ def draw_picture(cells, path):
         return
     figure, axes = pyplot.subplots(2, 4, figsize=(13, 6), sharex=True, sharey=True)
     styles = {"hbayes": "o-", "paper": "s--", "jeffreys": "^:", "avg ± σ_avg": "v-.", "CLT": "x:"}
-    for axis, shape in zip(axes.flat, SHAPES, strict=False):
+    for axis, shape in zip(axes.flat[:-1], SHAPES, strict=False):
         chosen = [cell for cell in cells if cell["shape"] == shape and cell["M"] == 30]
-        for method in METHODS:
+        for method in (name for name in FINITE if name in cells[0]):
             held = [100 * cell[method]["coverage"] for cell in chosen]
             axis.plot([cell["N"] for cell in chosen], held, styles[method], label=method)
         axis.axhline(95, color="black", linewidth=0.8)
@@ -269,6 +325,17 @@ def main():
     parser.add_argument("--runs", type=int, default=40, help="benchmarks simulated a cell")
     parser.add_argument("--sizes", type=int, nargs="+", default=None, help="values of M")
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
+    parser.add_argument(
+        "--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="SHAPE"
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=METHODS,
+        default=list(METHODS),
+        help="of the simulated benchmarks; hbayes is always among them",
+    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder for the numbers (JSON) and the picture")
@@ -279,8 +346,9 @@ def main():
     sizes = args.sizes or (SIZES if published else (30,))
     trials = args.trials or (TRIALS if published else (4, 16))
     run, seed = args.runs, args.seed
+    methods = tuple(method for method in METHODS if method in {"hbayes", *args.methods})
     few = max(run // 4, 10)
-    binary = [(shape, m, n, run, seed) for m in sizes for n in trials for shape in SHAPES]
+    binary = [(shape, m, n, run, seed) for m in sizes for n in trials for shape in args.shapes]
     rubrics = [
         (shape, 30, n, few, seed) for shape in RUBRICS for n in ((4, 16) if published else (4,))
     ]
@@ -291,34 +359,24 @@ def main():
         for n in ((2, 4, 8, 16) if published else (4,))
         for replace in (False, True)
     ]
+    work = {
+        "binary": (functools.partial(binary_cell, methods=methods), binary),
+        "rubrics": (rubric_cell, rubrics),
+        "real": (real_cell, real),
+    }
     with worker_processes(args.jobs) as pool:
-        results = {
-            "binary": list(pool.map(binary_cell, binary)),
-            "rubrics": list(pool.map(rubric_cell, rubrics)),
-            "real": list(pool.map(real_cell, real)),
-        }
-    print_binary(results["binary"])
-    print(f"Rubrics of five categories, M = 30, {few} runs\n")
-    rows = [
-        [cell["shape"], str(cell["N"])]
-        + [f"{percent(cell[m]['coverage'])} ({cell[m]['width']:.3f})" for m in ("hbayes", "paper")]
-        for cell in results["rubrics"]
-    ]
-    table(["rubric", "N", "hbayes", "paper"], rows)
-    print("Real counts: N of 128 trials per question; the truth is the score over all 128\n")
-    drawn = {(c["model"], c["source"], c["N"], c["replace"]): c for c in results["real"]}
-    rows = [
-        [model, source, str(n)]
-        + [percent(drawn[model, source, n, False][method]["coverage"]) for method in METHODS]
-        + [percent(drawn[model, source, n, True]["hbayes"]["coverage"])]
-        for model, source, n, replace in drawn
-        if not replace
-    ]
-    table(["model", "set", "N", *METHODS, "hbayes, with replacement"], rows)
+        results = {part: list(pool.map(*work[part])) for part in args.parts}
+    if "binary" in args.parts:
+        print_binary(results["binary"], methods)
+    if "rubrics" in args.parts:
+        print_rubrics(results["rubrics"], few)
+    if "real" in args.parts:
+        print_real(results["real"])
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "calibration.json").write_text(json.dumps(results, indent=1))
-        draw_picture(results["binary"], args.out / "calibration.png")
+        if "binary" in args.parts:
+            draw_picture(results["binary"], args.out / "calibration.png")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from lm_eval_bayes.stats.bayes_at_n import avg_at_n as avg_at_n
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n as bayes_at_n
 from lm_eval_bayes.stats.bayes_at_n import check_prior_weight as check_prior_weight
 from lm_eval_bayes.stats.bayes_at_n import prior_advice as prior_advice
+from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior as single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior as clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import Comparison as Comparison
 from lm_eval_bayes.stats.comparison.compare import compare as compare

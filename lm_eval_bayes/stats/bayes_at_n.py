@@ -11,7 +11,14 @@ from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, require_trials, scaled_weights
+from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.outcomes import (
+    Outcomes,
+    check_outcomes,
+    require_single_trials,
+    require_trials,
+    scaled_weights,
+)
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -122,6 +129,54 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
         value=float(np.clip(means.mean(), *bounds)),
         per_question=read_only(means, np.float64),
         sigma=_root_sum_square(sigma) / means.size,
+    )
+
+
+def single_trial_posterior(outcomes: Outcomes, level: float = 0.95) -> Posterior:
+    """Return the posterior of the chance of a right answer, one trial per question.
+
+    θ ~ U(0, 1) and S ~ Binomial(M, θ), so that θ given S of M right answers is
+    Beta(1 + S, 1 + M − S) [Bowyer 2025, eq. 7]. Each answer is that of a question drawn from the
+    population, whose mean θ is. `hbayes_at_n(..., scope="population")` gives
+    Beta(.7 + S, .7 + M − S) at one trial per question, and applies to more.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary, with one trial per question and without prior trials.
+    level : float
+        Posterior mass of the result's `interval()`, strictly between 0 and 1.
+
+    Returns
+    -------
+    Posterior
+        Of scope "population"; its default interval is the exact one.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes or the level break their rule.
+
+    Examples
+    --------
+    >>> posterior = single_trial_posterior(Outcomes.from_matrix([[1], [1], [0]]))
+    >>> posterior.mu, posterior.scope  # Beta(3, 2)
+    (0.6, 'population')
+    """
+    right = require_single_trials("outcomes", outcomes)
+    spec = IntervalSpec.of(level, "population", "exact", 0)
+    pooled = bayes_at_n(
+        Outcomes.from_counts([[int((~right).sum()), int(right.sum())]], weights=outcomes.weights)
+    )
+    return replace(
+        bayes_at_n(outcomes),
+        quantity="θ",
+        mu=pooled.mu,
+        sigma=pooled.sigma,
+        distribution=pooled.distribution,
+        scope=spec.scope,
+        level=spec.level,
+        method=spec.method,
     )
 
 
@@ -262,7 +317,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     >>> R0 = [[0] * 3, [1] * 3, [0] * 3, [1] * 3]
     >>> advice = prior_advice(Outcomes.from_matrix(R, R0=R0))
     >>> advice.prior_trials, advice.n_trials, round(advice.learned_strength, 1)
-    (3.0, 4, 1.1)
+    (3.0, 4, 2.9)
     """
     check_outcomes("outcomes", outcomes)
     new = replace(outcomes, prior_counts=np.zeros_like(outcomes.counts))

@@ -327,6 +327,28 @@ def require_binary(outcomes: Outcomes) -> None:
         raise InvalidInputError.of("outcomes", rule, f"weights {outcomes.weights.tolist()}")
 
 
+def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_]:
+    """Return whether each question's only trial was right, shape (M,).
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary with one trial per question and no prior trials; the
+        message calls them `name`.
+    """
+    check_outcomes(name, outcomes)
+    require_binary(outcomes)
+    trials = outcomes.n_trials
+    if (trials != 1).any() or outcomes.prior_counts.any():
+        rule = (
+            "have one trial per question and no prior trials; "
+            'for more, use scope="population" of a posterior under the learned prior'
+        )
+        got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
+        raise InvalidInputError.of(name, rule, got)
+    return np.asarray(outcomes.counts[:, 1] == 1)
+
+
 def _count(matrix: IntArray, n_categories: int) -> IntArray:
     """Count the categories of each row."""
     n_questions = matrix.shape[0]

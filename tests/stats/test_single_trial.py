@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.comparison.single_trial import (
     bivariate_normal_cdf,
     compare_paired,
@@ -181,3 +182,17 @@ def test_what_is_refused():
         compare_paired(once, once, draws=10)
     with pytest.raises(InvalidInputError, match="`level` must be"):
         compare_unpaired(once, once, level=1)
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 1), (9, 30), (30, 30)])
+def test_the_posterior_of_single_trials_is_a_beta(right, n):
+    posterior = single_trial_posterior(
+        Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
+    )
+    expected = stats.beta(1 + right, 1 + n - right)
+    assert (posterior.mu, posterior.sigma) == pytest.approx((expected.mean(), expected.std()))
+    interval = posterior.interval()
+    assert (interval.low, interval.high) == pytest.approx(expected.ppf([0.025, 0.975]), abs=1e-6)
+    assert (interval.scope, interval.method, interval.level) == ("population", "exact", 0.95)
+    with pytest.raises(InvalidInputError, match="`outcomes` must have one trial per question"):
+        single_trial_posterior(Outcomes.from_counts([[2, 3]]))

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import difference_table
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import Interval
@@ -25,11 +24,10 @@ from lm_eval_bayes.stats.outcomes import (
     Outcomes,
     align_questions,
     check_same_weights,
-    require_binary,
+    require_single_trials,
 )
 from lm_eval_bayes.stats.validation import (
     FloatArray,
-    IntArray,
     check_level,
     check_pair,
     check_seed,
@@ -236,7 +234,7 @@ def compare_paired(
     )
     seed, draws = check_seed(seed), check_size("draws", draws, 1000)
     pair = align_questions(a, b, align)
-    right_a, right_b = _answers("a", pair.a), _answers("b", pair.b)
+    right_a, right_b = require_single_trials("a", pair.a), require_single_trials("b", pair.b)
     only_a, only_b = int((right_a & ~right_b).sum()), int((~right_a & right_b).sum())
     both = int((right_a & right_b).sum())
     counts = (both, only_a, only_b, pair.a.n_questions - both - only_a - only_b)
@@ -275,23 +273,9 @@ def compare_paired(
     )
 
 
-def _answers(name: str, outcomes: Outcomes) -> Any:
-    """Return whether each question's only trial was right, shape (M,)."""
-    require_binary(outcomes)
-    trials: IntArray = outcomes.n_trials
-    if (trials != 1).any() or outcomes.prior_counts.any():
-        rule = (
-            "have one trial per question and no prior trials; "
-            'for more, compare(..., scope="population")'
-        )
-        got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
-        raise InvalidInputError.of(name, rule, got)
-    return outcomes.counts[:, 1] == 1
-
-
 def _beta(name: str, outcomes: Outcomes) -> tuple[float, float]:
     """Return the Beta parameters of θ under a uniform prior."""
-    right = _answers(name, outcomes)
+    right = require_single_trials(name, outcomes)
     return 1.0 + float(right.sum()), 1.0 + float((~right).sum())
 
 

@@ -72,7 +72,7 @@ def hbayes_at_n(
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
         question the latter is Beta(.7 + S, .7 + M − S), with S the number of right answers;
-        with 1 in place of .7 it is [Bowyer 2025, eq. 7].
+        `single_trial_posterior` is that of [Bowyer 2025, eq. 7], Beta(1 + S, 1 + M − S).
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta", "hdi"}
@@ -100,7 +100,7 @@ def hbayes_at_n(
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
     >>> round(bayes_at_n(outcomes).mu, 3), round(hbayes_at_n(outcomes).mu, 3)
-    (0.194, 0.058)
+    (0.194, 0.055)
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
     """
