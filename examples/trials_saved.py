@@ -29,17 +29,22 @@ def posterior_after(right, n):
     return leb.hbayes_at_n(leb.Outcomes.from_counts(np.stack([n - right, right], axis=1)))
 
 
-def decide(rule, a, b):
-    """Look after every batch; return (trials used, sign of the decision)."""
+def decide(designs, a, b):
+    """Analyse after every batch; return each design's (trials used, sign of the decision)."""
+    decided = {}
     for n in LOOKS:
-        limit = rule.threshold(n)
-        if limit is None:
+        open_designs = {name: rule for name, rule in designs.items() if name not in decided}
+        if not any(rule.threshold(n) for rule in open_designs.values()):
             continue
-        pa, pb = (posterior_after(trials[:, :n].sum(axis=1), n) for trials in (a, b))
-        gap = pa.mu - pb.mu
-        if abs(gap) >= limit * np.hypot(pa.sigma, pb.sigma):
-            return n, np.sign(gap)
-    return MOST, 0.0
+        both = {
+            name: posterior_after(trials[:, :n].sum(axis=1), n)
+            for name, trials in (("a", a), ("b", b))
+        }
+        for name, rule in open_designs.items():
+            verdict = rule.evaluate(n, both)
+            if verdict.stop:
+                decided[name] = n, 1.0 if verdict.winner == "a" else -1.0
+    return {name: decided.get(name, (MOST, 0.0)) for name in designs}
 
 
 def shifted(p, gap):
@@ -59,6 +64,7 @@ def decisions(runs, rng):
         "80 trials, one analysis": leb.DecisionReached(0.975, analyses=(MOST,)),
         "O'Brien-Fleming": leb.DecisionReached(0.95, correction="obrien-fleming", analyses=LOOKS),
         "Pocock": leb.DecisionReached(0.95, correction="pocock", analyses=LOOKS),
+        "anytime": leb.DecisionReached(0.95, correction="anytime"),
         "uncorrected, z >= 1.96": leb.DecisionReached(0.975, analyses=LOOKS),
     }
     print(f"Two models on {M} questions, p ~ Beta(2,3); {runs} runs\n")
@@ -71,8 +77,7 @@ def decisions(runs, rng):
             q = np.clip(rng.beta(2.0, 3.0, size=M), 0.01, 0.9)
             p = shifted(q, gap)
             a, b = (rng.random((M, MOST)) < probabilities[:, None] for probabilities in (p, q))
-            for name, rule in designs.items():
-                n, sign = decide(rule, a, b)
+            for name, (n, sign) in decide(designs, a, b).items():
                 used[name].append(n)
                 signs[name].append(sign)
         for name in designs:

@@ -13,6 +13,7 @@ from _support.paths import REPOSITORY
 EXAMPLES = REPOSITORY / "examples"
 #: Simulations that take more than five seconds.
 SLOW = {
+    "anytime_error_rates.py",
     "calibration.py",
     "intervals_elsewhere.py",
     "reproduce_paper.py",

@@ -14,7 +14,7 @@ from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence_at_n
+from lm_eval_bayes.stats.convergence.convergence import Convergence, Gold, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
 from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, Scheme, prefix_scores
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -175,6 +175,7 @@ def task_convergence(
     scores: Sequence[Score] | None = None,
     replicates: int = 2000,
     scheme: Scheme = "column",
+    gold: Gold = "all",
     confidence: float = 0.95,
     argument: str = "RUN",
 ) -> TaskConvergence:
@@ -189,7 +190,7 @@ def task_convergence(
     scores : sequence of Score, optional
         The scores that rank; by default bayes@N and, if trials are right or wrong, Pass@2, 4 and
         8 up to N/2.
-    replicates, scheme, confidence
+    replicates, scheme, gold, confidence
         As in `lm_eval_bayes.convergence_at_n`; `confidence` is that of interval ties.
     argument : str
         Name of the runs in error messages.
@@ -234,7 +235,9 @@ def task_convergence(
         pairs = zip(runs, matrices, strict=True)
         tensor = np.stack([R[aligned_rows(run, runs[0]), :n_trials] for run, R in pairs])
         rankings = tuple(
-            _ranking_convergence(score, tensor, runs, replicates, scheme, confidence, spec.seed)
+            _ranking_convergence(
+                score, tensor, runs, replicates, scheme, gold, confidence, spec.seed
+            )
             for score in ranking_scores
         )
         if any(ranking.kendall is None for ranking in rankings):
@@ -297,6 +300,7 @@ def _ranking_convergence(
     runs: Sequence[TaskRun],
     replicates: int,
     scheme: Scheme,
+    gold: Gold,
     confidence: float,
     seed: int,
 ) -> RankingConvergence:
@@ -304,18 +308,18 @@ def _ranking_convergence(
     linear = score.metric in LINEAR
     metric: dict[str, Any] = {"weights": weights} if linear else {"k": score.k, "tau": score.tau}
     resampling: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}
-    gold = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
+    by_all_trials = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
     final = prefix_scores(tensor, score.metric, **metric)[:, -1]
     settings = metric | resampling
     tied = kendall = None
     if linear:
         ties: dict[str, Any] = {"ties": "adjacent", "confidence": confidence}
-        tied = convergence_at_n(tensor, score.metric, **settings, **ties)
-    if np.ptp(gold) > 0.0:
-        kendall = kendall_curve(tensor, gold, score.metric, **settings)
+        tied = convergence_at_n(tensor, score.metric, gold=gold, **settings, **ties)
+    if np.ptp(by_all_trials) > 0.0:
+        kendall = kendall_curve(tensor, by_all_trials, score.metric, **settings)
     return RankingConvergence(
         score=score,
-        convergence=convergence_at_n(tensor, score.metric, **settings),
+        convergence=convergence_at_n(tensor, score.metric, gold=gold, **settings),
         tied=tied,
         kendall=kendall,
         final=dict(zip((run.model for run in runs), final.tolist(), strict=True)),

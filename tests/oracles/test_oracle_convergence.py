@@ -52,14 +52,22 @@ def ranks(scores):
     return stats.rankdata(-np.round(scores, 11), method="min").tolist()
 
 
-def by_loop(R, k, score):
-    """Return convergence@n of one tensor, N if it does not converge."""
-    n_max = R.shape[2]
-    rankings = [ranks(score(R[:, :, :n])) if n >= k else None for n in range(1, n_max + 1)]
-    s = n_max
-    while s > 1 and rankings[s - 2] == rankings[-1]:
-        s -= 1
+def first_of_the_last(rankings, gold):
+    """Return the n from which on rankings[n − 1] is `gold`, None if the last one is not."""
+    s = None
+    for n in range(len(rankings), 0, -1):
+        if rankings[n - 1] != gold:
+            break
+        s = n
     return s
+
+
+def by_loop(rankings, gold=None):
+    """Return convergence@n of the rankings after 1..N trials, None if it does not converge."""
+    if gold is not None:
+        return first_of_the_last(rankings, gold)
+    s = first_of_the_last(rankings, rankings[-1])
+    return None if s == len(rankings) else s
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -75,18 +83,28 @@ def test_prefix_scores_are_scorios(metric):
 
 
 @pytest.mark.parametrize("scheme", ["column", "row"])
+@pytest.mark.parametrize("gold", ["all", "replicate"])
 @pytest.mark.parametrize("metric", METRICS)
-def test_every_replicate_against_a_plain_loop(metric, scheme):
+def test_every_replicate_against_a_plain_loop(metric, scheme, gold):
     arguments, score = METRICS[metric]
     k = arguments.get("k", 1)
     R = tensor(11)
-    result = convergence_at_n(R, metric, **arguments, scheme=scheme, replicates=30, seed=5)
-    when = [by_loop(drawn, k, score) for drawn in resampled(R, scheme, 30, 5)]
+    drawing = {"scheme": scheme, "replicates": 30, "seed": 5}
+    result = convergence_at_n(R, metric, **arguments, **drawing, gold=gold)
     n_max = R.shape[2]
-    assert result.counts.tolist() == [when.count(s) for s in range(1, n_max)]
-    converged = [s for s in when if s < n_max]
-    assert result.mean == pytest.approx(np.mean(converged))
+    by_all = ranks(METRICS["avg"][1](R)) if gold == "all" else None
+    when = []
+    for drawn in resampled(R, scheme, 30, 5):
+        rankings = [ranks(score(drawn[:, :, :n])) if n >= k else None for n in range(1, n_max + 1)]
+        when.append(by_loop(rankings, by_all))
+    assert result.gold == gold
+    assert result.counts.tolist() == [when.count(s) for s in range(1, n_max + 1)]
+    converged = [s for s in when if s is not None]
     assert result.not_converged == pytest.approx(1 - len(converged) / 30)
+    if not converged:
+        assert (result.mean, result.worst) == (None, None)
+        return
+    assert result.mean == pytest.approx(np.mean(converged))
     assert result.worst.converged_at == max(converged)
     assert result.worst.replicate == when.index(max(converged))
 
@@ -102,26 +120,25 @@ def adjacent(mu, sigma, threshold):
 
 
 @pytest.mark.parametrize("weights", [None, [0.0, 0.25, 1.0]])
-@pytest.mark.parametrize("scheme", ["column", "row"])
-def test_credible_interval_ties_against_a_plain_loop(scheme, weights):
+@pytest.mark.parametrize(("scheme", "gold"), [("column", "all"), ("row", "replicate")])
+def test_credible_interval_ties_against_a_plain_loop(scheme, gold, weights):
     rng = np.random.default_rng(8)
     p = np.array([0.2, 0.25, 0.5, 0.55, 0.8])[:, None, None]
     R = (rng.random((5, 12, 14)) < p).astype(int)
     if weights is not None:
         R += (rng.random(R.shape) < p).astype(int)
     when, threshold = [], stats.norm.ppf(0.95)
+
+    def ranks_with_ties(trials):
+        pairs = [scorio_eval.bayes(matrix, weights) for matrix in trials]
+        return adjacent(*zip(*pairs, strict=True), threshold)
+
+    by_all = ranks_with_ties(R) if gold == "all" else None
     for drawn in resampled(R, scheme, 50, 3):
-        rankings = []
-        for n in range(1, 15):
-            pairs = [scorio_eval.bayes(one, weights) for one in drawn[:, :, :n]]
-            rankings.append(adjacent(*zip(*pairs, strict=True), threshold))
-        s = 14
-        while s > 1 and rankings[s - 2] == rankings[-1]:
-            s -= 1
-        when.append(s)
-    arguments = {"scheme": scheme, "weights": weights, "replicates": 50, "seed": 3}
+        when.append(by_loop([ranks_with_ties(drawn[:, :, :n]) for n in range(1, 15)], by_all))
+    arguments = {"scheme": scheme, "gold": gold, "weights": weights, "replicates": 50, "seed": 3}
     result = convergence_at_n(R, ties="adjacent", **arguments)
-    assert result.counts.tolist() == [when.count(s) for s in range(1, 14)]
+    assert result.counts.tolist() == [when.count(s) for s in range(1, 15)]
     # avg's z is the same number (eq. 20)
     avg = convergence_at_n(R, "avg", ties="adjacent", **arguments)
     assert avg.counts.tolist() == result.counts.tolist()
@@ -133,18 +150,15 @@ def test_a_tie_that_floats_break_is_kept():
     R = np.array([[[1, 2, 0, 3] * 5], [[0, 3, 2, 1] * 5]])
     assert sum([0.1, 0.2]) != 0.3
     gap = np.diff(prefix_scores(R, "avg", weights=weights), axis=0)[0]
-    result = convergence_at_n(R, "avg", weights=weights, replicates=2000, seed=1)
+    result = convergence_at_n(R, "avg", weights=weights, gold="replicate", replicates=2000, seed=1)
     when = []
     exact = [Fraction(0), Fraction(1, 10), Fraction(2, 10), Fraction(3, 10)]
     for drawn in resampled(R, "column", 2000, 1):
         sums = [np.cumsum([exact[c] for c in model[0]]).tolist() for model in drawn]
         rankings = [(a > b) - (a < b) for a, b in zip(*sums, strict=True)]
-        s = 20
-        while s > 1 and rankings[s - 2] == rankings[-1]:
-            s -= 1
-        when.append(s)
+        when.append(by_loop(rankings))
     assert gap[1] == pytest.approx(0.0, abs=1e-15)
-    assert result.counts.tolist() == [when.count(s) for s in range(1, 20)]
+    assert result.counts.tolist() == [when.count(s) for s in range(1, 21)]
 
 
 def test_pass_at_k_is_the_mean_over_all_subsets():

@@ -88,6 +88,14 @@ def test_a_correction_holds_the_rate_over_the_whole_run(equal_models, correction
         assert rate(z, DecisionReached(confidence, correction, looks)) < error + slack
 
 
+def test_the_anytime_correction_holds_the_rate_without_a_plan(equal_models):
+    _, _, z = equal_models
+    for confidence in (0.95, 0.9):
+        error = 1.0 - confidence
+        slack = 2.5 * np.sqrt(error * confidence / RUNS)
+        assert rate(z, DecisionReached(confidence, "anytime")) < error + slack
+
+
 def test_the_correction_is_not_empty_handed():
     rng = np.random.default_rng(13)
     p = rng.uniform(0.1, 0.8, (400, QUESTIONS))

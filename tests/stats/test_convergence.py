@@ -71,7 +71,7 @@ def test_by_hand():
     # One question: model 0 is right from the second trial on, model 1 on the first only. Every
     # order of the columns 0, 1, 2: column 0 favours model 1, the other two model 0.
     R = [[[0, 1, 1]], [[1, 0, 0]]]
-    result = convergence_at_n(R, "avg", replicates=20_000, seed=3)
+    result = convergence_at_n(R, "avg", gold="replicate", replicates=20_000, seed=3)
     # Of three draws: all alike (prob 8/27 + 1/27) converge at 1; 0-and-two-others decide by
     # the lead after each: +, -: with a = {1, 2} (prob 2/3), b = {0} (1/3) the sequences are
     # aab (4/27): leads 1, 2, 1 -> 1; aba (4/27): 1, 0, 1 -> not; baa (4/27): not;
@@ -80,13 +80,18 @@ def test_by_hand():
     assert result.pmf[1] == 0.0
     assert result.not_converged == pytest.approx(12 / 27, abs=0.012)
     assert result.mean == 1.0
+    # All three columns put model 0 first. aaa and aab are there from the first draw on; aba and
+    # baa after the third; bbb, abb, bab and bba end with model 1 first.
+    to_all = convergence_at_n(R, "avg", replicates=20_000, seed=3)
+    assert to_all.pmf == pytest.approx([12 / 27, 0.0, 8 / 27], abs=0.012)
+    assert to_all.not_converged == pytest.approx(7 / 27, abs=0.012)
 
 
 def test_pmf_cdf_and_mean_hang_together():
     result = convergence_at_n(coins([0.4, 0.5, 0.6]), replicates=3000, seed=1)
     assert result.pmf.sum() == pytest.approx(1 - result.not_converged)
     np.testing.assert_allclose(result.cdf, np.cumsum(result.pmf))
-    s = np.arange(1, 20)
+    s = np.arange(1, 21)
     assert result.mean == pytest.approx((s * result.pmf).sum() / result.pmf.sum())
     assert result.counts.sum() <= 3000
     assert 0 < result.not_converged < 0.5
@@ -107,7 +112,7 @@ def test_far_apart_converges_at_once_and_level_models_hardly_ever():
 def test_where_no_replicate_converges():
     # Pass@4 of four trials is defined at N alone, so no prefix can agree with it
     R = coins([0.4, 0.6], trials=4)
-    result = convergence_at_n(R, "pass@k", k=4, replicates=50)
+    result = convergence_at_n(R, "pass@k", k=4, gold="replicate", replicates=50)
     assert result.not_converged == 1.0
     assert result.mean is None
     assert result.worst is None
@@ -124,7 +129,7 @@ def test_nothing_converges_before_k():
 @pytest.mark.parametrize("ties", ["none", "adjacent"])
 def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
     R = coins([0.3, 0.35, 0.6, 0.62], questions=8)
-    result = convergence_at_n(R, replicates=700, scheme=scheme, ties=ties, seed=9)
+    result = convergence_at_n(R, replicates=700, scheme=scheme, gold="replicate", ties=ties, seed=9)
     worst = result.worst
     if scheme == "column":
         drawn = R[:, :, worst.columns]
@@ -139,6 +144,14 @@ def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
     assert settled[worst.converged_at - 1 :].all()
     assert not settled[worst.converged_at - 2]
     assert worst.converged_at == 1 + np.flatnonzero(result.counts)[-1]
+    by_all = convergence_at_n(R, replicates=700, scheme=scheme, ties=ties, seed=9)
+    board = rank(
+        {str(i): bayes_at_n(Outcomes.from_matrix(R[i])) for i in range(4)}, ties, draws=1000
+    )
+    gold = np.array([board.rank_of(str(i)) for i in range(4)])
+    reached = (by_all.worst.ranks == gold[:, None]).all(axis=0)
+    assert reached[by_all.worst.converged_at - 1 :].all()
+    assert not reached[by_all.worst.converged_at - 2]
     facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert facts["worst"]["converged_at"] == worst.converged_at
     assert facts["worst"]["ranks"] == worst.ranks.tolist()

@@ -5,16 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.sequential.decision import (
+    MIXTURE_TRIALS,
     DecisionReached,
     alpha_spent,
     boundaries,
     crossing_probability,
+    mixture_boundary,
+    separation_if_equal,
 )
 from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf, BudgetSpent, WidthReached
 
@@ -212,3 +215,107 @@ def test_a_correction_speaks_of_fixed_questions():
     rule = DecisionReached(0.95, "pocock", (8, 16))
     with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
         rule.evaluate(8, population)
+
+
+@pytest.mark.parametrize(("n", "error"), [(2, 0.05), (30, 0.05), (1000, 0.05), (30, 0.2)])
+def test_on_the_mixture_boundary_the_martingale_is_one_over_the_error(n, error):
+    walk = np.sqrt(n) * mixture_boundary(n, error)
+    density = stats.norm(0.0, 1.0 / np.sqrt(MIXTURE_TRIALS)).pdf
+    middle = walk / (n + MIXTURE_TRIALS)
+    martingale, _ = integrate.quad(
+        lambda x: np.exp(x * walk - 0.5 * x * x * n) * density(x), middle - 4, middle + 4
+    )
+    assert martingale == pytest.approx(1.0 / error, rel=1e-6)
+
+
+def test_the_mixture_boundary_in_the_form_of_a_confidence_sequence():
+    # Waudby-Smith et al. (2024), eq. 3: the half-width for a mean of n normal values with
+    # variance 1 is sqrt(2 (n r + 1) / (n² r) log(sqrt(n r + 1) / error)), r the mixture's variance
+    r = 1.0 / MIXTURE_TRIALS
+    for n in (1, 10, 500):
+        half_width = np.sqrt(2 * (n * r + 1) / (n * n * r) * np.log(np.sqrt(n * r + 1) / 0.05))
+        assert mixture_boundary(n, 0.05) == pytest.approx(np.sqrt(n) * half_width)
+
+
+def test_the_anytime_rule_errs_in_at_most_five_percent_of_any_number_of_analyses():
+    rule = DecisionReached(0.95, correction="anytime")
+    rates = [rule.false_decision_rate(range(1, n + 1)) for n in (16, 128, 1000)]
+    assert rates == sorted(rates)
+    assert 0.02 < rates[-1] < 0.05
+    # analysed almost continuously from one trial to a million, it uses up its rate
+    analyses = np.unique(np.geomspace(100, 100_000_000, 1500).astype(int)).tolist()
+    limits = tuple(mixture_boundary(n / 100, 0.05) for n in analyses)
+    shares = tuple(n / analyses[-1] for n in analyses)
+    # between two analyses the walk may cross and return: Siegmund's correction of the boundary,
+    # by .5826 standard deviations of a step
+    uncounted = np.exp(-0.5826 * 3.1 * np.sqrt(np.log(1e6) / 1500))
+    assert crossing_probability(shares, limits) == pytest.approx(0.05 * uncounted, abs=0.001)
+
+
+def test_crossings_of_the_anytime_rule_by_simulated_walks():
+    rng = np.random.default_rng(4)
+    rule = DecisionReached(0.9, correction="anytime")
+    walks = np.abs(rng.standard_normal((20_000, 300)).cumsum(axis=1)) / np.sqrt(np.arange(1, 301))
+    limits = [rule.threshold(n) or np.inf for n in range(1, 301)]
+    simulated = (walks >= limits).any(axis=1).mean()
+    theory = rule.false_decision_rate(range(1, 301))
+    assert simulated == pytest.approx(theory, abs=4 * np.sqrt(theory / 20_000))
+    assert simulated < 0.1
+
+
+def test_the_anytime_rule_needs_no_plan():
+    rule = DecisionReached(0.95, correction="anytime")
+    assert (rule.analyses, rule.min_trials, rule.threshold(1)) == (None, 2, None)
+    assert rule.threshold(77) == mixture_boundary(77, 1 - 0.95)
+    verdict = rule.evaluate(8, TWO)
+    assert verdict.stop
+    assert verdict.winner == "easy"
+    assert verdict.note == (
+        "equal models get a winner in at most 0.05 of such runs, however many analyses there are"
+    )
+    planned = DecisionReached(0.95, correction="anytime", analyses=(8, 16))
+    assert (planned.threshold(8), planned.threshold(9)) == (rule.threshold(8), None)
+    with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
+        rule.evaluate(8, {name: replace(p, scope="population") for name, p in TWO.items()})
+
+
+def test_the_z_of_the_anytime_rule_takes_both_variances_at_the_common_score():
+    # one question, bayes@N: σ² = μ(1 − μ)/(N + 3), so the scores weigh N + 3 trials
+    none, some = binary([0], 37), binary([3], 57)
+    n, m = 40, 60
+    common = (n * none.mu + m * some.mu) / (n + m)
+    pooled = (some.mu - none.mu) / np.sqrt(common * (1 - common) * (1 / n + 1 / m))
+    assert separation_if_equal(none, some) == pytest.approx(pooled)
+    assert separation_if_equal(some, none) == pytest.approx(pooled)
+    assert separation_if_equal(none, none) == 0.0
+    # a score that is known exactly is the common one
+    exact = replace(some, sigma=0.0)
+    known = (some.mu - none.mu) / np.sqrt(some.mu * (1 - some.mu) / n)
+    assert separation_if_equal(none, exact) == pytest.approx(known)
+    # the rule takes the smaller z
+    rule = DecisionReached(0.95, correction="anytime")
+    plain = (some.mu - none.mu) / np.hypot(none.sigma, some.sigma)
+    both = {"none": replace(none, trials_range=None), "some": replace(some, trials_range=None)}
+    assert rule.evaluate(40, both).value == pytest.approx(min(plain, pooled))
+
+
+def test_scores_on_another_scale_have_the_same_z():
+    weights = (-1.0, 3.0)
+    counts = ([[34, 3], [30, 7]], [[20, 17], [22, 15]])
+    a, b = (bayes_at_n(Outcomes.from_counts(c)) for c in counts)
+    wide_a, wide_b = (bayes_at_n(Outcomes.from_counts(c, weights=weights)) for c in counts)
+    assert separation_if_equal(wide_a, wide_b) == pytest.approx(separation_if_equal(a, b))
+
+
+def test_a_uniform_prior_and_different_numbers_of_trials_are_warned_of():
+    models = {"few": binary([8] * 5, 8), "many": binary([80] * 5, 80)}
+    models = {name: replace(p, trials_range=None) for name, p in models.items()}
+    for rule in (
+        DecisionReached(0.95, correction="anytime"),
+        DecisionReached(0.95, "pocock", (4, 8, 80)),
+    ):
+        note = rule.evaluate(8, models).note
+        assert note is not None
+        assert note.startswith("bayes@N moves the scores of models with different numbers of")
+    equal_trials = DecisionReached(0.95, correction="anytime").evaluate(8, SAME)
+    assert equal_trials.note is None

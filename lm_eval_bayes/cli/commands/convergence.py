@@ -45,6 +45,8 @@ _SHARES = (0.5, 0.9, 0.95)
 
 #: How an order of the trials is resampled.
 Scheme: TypeAlias = Literal["column", "row"]
+#: The ranking that an order has to arrive at.
+Gold: TypeAlias = Literal["all", "replicate"]
 
 
 @expand_options
@@ -68,6 +70,13 @@ def command(
             "question draws its own."
         ),
     ] = "column",
+    gold: Annotated[
+        Gold,
+        typer.Option(
+            help="The ranking that an order has to arrive at. all: that by bayes@N of all N "
+            "trials. replicate: its own by its N resampled trials."
+        ),
+    ] = "all",
     confidence: Annotated[
         float,
         option(
@@ -87,9 +96,11 @@ def command(
 
     For every model: mean and interval of hbayes@n after the first n trials.
 
-    For several models: convergence@n, the number of trials from which on the ranking is the same
-    as after all N trials. Trials are resampled with replacement in many orders, which gives the
-    number a distribution; an order whose last trial changes the ranking has not converged.
+    For several models: convergence@n, the number of trials from which on the ranking is the gold
+    ranking. Trials are resampled with replacement in many orders, which gives the number a
+    distribution. By default the gold ranking is that by bayes@N of all N trials, each taken once;
+    an order that ends with another ranking has not converged. With --gold replicate it is the
+    order's own last ranking; an order whose last trial changes the ranking has not converged.
     Kendall's tau measures the agreement of the ranking by n resampled trials with the ranking by
     all N (1: the same order). With ties, models that are not distinguishable share a rank, and
     the ties have to stay the same as well.
@@ -121,6 +132,7 @@ def command(
                 scores=scores,
                 replicates=replicates,
                 scheme=scheme,
+                gold=gold,
                 confidence=confidence,
             )
             for name in saved.tasks
@@ -185,7 +197,10 @@ def _show_rankings(result: TaskConvergence) -> None:
     from lm_eval_bayes.analysis.convergence import doublings
 
     first = result.rankings[0].convergence
-    orders = f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}"
+    orders = (
+        f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}, "
+        f"gold {first.gold}"
+    )
     head = ["ranked by", "mean", *(f"{share:.0%} by" for share in _SHARES), "never"]
     rows: list[tuple[str, ...]] = []
     for ranking in result.rankings:

@@ -85,9 +85,10 @@ class StoppingOptions:
     correction: Annotated[
         str | None,
         option(
-            "pocock|obrien-fleming|none",
+            "pocock|obrien-fleming|anytime|none",
             "Correction of --decide for interim analyses: pocock (stops early at large "
-            "differences), obrien-fleming (little loss of power at the last analysis), none.  "
+            "differences), obrien-fleming (little loss of power at the last analysis), anytime "
+            "(stays valid if --max-trials is raised later), none.  "
             f"[default: {CORRECTION}]",
         ),
     ] = None

@@ -23,16 +23,18 @@ from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.sequential.decision import CORRECTIONS, Correction, DecisionReached
+from lm_eval_bayes.stats.sequential.decision import (
+    CORRECTIONS,
+    LEAST_TRIALS,
+    Correction,
+    DecisionReached,
+)
 from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
 #: The most questions of a forecast, which then takes about a second.
 _FORECAST_QUESTIONS = 2000
-
-#: DecisionReached's default `min_trials` with a correction.
-_LEAST_CORRECTED = 4
 
 
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
@@ -194,9 +196,10 @@ class Goal:
         check_option("correction", self.correction, CORRECTIONS)
         DecisionReached(self.confidence)
         corrected = self.baseline is not None and self.correction != "none"
-        if corrected and self.rounds[-1] < _LEAST_CORRECTED:
+        if corrected and self.rounds[-1] < LEAST_TRIALS[self.correction]:
             raise InvalidInputError(
-                f"a decision with a correction needs at least {_LEAST_CORRECTED} trials per "
+                f"a decision with a correction needs at least {LEAST_TRIALS[self.correction]} "
+                "trials per "
                 f"question; --max-trials or --budget allows {self.rounds[-1]}"
             )
         _ = self.rule
@@ -224,6 +227,8 @@ class Goal:
             return None
         if self.correction == "none":
             return DecisionReached(self.confidence, min_trials=self.min_trials)
+        if self.correction == "anytime":
+            return DecisionReached(self.confidence, correction=self.correction)
         return DecisionReached(
             self.confidence, correction=self.correction, analyses=tuple(self.rounds)
         )

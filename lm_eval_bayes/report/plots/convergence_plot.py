@@ -81,7 +81,7 @@ def _draw_means(axes: Axes, result: TaskConvergence) -> None:
 
 
 def _draw_convergence_shares(axes: Axes, result: TaskConvergence) -> None:
-    n = np.arange(1, result.n_trials)
+    n = np.arange(1, result.n_trials + 1)
     for i, ranking in enumerate(result.rankings):
         colour, score = COLOURS[i % len(COLOURS)], ranking.score.name
         cdf = ranking.convergence.cdf

@@ -176,6 +176,10 @@ metric_list: [{metric: exact_match}]
         ({"width": 0.1, "correction": "some"}, "`correction` must"),
         ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
         ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials per question"),
+        (
+            {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
+            "at least 2 trials per question",
+        ),
         ({"baseline": {}, "confidence": 0.2}, "`confidence` must"),
     ],
 )
@@ -220,6 +224,17 @@ def test_rounds_end_at_the_most():
     assert Goal(width=0.1, batch_trials=4, max_trials=10).rounds == [4, 8, 10]
     assert Goal(budget=Budget.parse("6"), batch_trials=4).rounds == [4, 6]
     assert Goal(budget=Budget.parse("2"), batch_trials=4).rounds == [2]
+
+
+def test_the_anytime_rule_does_not_depend_on_the_rounds():
+    planned, extended, rare = (
+        Goal(baseline={}, correction="anytime", batch_trials=batch, max_trials=most).rule
+        for batch, most in ((2, 8), (2, 80), (5, 80))
+    )
+    assert planned == extended == rare
+    assert planned.threshold(7) is not None
+    pocock, later = (Goal(baseline={}, batch_trials=4, max_trials=most).rule for most in (8, 80))
+    assert pocock.threshold(8) != later.threshold(8)
 
 
 def test_ks_that_do_not_fit_a_round_wait():
