@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -121,6 +122,55 @@ def test_several_tasks(tmp_path):
         assert row["mu"] == pytest.approx((parts[0]["mu"] + parts[1]["mu"]) / 2)
         sigma = math.hypot(parts[0]["sigma"], parts[1]["sigma"]) / 2
         assert row["sigma"] == pytest.approx(sigma)
+
+
+def test_the_layout_of_the_paper(tmp_path):
+    R = np.stack(MATRICES)
+    np.savez(tmp_path / "a.npz", R=R, models=["w", "x", "y", "z"], task="first")
+    np.savez(tmp_path / "b.npz", R=R[::-1][:3], models=["w", "x", "v"], task="second")
+    files = (tmp_path / "a.npz", tmp_path / "b.npz")
+    code, printed, error = lmeb("rank", *files, "--paper", "--json", "--confidence", 0.9)
+    assert (code, error) == (0, "")
+    table = json.loads(printed)["paper"]
+    assert table["tasks"] == ["first", "second"]
+    assert table["threshold"] == pytest.approx(stats.norm.ppf(0.9))
+
+    def by_hand_ranks(matrices):
+        """Ranks with ties and without, from Alg. 1 and the rule of Table 1."""
+        moments = []
+        for trials in matrices:
+            n, right = trials.shape[1], trials.sum(axis=1)
+            m = (right + 1) / (n + 2)
+            sigma = math.sqrt((m * (1 - m) / (n + 3)).sum()) / len(right)
+            moments.append((m.mean(), sigma))
+        order = sorted(range(len(moments)), key=lambda i: -moments[i][0])
+        tied, ranks = 1, {order[0]: (1, 1)}
+        for place, (above, below) in enumerate(pairwise(order), start=2):
+            (mu, sigma), (other, spread) = moments[above], moments[below]
+            tied += (mu - other) / math.hypot(sigma, spread) >= stats.norm.ppf(0.9)
+            ranks[below] = (tied, place)
+        return ranks
+
+    first, second = by_hand_ranks(MATRICES), by_hand_ranks(MATRICES[::-1][:3])
+    expected = {
+        "first": {"wxyz"[i]: pair for i, pair in first.items()},
+        "second": {"wxv"[i]: pair for i, pair in second.items()},
+    }
+    for row in table["rows"]:
+        for task, ranks in row["ranks"].items():
+            pair = None if ranks is None else (ranks["with_ties"], ranks["without_ties"])
+            assert pair == expected[task].get(row["model"])
+    order = [row["model"] for row in table["rows"]]
+    assert order == [*sorted("wxyz", key=lambda model: expected["first"][model][1]), "v"]
+    code, printed, _ = lmeb("rank", *files, "--paper", "--confidence", 0.9)
+    assert code == 0
+    for model in order:
+        (line,) = (line for line in printed.splitlines() if line.startswith(f"  {model} "))
+        assert line.count("|") == len([task for task in expected if model in expected[task]])
+    for wrong in (("--pairs",), ("--scope", "population")):
+        code, _, error = lmeb("rank", *files, "--paper", *wrong)
+        assert code == 2
+        assert "`--paper` must be given without --pairs and in scope benchmark" in error
 
 
 def test_tasks_that_no_two_models_share(tmp_path):

@@ -25,6 +25,7 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
@@ -58,6 +59,14 @@ def command(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
     ] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
+            "bayes@N with the uniform prior, ties of neighbours, dense numbering.",
+        ),
+    ] = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -84,7 +93,13 @@ def command(
     spec = intervals.spec()
     with named_as_options("confidence"):
         check_confidence(confidence)
+    if paper and (pairs or spec.scope != "benchmark"):
+        rule = "be given without --pairs and in scope benchmark"
+        raise InvalidInputError.of("--paper", rule, "--pairs" if pairs else spec.scope)
     saved = reading.read(runs)
+    if paper:
+        _show_paper_table(saved, confidence, as_json)
+        return
     boards = [
         leaderboard(
             saved.of_task(name), spec, ties=ties, numbering=numbering, confidence=confidence
@@ -106,6 +121,28 @@ def command(
     for board in all_boards:
         for note in board.notes:
             warn(f"note: {board.task}: {note}")
+
+
+def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> None:
+    """Show the ranks of all tasks in the layout of [Hariri 2026, Table 2]."""
+    from lm_eval_bayes.analysis.paper_table import paper_table
+
+    table = paper_table({task: saved.of_task(task) for task in saved.tasks}, confidence=confidence)
+    if as_json:
+        say_json({"paper": table, "warnings": saved.warnings})
+        return
+    rows = []
+    for row in table.rows:
+        pairs = (row.ranks[task] for task in table.tasks)
+        cells = (NO_VALUE if r is None else f"{r.with_ties} | {r.without_ties}" for r in pairs)
+        rows.append((row.model, *cells))
+    title = f"ranks by bayes@N: with ties at {100 * confidence:g}% | without"
+    say_table(title, ["model", *table.tasks], rows)
+    say()
+    say(
+        f"ranks: a model ties with the next better model if z is below {table.threshold:.3f} "
+        f"({100 * confidence:g}%, one-sided); dense numbering"
+    )
 
 
 def _overall(

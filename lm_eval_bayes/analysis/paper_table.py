@@ -1,0 +1,122 @@
+"""Ranks with ties and without, tasks side by side: the layout of [Hariri 2026, Table 2]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import z_threshold
+from lm_eval_bayes.stats.ranking import rank
+
+
+@dataclass(frozen=True)
+class PaperRanks(Record):
+    """A model's ranks on a task.
+
+    Attributes
+    ----------
+    with_ties : int
+        Dense rank; neighbours that are not distinguishable share one.
+    without_ties : int
+        Dense rank by the posterior mean.
+    """
+
+    with_ties: int
+    without_ties: int
+
+
+@dataclass(frozen=True)
+class PaperRow(Record):
+    """A model's row.
+
+    Attributes
+    ----------
+    model : str
+        The model's name.
+    ranks : mapping of str to PaperRanks or None
+        By task; None where the model has no run.
+    """
+
+    model: str
+    ranks: Mapping[str, PaperRanks | None]
+
+
+@dataclass(frozen=True)
+class PaperTable(Record):
+    """Ranks of models on several tasks.
+
+    Attributes
+    ----------
+    tasks : tuple of str
+        The columns.
+    rows : tuple of PaperRow
+        In the order of the ranks without ties on the first task; a model that lacks it comes
+        after those that have it, in the order of the next task, and so on.
+    confidence, threshold : float
+        Of the ties, and the z that it stands for.
+    """
+
+    tasks: tuple[str, ...]
+    rows: tuple[PaperRow, ...]
+    confidence: float
+    threshold: float
+
+
+def paper_table(
+    runs_by_task: Mapping[str, Sequence[TaskRun]],
+    *,
+    confidence: float = 0.95,
+    argument: str = "RUN",
+) -> PaperTable:
+    """Rank the models of every task as [Hariri 2026, Table 2] does.
+
+    Models are ordered by the posterior mean of bayes@N, with the uniform prior. With ties, two
+    neighbours in this order share a rank if z = |μ − μ'| / sqrt(σ² + σ'²) is below
+    Φ⁻¹(confidence) [§2.9].
+
+    Parameters
+    ----------
+    runs_by_task : mapping of str to sequence of TaskRun
+        One run per model, of the same questions within a task.
+    confidence : float
+        One-sided, in [0.5, 1).
+    argument : str
+        Name of the runs in error messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models of a task answered different questions, or an argument breaks its rule.
+
+    Examples
+    --------
+    >>> ids = [f"q{i}" for i in range(20)]
+    >>> runs = [
+    ...     TaskRun.from_trials(name, "aime", [[1] * right + [0] * (8 - right)] * 20, ids)
+    ...     for name, right in (("poor", 2), ("good", 6), ("fair", 5))
+    ... ]
+    >>> table = paper_table({"aime": runs}, confidence=0.999)
+    >>> [(row.model, *row.ranks["aime"].to_dict().values()) for row in table.rows]
+    [('good', 1, 1), ('fair', 1, 2), ('poor', 2, 3)]
+    """
+    threshold = z_threshold(confidence)
+    ranks_by_task: dict[str, dict[str, PaperRanks]] = {}
+    for task, runs in runs_by_task.items():
+        check_comparable(runs, argument)
+        posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
+        plain = rank(posteriors, ties="none")
+        tied = rank(posteriors, ties="adjacent", confidence=confidence)
+        ranks_by_task[task] = {
+            model: PaperRanks(int(tied.rank_of(model)), int(plain.rank_of(model)))
+            for model in plain.models
+        }
+    models = dict.fromkeys(model for ranks in ranks_by_task.values() for model in ranks)
+    rows = tuple(
+        PaperRow(model, {task: ranks.get(model) for task, ranks in ranks_by_task.items()})
+        for model in models
+    )
+    return PaperTable(tuple(runs_by_task), rows, float(confidence), threshold)
