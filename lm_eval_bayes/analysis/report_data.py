@@ -14,12 +14,8 @@ import numpy as np
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow, leaderboard_of
-from lm_eval_bayes.analysis.rubric_table import (
-    RubricTable,
-    classify_runs,
-    pooled_thresholds,
-    rubric_table,
-)
+from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
+from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun

@@ -28,7 +28,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered, unreachable
 from lm_eval_bayes.rubric.signals import SignalTable
-from lm_eval_bayes.rubric.thresholds import TaskThresholds
+from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
 from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
 from lm_eval_bayes.stats.validation import IntArray
 
@@ -132,6 +132,18 @@ class Schema:
         of_variables = [signal for name in self.variables for signal in SIGNALS_OF[name]]
         compared = [name for rule in self.rules for name, _ in rule.bounds]
         return tuple(dict.fromkeys([*of_variables, *compared]))
+
+    @property
+    def uses_thresholds(self) -> bool:
+        """Whether a rule depends on a percentile of the task's trials.
+
+        Examples
+        --------
+        >>> SCHEMATA["exact_match"].uses_thresholds, SCHEMATA["conf_calibrated"].uses_thresholds
+        (False, True)
+        """
+        divided = {signal for signal, _, _ in PERCENTILES.values()}
+        return any(divided.intersection(SIGNALS_OF[name]) for name in self.variables)
 
     def with_weights(self, weights: Sequence[float]) -> Schema:
         """Return the schema with other weights.

@@ -38,6 +38,13 @@ PERCENTILES: Mapping[str, tuple[str, float, str]] = MappingProxyType(
 )
 
 
+#: The note of scores of a single run under thresholds of its own.
+OWN_THRESHOLDS = (
+    "The thresholds are this run's own percentiles: another run's scores are comparable only under "
+    "the same ones (score the runs together, or with frozen thresholds)."
+)
+
+
 @dataclass(frozen=True)
 class TaskThresholds:
     """The thresholds of one task; None where no trial had the signal [Hariri 2026, Table 4].

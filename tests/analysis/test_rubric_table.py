@@ -13,16 +13,12 @@ import pytest
 from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
 from _support.saved_runs import TASK, from_columns, write_run
 
-from lm_eval_bayes.analysis.rubric_table import (
-    classify_runs,
-    pooled_thresholds,
-    ranks_of,
-    rubric_table,
-)
+from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
+from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, positions
 from lm_eval_bayes.rubric.schemata import SCHEMATA
-from lm_eval_bayes.rubric.thresholds import Thresholds
+from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS, Thresholds
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -273,6 +269,18 @@ def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
     moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
     assert not np.array_equal(alone.mu, moved.mu[:, :2])
     assert joined.to_dict()["thresholds"]["pooled_over"] == [run.label for run in two]
+
+
+def test_a_single_run_says_that_its_thresholds_are_its_own(runs):
+    first, second = runs[:2]
+    own = classify_runs([first], pooled_thresholds([first]))
+    assert rubric_table(own, prior="bayes").to_dict()["thresholds"]["note"] == OWN_THRESHOLDS
+    for several in ([first], [first, second]):
+        pooled = classify_runs(several, pooled_thresholds([first, second]))
+        assert pooled.thresholds_note is None
+    # nothing of this schema depends on a percentile
+    exact = classify_runs([first], pooled_thresholds([first]), [SCHEMATA["exact_match"]])
+    assert exact.thresholds_note is None
 
 
 def test_json_is_plain_and_says_what_was_done(table):

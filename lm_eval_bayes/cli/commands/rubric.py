@@ -31,7 +31,8 @@ from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.rubric_table import ClassifiedRuns, ModelScore, RubricTable
+    from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
+    from lm_eval_bayes.analysis.rubric_table import ModelScore, RubricTable
     from lm_eval_bayes.rubric.schemata import Schema
     from lm_eval_bayes.rubric.thresholds import Thresholds
     from lm_eval_bayes.runs.task_run import TaskRun
@@ -87,7 +88,9 @@ def command(
     thresholds: Annotated[
         Path | None,
         option(
-            "FILE", "Frozen thresholds. By default they are pooled over all runs, task by task."
+            "FILE",
+            "Frozen thresholds. By default they are pooled over all runs, task by task; those of "
+            "a single run are its own.",
         ),
     ] = None,
     freeze: Annotated[
@@ -243,7 +246,7 @@ def _classify(
     schemata: Mapping[str, Schema] | None,
     weights: Mapping[str, tuple[float, ...]],
 ) -> ClassifiedRuns:
-    from lm_eval_bayes.analysis.rubric_table import classify_runs, pooled_thresholds
+    from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 
     classified = classify_runs(
         runs,
@@ -297,7 +300,7 @@ def _read_thresholds(path: Path) -> Thresholds:
 def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
     """Write the thresholds to a new file; a file with the same thresholds is left as it is."""
     from lm_eval_bayes._util.files import write_atomic, write_errors
-    from lm_eval_bayes.analysis.rubric_table import pooled_thresholds
+    from lm_eval_bayes.analysis.rubric_classes import pooled_thresholds
 
     pooled = pooled_thresholds(runs)
     if not _holds(path, pooled):
@@ -361,6 +364,8 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
     questions = plural(classified.n_questions, "question")
     say(f"{classified.task}: {questions}, {table.prior}@N for {scope_label(table.scope)}")
     say(f"thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}")
+    if classified.thresholds_note is not None:
+        say(classified.thresholds_note)
     say(f"invalid: {_invalid(classified)}")
     for row in table.rows:
         if row.schema.name in weights:
@@ -378,7 +383,7 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
 
 def _invalid(classified: ClassifiedRuns) -> str:
     """Return which trials are invalid."""
-    from lm_eval_bayes.analysis.rubric_table import verifier_name
+    from lm_eval_bayes.analysis.rubric_classes import verifier_name
 
     stopped = "generation that did not end at a stop"
     if classified.verifier is None:

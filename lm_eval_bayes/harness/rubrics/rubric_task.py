@@ -32,6 +32,7 @@ from lm_eval_bayes.rubric.signals import (
     source_of,
     trial_signals,
 )
+from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS
 
 __all__ = ["RubricTask"]
 
@@ -148,6 +149,8 @@ class RubricTask(RepeatedSamplingTask):
         self._shown = tuple(
             schema for schema in self.rubrics.rubrics if available.issuperset(schema.needs)
         )
+        if self._frozen is None and any(schema.uses_thresholds for schema in self._shown):
+            log.info("%s: rubrics: %s", self.config.task, OWN_THRESHOLDS)
         left_out = [schema.name for schema in self.rubrics.rubrics if schema not in self._shown]
         if left_out and (self.rubrics.named or not self._shown):
             log.warning(

@@ -60,7 +60,7 @@ class RubricSettings:
         return {
             "schemata": [schema.name for schema in self.schemata],
             "own": [own.to_dict() for own in self.own],
-            "thresholds": None if frozen is None else frozen.hash,
+            "thresholds": "own percentiles" if frozen is None else frozen.hash,
             "prior": self.prior,
         }
 

@@ -110,6 +110,7 @@ def test_every_schema_without_a_verifier_has_its_rows():
     settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
     assert settings["schemata"] == list(SCHEMATA)
     assert settings["prior"] == "hbayes"
+    assert settings["thresholds"] == "own percentiles"
 
 
 @pytest.mark.parametrize("prior", ["hbayes", "bayes"])
