@@ -43,8 +43,10 @@ class LearnedPrior(Record):
 
     Attributes
     ----------
-    mean : array, shape (C+1,)
+    mean : array, shape (K,)
         Posterior mean of m, the share of each category in the population of questions.
+        Categories of equal weight are merged and stand where the first of them does; of two
+        distinct weights the smaller comes first.
     strength : float
         Posterior median of s, the strength of the learned prior in trials.
     strength_low, strength_high : float

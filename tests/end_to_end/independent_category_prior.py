@@ -1,9 +1,11 @@
 """The posterior under a prior that questions share, for more than two weights, by draws.
 
 Used by ``recompute.py`` through ``independent_learned_prior.py``, which states the model; imports
-nothing of the package it checks. Chains walk in the logs of m and s and take one another's
-differences for steps [ter Braak 2006]; for a single question, draws from the prior are weighted by
-its likelihood. Given m and s all moments are known.
+nothing of the package it checks. The K shares are m ~ Dirichlet(1.4/K, ..., 1.4/K), and
+s / (20 + s) ~ Beta(.7, 1). Categories of one weight are merged first. Chains
+walk in the logs of m and s and take one another's differences for steps [ter Braak 2006]; for a
+single question, draws from the prior are weighted by its likelihood. Given m and s all moments are
+known.
 """
 
 from __future__ import annotations
@@ -24,13 +26,21 @@ from independent_scores import (
     Score,
     draw,
     expected,
-    log_sigmoid,
     rising,
 )
+
+_MEAN, _SCALE, _SHAPE = 1.4, 20.0, 0.7
 
 
 @cache
 def by_chains(counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...]) -> Learned:
+    if len(set(weights)) < len(weights):
+        distinct = tuple(sorted(set(weights)))
+        merged = [
+            tuple(sum(c for c, v in zip(row, weights, strict=True) if v == w) for w in distinct)
+            for row in counts
+        ]
+        return by_chains(tuple(sorted(merged)), distinct)
     floor, top = min(weights), max(weights)
     unit = [(w - floor) / (top - floor) for w in weights]
     if len(counts) == 1:
@@ -86,10 +96,10 @@ def _prior(size: int, draws: int = 16_000) -> list[tuple[float, list[float]]]:
     rng = random.Random(SEED)
     found = []
     for i in range(draws):
-        u = (i + rng.random()) / draws
-        shares = [rng.expovariate(1) for _ in range(size)]
+        u = ((i + rng.random()) / draws) ** (1 / _SHAPE)
+        shares = [rng.gammavariate(_MEAN / size, 1) for _ in range(size)]
         total = math.fsum(shares)
-        found.append((math.log((1 - u) / u), [math.log(x / total) for x in shares]))
+        found.append((math.log(_SCALE * u / (1 - u)), [math.log(x / total) for x in shares]))
     return found
 
 
@@ -127,8 +137,9 @@ def _chained(counts: Sequence[Sequence[int]], evaluations: int = 30_000) -> list
         log_s, shares = place[-1], log_shares(place)
         if not -50 < log_s < 50 or min(shares) < -300:
             return -math.inf
-        # the Jacobians: the product of the m_k, and s / (1 + s)^2
-        prior = sum(shares) + log_sigmoid(log_s) + log_sigmoid(-log_s)
+        # on the axes of log m and log s
+        prior = _MEAN / len(shares) * sum(shares) + _SHAPE * log_s
+        prior -= (_SHAPE + 1) * math.log(_SCALE + math.exp(log_s))
         likely = sum(term(log_s + share) for term, share in zip(terms, shares, strict=True))
         return prior + likely - total(log_s)
 

@@ -13,24 +13,27 @@ from lm_eval_bayes.stats.intervals import IntervalSpec
 # --- quadrature over all hyperparameters, question by question, with no thought for speed ---
 
 
-def unit_nodes(size):
-    nodes, weights = np.polynomial.legendre.leggauss(size)
-    return 0.5 * (nodes + 1.0), 0.5 * weights
+def beta_nodes(size, a, b):
+    """Gauss-Jacobi nodes and weights of Beta(a, b)."""
+    nodes, weights = special.roots_jacobi(size, b - 1.0, a - 1.0)
+    return 0.5 * (nodes + 1.0), weights / weights.sum()
 
 
 def hyper_grid(categories, size):
-    """Nodes (m, s) and prior weights; m by stick breaking, u = 1/(1+s) uniform."""
-    axes = [unit_nodes(size)] * (categories - 1) + [unit_nodes(3 * size)]
+    """Nodes (m, s) and prior weights of m ~ Dirichlet(1.4/K), s / (20 + s) ~ Beta(.7, 1)."""
+    a = 1.4 / categories
+    # by stick breaking: the share of category k in what is left
+    axes = [beta_nodes(size, a, a * left) for left in range(categories - 1, 0, -1)]
+    axes.append(beta_nodes(3 * size, 0.7, 1.0))
     points = np.meshgrid(*(nodes for nodes, _ in axes), indexing="ij")
     weights = np.meshgrid(*(w for _, w in axes), indexing="ij")
     *sticks, u = (p.ravel() for p in points)
     weight = np.prod([w.ravel() for w in weights], axis=0)
     left, share = np.ones_like(u), []
-    for index, stick in enumerate(sticks):
+    for stick in sticks:
         share.append(left * stick)
-        weight = weight * (1.0 - stick) ** (categories - 2 - index)
         left = left * (1.0 - stick)
-    return np.stack([*share, left], axis=1), (1.0 - u) / u, weight
+    return np.stack([*share, left], axis=1), 20.0 * u / (1.0 - u), weight
 
 
 def quadrature(counts, weights, size):
@@ -117,12 +120,12 @@ def test_exact_interval_is_that_of_draws_from_the_quadrature(name):
 
 
 @pytest.mark.parametrize(("solved", "questions"), [(0, 12), (7, 12), (30, 30), (1, 1)])
-def test_one_trial_a_question_gives_bowyers_beta(solved, questions):
+def test_one_trial_a_question_gives_a_beta(solved, questions):
     counts = np.repeat([[0, 1], [1, 0]], [solved, questions - solved], axis=0)
     posterior = category_posterior(
         Outcomes.from_counts(counts), IntervalSpec(scope="population", seed=2)
     )
-    beta = stats.beta(1 + solved, 1 + questions - solved)
+    beta = stats.beta(0.7 + solved, 0.7 + questions - solved)
     assert posterior.mu == pytest.approx(beta.mean(), abs=0.032 * beta.std())
     assert posterior.sigma == pytest.approx(beta.std(), rel=0.04)
     interval = posterior.interval()
@@ -136,7 +139,7 @@ def test_one_trial_a_question_gives_a_dirichlet_for_rubrics():
     posterior = category_posterior(
         Outcomes.from_counts(counts, weights=weights), IntervalSpec(scope="population", seed=2)
     )
-    nu = totals + 1.0
+    nu = totals + 1.4 / 4
     mean = nu @ weights / nu.sum()
     sd = np.sqrt((nu @ weights**2 / nu.sum() - mean**2) / (nu.sum() + 1.0))
     assert posterior.mu == pytest.approx(mean, abs=0.032 * sd)
@@ -155,9 +158,9 @@ def test_ranks_are_uniform_when_truth_comes_from_the_prior():
     for run in range(120):
         categories, questions = int(rng.integers(3, 6)), int(rng.integers(1, 9))
         weights = np.sort(rng.random(categories))
-        share = rng.dirichlet(np.ones(categories))
-        u = rng.random()
-        gamma = rng.standard_gamma(share * (1 - u) / u, (questions, categories)) + 1e-300
+        share = rng.dirichlet(np.full(categories, 1.4 / categories))
+        u = rng.beta(0.7, 1.0)
+        gamma = rng.standard_gamma(share * 20 * u / (1 - u), (questions, categories)) + 1e-300
         theta = gamma / gamma.sum(axis=1, keepdims=True)
         trials = rng.integers(0, 12, questions)
         counts = np.array([rng.multinomial(n, t) for n, t in zip(trials, theta, strict=True)])

@@ -95,7 +95,8 @@ def test_particles_stay_even(name):
 
 @pytest.mark.parametrize("totals", [(4, 9, 2), (0, 0, 25), (1, 0, 0, 0, 0), (3, 50, 7, 0)])
 def test_evidence_of_single_trials_is_a_dirichlet_integral(totals):
-    # with one trial a question s drops out: ∫ Π m_k^S_k dm = Π S_k! / (M + C)!
+    # with one trial a question s drops out: Π Γ(S_k + a) / Γ(M + 1.4), for m^(a−1) not normalized,
+    # and for s^.7 (20 + s)^−1.7 on the axis of log s ∫ = B(.7, 1) / 20 = 1/14
     counts = np.repeat(np.eye(len(totals)), totals, axis=0)
     likelihood = Likelihood(counts)
     proposal = Proposal.fit(counts, likelihood)
@@ -103,7 +104,8 @@ def test_evidence_of_single_trials_is_a_dirichlet_integral(totals):
     log_weight = log_posterior(likelihood, share, log_strength) - log_density
     found = special.logsumexp(log_weight) - np.log(log_weight.size)
     totals = np.array(totals)
-    expected = special.gammaln(totals + 1).sum() - special.gammaln(totals.sum() + totals.size)
+    expected = special.gammaln(totals + 1.4 / totals.size).sum() - np.log(14.0)
+    expected -= special.gammaln(totals.sum() + 1.4)
     assert found == pytest.approx(expected, abs=0.01)
 
 
@@ -111,9 +113,9 @@ def test_evidence_of_single_trials_is_a_dirichlet_integral(totals):
 def test_single_trials_leave_the_strength_to_its_prior(totals):
     particles = learn_particles(np.repeat(np.eye(len(totals)), totals, axis=0), seed=1)
     masses = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-    found = particles.quantile(particles.strength / (1 + particles.strength), masses)
+    found = particles.quantile((particles.strength / (20 + particles.strength)) ** 0.7, masses)
     np.testing.assert_allclose(found, masses, atol=0.02)
-    parameters = 1.0 + np.array(totals)
+    parameters = 1.4 / len(totals) + np.array(totals)
     exact = stats.dirichlet(parameters)
     mean = particles.weight @ particles.share
     np.testing.assert_allclose(mean, exact.mean(), atol=0.004)
@@ -125,7 +127,7 @@ def test_questions_all_alike_teach_a_great_strength():
     particles = learn_particles(CONSTANT, seed=0)
     low, high = particles.quantile(particles.strength, np.array([0.025, 0.975]))
     assert low > 500.0
-    assert high > 20 * low  # nothing bounds it from above but the prior's 1/s²
+    assert high > 20 * low  # nothing bounds it from above but the prior's s⁻²
     share = CONSTANT.sum(axis=0) / CONSTANT.sum()
     np.testing.assert_allclose(particles.weight @ particles.share, share, atol=0.002)
 

@@ -1,10 +1,10 @@
 """The prior that questions share, learned from rubric categories: its weighted particles.
 
-θ_α ~ Dirichlet(s·m) for every question α, m uniform on the simplex, 1/(1+s) uniform on
-(0, 1). The posterior of (m, s) given all counts is sampled by importance: log s from a
-Laplace approximation of its posterior on a grid, and then the shares m given s from a
-Dirichlet distribution, stretched until its mode and its curvature are those of the
-posterior. The importance weights correct the approximations.
+θ_α ~ Dirichlet(s·m) for every question α, with the prior of (m, s) in
+:mod:`lm_eval_bayes.stats.hierarchical.hyperprior`. The posterior of (m, s) given all counts is
+sampled by importance: log s from a Laplace approximation of its posterior on a grid, and then the
+shares m given s from a Dirichlet distribution, stretched until its mode and its curvature are those
+of the posterior. The importance weights correct the approximations.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.hierarchical.hyperprior import (
+    log_prior_of_log_strength,
+    mean_concentration,
+)
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 #: The number of particles.
 PARTICLES = 16_384
 
-# s runs over e^±: the prior leaves a mass of 2e-9 below and less than 1e-15 above.
-_LOG_STRENGTH = (-20.0, 35.0)
+# The range of log s: the prior has a mass of 1e-10 below and of 1e-14 above.
+_LOG_STRENGTH = (-30.0, 35.0)
+# The smallest gamma variate of a share. Below it the densities of the prior, whose parameter may be
+# near 0, and of the proposal are proportional, so that the importance weights do not change.
+_SMALLEST = 1e-290
 # The share of particles whose proposal has tails no lighter than the posterior's.
 _DEFENSIVE = 0.1
 # Factors of a rising factorial that the proposal takes one by one; above, in bins of 5%.
@@ -83,13 +90,13 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
 
     Examples
     --------
-    With one trial per question m is Dirichlet(1 + column sums) and s keeps its prior,
-    whose median is 1:
+    With one trial per question m is Dirichlet(1.4/3 + column sums) and s keeps its prior, whose
+    median is 11.8:
 
     >>> particles = learn_particles(np.eye(3)[[0, 0, 1, 2, 0]], seed=0)
-    >>> (particles.weight @ particles.share).round(2).tolist()  # 4/8, 2/8, 2/8
-    [0.5, 0.25, 0.25]
-    >>> bool(abs(particles.quantile(particles.strength, np.array(0.5)) - 1) < 0.05)
+    >>> (particles.weight @ particles.share).round(2).tolist()  # 3.47/6.4, 1.47/6.4, 1.47/6.4
+    [0.54, 0.23, 0.23]
+    >>> bool(abs(particles.quantile(particles.strength, np.array(0.5)) - 11.8) < 0.5)
     True
     """
     rng = np.random.default_rng(seed)
@@ -104,12 +111,10 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
 def log_posterior(
     likelihood: Likelihood, share: FloatArray, log_strength: FloatArray
 ) -> FloatArray:
-    """Return the log posterior density of (m, log s) up to a constant, shape (P,).
-
-    m is uniform on the simplex; 1/(1+s) uniform makes log s logistic.
-    """
-    prior = log_strength - 2.0 * np.logaddexp(0.0, log_strength)
-    return prior + likelihood.log(share, np.exp(log_strength))
+    """Return the log posterior density of (m, log s) up to a constant, shape (P,)."""
+    exponent = mean_concentration(share.shape[1]) - 1.0
+    prior = log_prior_of_log_strength(log_strength) + exponent * np.log(share).sum(axis=1)
+    return np.asarray(prior + likelihood.log(share, np.exp(log_strength)))
 
 
 class Likelihood:
@@ -188,8 +193,8 @@ class Proposal:
 
     Given log s, m is g / Σ g with g_k ~ Gamma(ν_k) · centre_k / ν_k: a Dirichlet whose axes
     are stretched so that its mode (in log m) is `centre`. ν is `shape` for most particles
-    and `tail`, one more than the number of questions that show the category, for some: the
-    posterior falls off like m_k^ν at m_k = 0 with exactly that exponent.
+    and `tail`, the prior's parameter and the number of questions that show the category, for
+    some: the posterior of log m_k falls off like m_k^ν at m_k = 0 with exactly that exponent.
 
     Attributes
     ----------
@@ -210,9 +215,9 @@ class Proposal:
     @classmethod
     def fit(cls, counts: FloatArray, likelihood: Likelihood) -> Proposal:
         """Lay the grid: coarse over all of log s, then ever finer where the mass is."""
-        tail = 1.0 + (counts > 0.0).sum(axis=0)
+        tail = mean_concentration(counts.shape[1]) + (counts > 0.0).sum(axis=0)
         steps = [_pooled(column) for column in counts.T]
-        nodes = np.linspace(*_LOG_STRENGTH, 111)
+        nodes = np.linspace(*_LOG_STRENGTH, 131)
         level, centre, shape = _laplace(nodes, steps, tail, likelihood)
         for _ in range(12):
             near = np.flatnonzero(level > level.max() - 20.0)
@@ -253,7 +258,7 @@ class Proposal:
         shape = np.exp(_between(self.log_shape, cell, f))
         safe = (rng.random(size) < _DEFENSIVE)[:, None]
         nu = np.where(safe, self.tail, shape)
-        gamma = rng.standard_gamma(nu) * (centre / nu)
+        gamma = np.maximum(rng.standard_gamma(nu) * (centre / nu), _SMALLEST)
         share = gamma / gamma.sum(axis=1, keepdims=True)
         ordinary = np.log1p(-_DEFENSIVE) + _log_stretched(share, centre, shape)
         defensive = np.log(_DEFENSIVE) + _log_stretched(share, centre, self.tail)
@@ -268,9 +273,9 @@ def _laplace(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Approximate the posterior of m given each log s.
 
-    With r_kj = s m_k / (s m_k + j) over the factors j of all questions, the log posterior
-    has slope 1 + Σ_j r_kj − m_k·const in log m_k, and at its mode the curvature of a
-    Dirichlet distribution with ν_k = 1 + Σ_j r_kj², or slightly more.
+    With r_kj = s m_k / (s m_k + j) over the factors j of all questions and the prior's parameter
+    a, the log posterior has slope a + Σ_j r_kj − m_k·const in log m_k, and at its mode the
+    curvature of a Dirichlet distribution with ν_k = a + Σ_j r_kj², or slightly more.
 
     Returns
     -------
@@ -278,13 +283,14 @@ def _laplace(
         log of the approximate marginal density of log s, the mode, and ν.
     """
     s = np.exp(log_strength)
+    prior = mean_concentration(tail.size)
     log_m = np.broadcast_to(np.log(tail / tail.sum()), (s.size, tail.size)).copy()
     slope, shape = np.empty_like(log_m), np.empty_like(log_m)
     for _ in range(60):
         for k, (j, times) in enumerate(steps):
             ratio = 1.0 / (1.0 + j / (s * np.exp(log_m[:, k]))[:, None])
-            slope[:, k] = 1.0 + ratio @ times
-            shape[:, k] = 1.0 + (ratio * ratio) @ times
+            slope[:, k] = prior + ratio @ times
+            shape[:, k] = prior + (ratio * ratio) @ times
         m = np.exp(log_m)
         # Newton for log(slope_k / m_k) = the same number for every k, with Σ m_k = 1
         gain = slope / shape

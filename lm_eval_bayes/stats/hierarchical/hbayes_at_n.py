@@ -60,8 +60,9 @@ def hbayes_at_n(
     Bayes@N gives every question a uniform prior of its own, which shrinks each towards the
     middle and so biases the score of a hard or an easy benchmark. Here the questions share a
     prior, θ_α ~ Dirichlet(s·m), and the shrinkage is estimated from all of them.
-    For two categories m ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1); both are integrated out: for
-    two categories by quadrature, for more by importance sampling.
+    For two categories m ~ Beta(.7, .7), for K distinct weights m ~ Dirichlet(1.4/K, …, 1.4/K), and
+    s/(20 + s) ~ Beta(.7, 1). Both are integrated out: for two categories by quadrature, for more
+    by importance sampling.
 
     Parameters
     ----------
@@ -219,11 +220,16 @@ def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
 def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     """Return the posterior of the score under a learned Dirichlet prior, for any weights.
 
-    θ_α ~ Dirichlet(s·m) with m uniform on the simplex and 1/(1+s) uniform on (0, 1); (m, s)
-    is integrated out by importance sampling. Scope "benchmark": the posterior of
-    (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope "population": that of Σ_k w_k m_k,
-    about the population of questions. Prior trials count as trials, each with the weight
-    `prior_strength`.
+    Categories of equal weight are merged. Over the K that remain, θ_α ~ Dirichlet(s·m) with
+    m ~ Dirichlet(1.4/K, …, 1.4/K) and s/(20 + s) ~ Beta(.7, 1); (m, s) is integrated out by
+    importance sampling. For K = 2 this is the prior of two categories, whose posterior
+    `hbayes_at_n` computes by quadrature. For K > 2 the sum of some categories, as "full marks or
+    not", is a posteriori not quite what it is as two categories: m's prior mean is then the
+    number of the merged categories over K instead of ½, and all K categories teach s.
+
+    Scope "benchmark": the posterior of (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope
+    "population": that of Σ_k w_k m_k, about the population of questions. Prior trials count as
+    trials, each with the weight `prior_strength`.
 
     Parameters
     ----------
@@ -245,10 +251,12 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     >>> outcomes = Outcomes.from_counts(counts)  # weights 0, ½, 1
     >>> posterior = category_posterior(outcomes, IntervalSpec())
     >>> round(posterior.mu, 2), round(posterior.sigma, 2), posterior.ess > 10_000
-    (0.24, 0.05, True)
+    (0.23, 0.05, True)
     """
-    counts = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
-    weights = outcomes.weights
+    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    # in the order of the categories, so that weights turned around have the same particles
+    weights = np.array(list(dict.fromkeys(outcomes.weights.tolist())))
+    counts = trials @ (outcomes.weights[:, None] == weights)
     low, span, unit = scaled_weights(weights)
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
@@ -263,7 +271,7 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
             read_only(counts, np.float64),
             read_only(particles.share * particles.strength[:, None], np.float64),
             particles.weight,
-            weights,
+            read_only(weights, np.float64),
             float(np.clip(low + span * score.mean, *outcomes.bounds)),
             span * score.sd,
         ),

@@ -13,6 +13,7 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import paired_spread
 from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
@@ -95,13 +96,13 @@ class PredictiveTrials:
             share = (s + 1.0) / (trials + s)
             # the number of independent trials with the same information about m
             information = (share * trials).sum(axis=1)
-            learned = (share[:, :, None] * counts).sum(axis=1) + 1.0
-            learned /= (information + n_categories)[:, None]
+            prior = mean_concentration(n_categories)
+            learned = (share[:, :, None] * counts).sum(axis=1) + prior
+            information += prior * n_categories
+            learned /= information[:, None]
             mean = learned @ self.unit
             spread = np.maximum(learned @ self.unit**2 - mean**2, 0.0)
-            mean_sd = (
-                s / (trials + s) * np.sqrt(spread / (information + n_categories + 1.0))[:, None]
-            )
+            mean_sd = s / (trials + s) * np.sqrt(spread / (information + 1.0))[:, None]
             counts = counts + s[:, :, None] * learned[:, None, :]
         total = counts.sum(axis=2)
         score = counts @ self.unit / total
@@ -142,7 +143,7 @@ class PredictivePopulation:
 
     M questions with N trials each have the information of E = M(s + 1)N/(N + s) trials of as many
     different questions about a population's mean, so that its variance is proportional to
-    1/(E + K + 1). For any N, E is below M(s + 1).
+    1/(E + 1.4 + 1), 1.4 being the sum of its prior's parameters. For any N, E is below M(s + 1).
 
     Parameters
     ----------
@@ -150,8 +151,6 @@ class PredictivePopulation:
         The posterior now.
     trials : float
         N so far.
-    n_categories : int
-        K.
     strength : array, shape (D,)
         Draws of s.
     step : array, shape (D,)
@@ -160,7 +159,6 @@ class PredictivePopulation:
 
     posterior: Posterior
     trials: float
-    n_categories: int
     strength: FloatArray
     step: FloatArray
 
@@ -184,7 +182,7 @@ class PredictivePopulation:
         # log s is normal on either side of its median, with the two tails' own widths
         width = np.where(normal < 0.0, middle - low, high - middle) / special.ndtri(0.975)
         strength, step = np.exp(middle + width * normal), rng.standard_normal(draws)
-        return cls(posterior, trials, learned.mean.size, strength, step)
+        return cls(posterior, trials, strength, step)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
@@ -210,7 +208,9 @@ class PredictivePopulation:
     def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each draw at 1/N = `per_trial`."""
         s, mu_now, sigma_now = self.strength, self.posterior.mu, self.posterior.sigma
-        prior, most = self.n_categories + 1.0, self.posterior.per_question.mu.size * (s + 1.0)
+        # with any number of categories the prior's parameters have the sum of those for two
+        prior = 2.0 * mean_concentration(2) + 1.0
+        most = self.posterior.per_question.mu.size * (s + 1.0)
         now, then = prior + most / (1.0 + s / self.trials), prior + most / (1.0 + s * per_trial)
         sigma = sigma_now * np.sqrt(now / then)
         return mu_now + self.step * np.sqrt(sigma_now**2 - sigma**2), sigma
