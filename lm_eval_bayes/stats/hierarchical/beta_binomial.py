@@ -15,17 +15,15 @@ from scipy import special
 
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
 from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE, log_prior_of_log_strength
+from lm_eval_bayes.stats.hierarchical.row_grid import DEPTH, LogDensity, NodeCount, fit_grid
 from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray, blocks
 
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-8
-#: Depth below the peak of a log density at which it is cut off, e^-18 of the peak.
-_DEPTH = 18.0
-#: Minimum and maximum number of nodes of a grid, and their distance where the tails are long.
-#: Moments use the fine grid; a table, whose nodes are expensive, uses the rough one.
-_FINE = (36, 110, 0.45)
-_ROUGH = (30, 90, 0.5)
+#: The nodes of a grid. Moments use the fine one; a table, whose nodes are expensive, the rough one.
+_FINE = NodeCount(36, 110, 0.45)
+_ROUGH = NodeCount(30, 90, 0.5)
 #: Rising factorials of up to this many factors in total are summed factor by factor.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
@@ -121,36 +119,11 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
     -------
     HyperGrid
     """
-    density = _LogDensity(x, y)
-    nodes_like = _ROUGH if rough else _FINE
-    # the full range of l on a coarse grid, then repeatedly the part that matters
+    # the full range of l
     log_s = np.linspace(-25.0, 60.0, 35)
-    low, high = density.first_bracket(log_s)
-    low, high = density.fitted(log_s, low, high)
-    settled = False
-    while not settled:
-        _, value = density.rows(log_s, low, high, 17)
-        marginal = special.logsumexp(value, axis=1) + np.log(high - low)
-        matters = np.flatnonzero(marginal > marginal.max() - _DEPTH)
-        first, last = max(matters[0] - 1, 0), min(matters[-1] + 1, marginal.size - 1)
-        settled = last - first > 8
-        n_rows = _n_nodes(log_s[last] - log_s[first], nodes_like) if settled else 17
-        # the brackets vary smoothly with l; a margin covers the values between two rows
-        margin = 0.1 * (high - low)
-        closer = np.linspace(log_s[first], log_s[last], n_rows)
-        low = np.interp(closer, log_s, low - margin)
-        high = np.interp(closer, log_s, high + margin)
-        log_s = closer
-        low, high = density.fitted(log_s, low, high)
-    nodes, value = density.rows(log_s, low, high, _n_nodes(float((high - low).max()), nodes_like))
-    step_y = np.broadcast_to(((high - low) / (nodes.shape[1] - 1))[:, None], nodes.shape)
-    step_l = np.full(nodes.shape, log_s[1] - log_s[0])
-    mass = np.exp(value - value.max()) * step_y
+    grid = fit_grid(BetaBinomialDensity(x, y), log_s, _ROUGH if rough else _FINE)
     return HyperGrid(
-        logit_mean=nodes,
-        log_strength=np.broadcast_to(log_s[:, None], nodes.shape),
-        steps=np.stack([step_y, step_l]),
-        weight=mass / mass.sum(),
+        logit_mean=grid.column, log_strength=grid.row, steps=grid.steps, weight=grid.weight
     )
 
 
@@ -199,24 +172,18 @@ def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatAr
     """
     nodes = grid.logit_mean
     row = grid.weight.sum(axis=1)
-    matters = row > np.exp(-_DEPTH) * row.max()
+    matters = row > np.exp(-DEPTH) * row.max()
     low, high = nodes[matters, 0].min(), nodes[matters, -1].max()
     narrowest = float(grid.steps[0, matters, 0].min())
     n_points = int(np.clip(2.0 * (high - low) / narrowest, 200, _MOST_POINTS))
     axis = np.linspace(low, high, n_points)
     log_s = grid.log_strength[matters, 0]
-    value = _LogDensity(x, y)(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
+    value = BetaBinomialDensity(x, y)(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
     density = np.exp(value - value.max()).sum(axis=0)
     return axis, density / (density.sum() * (axis[1] - axis[0]))
 
 
-def _n_nodes(reach: float, like: tuple[int, int, float]) -> int:
-    """Return how many nodes an interval takes: enough for its tails, and for its peak."""
-    least, most, spacing = like
-    return int(np.clip(np.ceil(reach / spacing), least, most)) + 1
-
-
-class _LogDensity:
+class BetaBinomialDensity(LogDensity):
     """The log posterior density of (y, l), up to a constant."""
 
     def __init__(self, x: FloatArray, y: FloatArray) -> None:
@@ -243,27 +210,4 @@ class _LogDensity:
         reach = 12.0 / np.sqrt(m * (1.0 - m) * information + 0.05)
         low = np.minimum(self.centre - reach - 4.0, -40.0)
         high = np.maximum(self.centre + reach + 4.0, 40.0)
-        return low, high
-
-    def rows(
-        self, log_s: FloatArray, low: FloatArray, high: FloatArray, n: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return n even values of y between low and high for each l, and the density there."""
-        y = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, n)
-        return y, self(y, log_s)
-
-    def fitted(
-        self, log_s: FloatArray, low: FloatArray, high: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Widen or narrow each bracket to what matters, with a margin of one of 16 steps."""
-        rows, fits = np.arange(log_s.size), False
-        while not fits:
-            y, value = self.rows(log_s, low, high, 17)
-            matters = value > value.max(axis=1, keepdims=True) - _DEPTH
-            first, last = matters.argmax(axis=1), 16 - matters[:, ::-1].argmax(axis=1)
-            beyond = (first == 0, last == 16)
-            fits = not (beyond[0].any() or beyond[1].any() or (last - first).min() < 6)
-            width = high - low
-            low = np.where(beyond[0], low - width, y[rows, np.maximum(first - 1, 0)])
-            high = np.where(beyond[1], high + width, y[rows, np.minimum(last + 1, 16)])
         return low, high
