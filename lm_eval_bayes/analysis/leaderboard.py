@@ -13,7 +13,6 @@ from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
@@ -23,7 +22,7 @@ from lm_eval_bayes.stats.ranking import (
     ranking_of_draws,
     sort_best_first,
 )
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
     TIE_RULES,

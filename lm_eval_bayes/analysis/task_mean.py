@@ -12,7 +12,6 @@ from lm_eval_bayes.stats.comparison.difference import (
     MASSES,
     Quantile,
     difference_table,
-    joined_notes,
 )
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
@@ -20,7 +19,7 @@ from lm_eval_bayes.stats.distributions.base import (
     Moments,
     TabulatedDistribution,
 )
-from lm_eval_bayes.stats.results import PerQuestion, Posterior
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
 
 #: Probabilities from 0 to 1 at which quantiles are tabulated.

@@ -11,10 +11,10 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.difference import draw_variance, joined_notes
+from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
     TIE_RULES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -231,6 +231,11 @@ class Estimate(Record):
     sigma: float | None = None
     mc_error: float | None = None
     seed: int | None = None
+
+
+def joined_notes(notes: Iterable[str | None]) -> str | None:
+    """Return the distinct notes in one text; None where there is none."""
+    return " ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
 def credible_interval(

@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
-from lm_eval_bayes.stats.results import PerQuestion, Posterior
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, blocks, read_only
 
 Quantile = Callable[[FloatArray], FloatArray]
@@ -357,11 +357,6 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
     first_point = start_a - (start_b + mass_b.size - 1)
     points = np.arange(first_point, first_point + size, dtype=np.float64) * step
     return tabulate(total, points, mu, sigma)
-
-
-def joined_notes(notes: Iterable[str | None]) -> str | None:
-    """Return the distinct notes in one text; None where there is none."""
-    return " ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
 def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:

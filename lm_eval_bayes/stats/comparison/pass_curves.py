@@ -15,7 +15,6 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
-from lm_eval_bayes.stats.comparison.difference import joined_notes
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import (
     Align,
@@ -26,6 +25,7 @@ from lm_eval_bayes.stats.outcomes import (
     require_binary,
     require_trials,
 )
+from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
