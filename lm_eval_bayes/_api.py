@@ -62,6 +62,7 @@ from lm_eval_bayes.stats.frequentist.means import difference_interval as differe
 from lm_eval_bayes.stats.frequentist.means import t_interval as t_interval
 from lm_eval_bayes.stats.frequentist.means import within_question_clt as within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n as hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as mean_over_tasks
 from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k as maj_at_k
 from lm_eval_bayes.stats.outcomes import Outcomes as Outcomes

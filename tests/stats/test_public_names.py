@@ -29,6 +29,7 @@ PROMISED = [
     "mg_pass_at_k_posterior",
     "strict_majority_at_k_posterior",
     "hbayes_at_n",
+    "mean_over_tasks",
     "compare",
     "compare_paired",
     "compare_unpaired",

@@ -191,14 +191,10 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
         Scores within [0, 1].
     """
     at_node = mixture.cumulants()
-    spread = np.sqrt(at_node.variance)
-    skew = mixture.weight @ (at_node.third_size / spread**3)
-    kurtosis = mixture.weight @ (at_node.fourth_size / spread**4)
     sensitivity = mixture.sensitivity()
-    wide_sensitivity = np.where(sensitivity > spread, sensitivity, 0.0)
-    sizes = np.array([skew, kurtosis, kurtosis * sigma])
-    if mixture.n_questions >= _MANY and np.all(sizes <= _EDGEWORTH):
-        return _edgeworth(mixture.weight, at_node, wide_sensitivity, mu, sigma)
+    wide_sensitivity = wide_cells(sensitivity, at_node)
+    if mixture.n_questions >= _MANY and is_nearly_normal(mixture.weight, at_node, sigma):
+        return edgeworth_table(mixture.weight, at_node, wide_sensitivity, mu, sigma)
     nodes = PearsonNodes.of(at_node)
     if nodes.exist():
         off = mixture.weight @ (1.0 / nodes.total)
@@ -207,10 +203,40 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
     return _convolved(mixture, at_node, wide_sensitivity, mu, sigma)
 
 
-def _edgeworth(
+def is_nearly_normal(weight: FloatArray, at_node: Cumulants, sigma: float) -> bool:
+    """Whether Edgeworth's expansion is accurate at the nodes, on average over their weights."""
+    spread = np.sqrt(at_node.variance)
+    skew = float(weight @ (at_node.third_size / spread**3))
+    kurtosis = float(weight @ (at_node.fourth_size / spread**4))
+    return bool(np.all(np.array([skew, kurtosis, kurtosis * sigma]) <= _EDGEWORTH))
+
+
+def wide_cells(sensitivity: FloatArray, at_node: Cumulants) -> FloatArray:
+    """Return how much the mean changes over a cell, 0 where its spread is larger, (2, G)."""
+    return np.where(sensitivity > np.sqrt(at_node.variance), sensitivity, 0.0)
+
+
+def edgeworth_table(
     weight: FloatArray, at_node: Cumulants, sensitivity: FloatArray, mu: float, sigma: float
 ) -> CdfTable:
-    """Mix Edgeworth's expansions on a grid of scores, then refine it."""
+    """Mix Edgeworth's expansions on a grid of scores, then refine it.
+
+    Parameters
+    ----------
+    weight : array, shape (G,)
+        Probability of each node.
+    at_node : Cumulants
+        Of the score at every node, each of shape (G,).
+    sensitivity : array, shape (K, G)
+        How much the mean changes over a node's cell, in K directions.
+    mu, sigma : float
+        Exact mean and standard deviation over all nodes.
+
+    Returns
+    -------
+    CdfTable
+        Scores within [0, 1].
+    """
     mean, third, fourth = at_node.mean, at_node.third, at_node.fourth
     # a uniform variation of width h adds h²/12 to the variance
     variance = at_node.variance + (sensitivity**2).sum(axis=0) / 12.0

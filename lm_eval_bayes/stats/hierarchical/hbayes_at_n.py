@@ -115,10 +115,7 @@ def hbayes_at_n(
 
 def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpec) -> Posterior:
     """Return the posterior for two distinct weights, the larger that of the categories `at_top`."""
-    # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
-    x = read_only(trials[:, at_top].sum(axis=1), np.float64)
-    y = read_only(trials[:, ~at_top].sum(axis=1), np.float64)
+    x, y = trials_by_weight(outcomes, at_top)
     low, high = outcomes.bounds
     span = high - low
     grid = hyper_posterior(x, y)
@@ -141,6 +138,19 @@ def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpe
         n_trials=float((x + y).mean()),
         learned=_learned_from_grid(grid),
     )
+
+
+def trials_by_weight(
+    outcomes: Outcomes, at_top: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    """Return every question's trials in the categories `at_top` and in the others, each (M,).
+
+    Prior trials count by their weight. Categories of equal weight merge: a Dirichlet's sums are
+    again Dirichlet.
+    """
+    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    right, wrong = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
+    return read_only(right, np.float64), read_only(wrong, np.float64)
 
 
 def _posterior(
@@ -172,7 +182,7 @@ def _posterior(
         learned=learned,
         ess=ess,
         seed=None if ess is None else spec.seed,
-        note=_note(outcomes, "benchmark", ess),
+        note=posterior_note(outcomes, "benchmark", ess),
         question_ids=outcomes.question_ids,
     )
     if spec.scope == "benchmark":
@@ -185,7 +195,7 @@ def _posterior(
         sigma=sigma,
         distribution=distribution,
         scope=spec.scope,
-        note=_note(outcomes, spec.scope, ess),
+        note=posterior_note(outcomes, spec.scope, ess),
         benchmark=benchmark,
     )
 
@@ -349,7 +359,7 @@ def _moments(
     )
 
 
-def _note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str | None:
+def posterior_note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str | None:
     """Return the warnings about a posterior.
 
     `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two.

@@ -1,0 +1,291 @@
+"""The mean over tasks, against importance sampling, quadrature and limits of its own model."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, mean_over_tasks
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import Nodes, SharedMean, TaskMeans
+from lm_eval_bayes.stats.hierarchical.task_table import task_table
+from lm_eval_bayes.stats.intervals import SCOPES
+
+MASSES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
+HARD = [[2, 0]] * 10 + [[1, 1]] * 2
+EASY = [[0, 4]] * 5 + [[1, 3]] * 3 + [[3, 1]] * 2
+SMALL = [[1, 2], [0, 3]]
+
+
+def tasks_of(*counts):
+    return {f"t{i}": Outcomes.from_counts(c) for i, c in enumerate(counts)}
+
+
+def normal_score(m, rest):
+    """Φ⁻¹(F(m)) for m ~ Beta(.7, .7), from whichever end is nearer."""
+    lower = special.ndtri(stats.beta.cdf(m, 0.7, 0.7))
+    return np.where(m < 0.5, lower, -special.ndtri(stats.beta.cdf(rest, 0.7, 0.7)))
+
+
+def strength_quantile(u):
+    """That of the prior of s: s/(20 + s) ~ Beta(.7, 1)."""
+    return 20 / (u ** (-1 / 0.7) - 1)
+
+
+def by_importance(tasks, weights, n_draws, seed):
+    """Draw everything from the prior but m, which is drawn near its task's mean; then weight.
+
+    Returns the draws of the two scopes' means and their weights, straight from the definitions.
+    """
+    rng = np.random.default_rng(seed)
+    rho, g = rng.random(n_draws), rng.standard_normal(n_draws)
+    log_weight = np.zeros(n_draws)
+    means = {scope: np.zeros(n_draws) for scope in SCOPES}
+    for outcomes, weight in zip(tasks.values(), weights, strict=True):
+        wrong, right = outcomes.counts.T.astype(float)
+        a, b = 0.7 + 0.4 * right.sum(), 0.7 + 0.4 * wrong.sum()
+        m = rng.beta(a, b, n_draws)
+        s = strength_quantile(rng.random(n_draws))
+        z = normal_score(m, 1 - m)
+        log_weight += stats.norm.logpdf(z, np.sqrt(rho) * g, np.sqrt(1 - rho))
+        log_weight += stats.beta.logpdf(m, 0.7, 0.7) - stats.norm.logpdf(z)
+        log_weight -= stats.beta.logpdf(m, a, b)
+        sm, rest = s * m, s * (1 - m)
+        mean = np.zeros(n_draws)
+        for x, y in zip(right, wrong, strict=True):
+            log_weight += special.betaln(x + sm, y + rest) - special.betaln(sm, rest)
+            mean += rng.beta(x + sm, y + rest)
+        means["benchmark"] += weight * mean / right.size
+        means["population"] += weight * m
+    share = np.exp(log_weight - log_weight.max())
+    return means, share / share.sum()
+
+
+def weighted_quantiles(values, weight, masses):
+    order = np.argsort(values)
+    return np.interp(masses, np.cumsum(weight[order]), values[order])
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights"),
+    [
+        ((HARD, EASY), None),
+        ((EASY, SMALL, [[1, 0]] * 3), {"t0": 1.0, "t1": 3.0, "t2": 1.0}),
+        ((SMALL, [[0, 0]] * 4), None),
+        (([[2, 1]], [[0, 2]], [[1, 1], [1, 0]]), None),
+    ],
+)
+def test_it_agrees_with_importance_sampling(counts, weights):
+    tasks = tasks_of(*counts)
+    share = np.array([1.0] * len(tasks) if weights is None else list(weights.values()))
+    means, weight = by_importance(tasks, share / share.sum(), 400_000, seed=7)
+    assert 1 / (weight**2).sum() > 10_000
+    error = np.sqrt((weight**2).sum())
+    for scope in SCOPES:
+        posterior = mean_over_tasks(tasks, weights or "equal", scope)
+        mu = weight @ means[scope]
+        sd = np.sqrt(weight @ (means[scope] - mu) ** 2)
+        assert abs(posterior.mu - mu) < 4 * error * sd
+        assert posterior.sigma == pytest.approx(sd, rel=4 * error)
+        expected = weighted_quantiles(means[scope], weight, MASSES)
+        assert posterior.distribution.quantiles(MASSES) == pytest.approx(expected, abs=0.05 * sd)
+
+
+@pytest.mark.parametrize("counts", [HARD, EASY, SMALL, [[0, 0]], [[1, 0]] * 4])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_one_task_is_hbayes(counts, scope):
+    outcomes = Outcomes.from_counts(counts)
+    expected = hbayes_at_n(outcomes, scope)
+    posterior = mean_over_tasks({"only": outcomes}, scope=scope)
+    assert (posterior.mu, posterior.sigma) == (expected.mu, expected.sigma)
+    assert posterior.interval() == expected.interval()
+    assert posterior.quantity == "mean of hbayes@N"
+
+
+@pytest.mark.parametrize("counts", [HARD, EASY, [[1, 0]] * 4])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_kernel_for_one_task_gives_hbayes(counts, scope):
+    """The prior of one task's mean is that of hbayes@N, whatever ρ is."""
+    outcomes = Outcomes.from_counts(counts)
+    wrong, right = outcomes.counts.T.astype(float)
+    tables = (task_table(right, wrong),)
+    mean = SharedMean(tables, Nodes.of(tables), np.ones(1), scope, 0.0, 1.0)
+    expected = hbayes_at_n(outcomes, scope)
+    assert (mean.mean, mean.sd) == pytest.approx((expected.mu, expected.sigma), rel=1e-4)
+    reference = expected.distribution.quantiles(MASSES)
+    assert mean.quantiles(MASSES) == pytest.approx(reference, abs=0.03 * expected.sigma)
+
+
+def test_equal_means_are_pooled():
+    """Many tasks of one constant p, N = 1: close to one task of all questions."""
+    rng = np.random.default_rng(5)
+    rights = rng.binomial(100, 0.95, 40)
+    tasks = tasks_of(*([[1, 0]] * (100 - r) + [[0, 1]] * r for r in rights))
+    posterior = mean_over_tasks(tasks, scope="population")
+    rate = rights.mean() / 100
+    deviation = np.sqrt(rate * (1 - rate) / 4000)
+    assert abs(posterior.mu - rate) < 0.15 * deviation
+    assert posterior.sigma == pytest.approx(deviation, rel=0.05)
+    # priors of their own, Beta(.7, .7) each, pull the mean by more than half a standard deviation
+    alone = np.mean([(r + 0.7) / 101.4 for r in rights])
+    assert rate - alone > 1.5 * deviation
+
+
+def test_very_different_tasks_are_not_pulled_together():
+    tasks = tasks_of([[27, 3]] * 20, [[2, 28]] * 20, [[15, 15]] * 20)
+    weights = {"t0": 1.0, "t1": 1e-9, "t2": 1e-9}
+    alone = hbayes_at_n(tasks["t0"], "population")
+    among = mean_over_tasks(tasks, weights, "population")
+    assert abs(among.mu - alone.mu) < 0.1 * alone.sigma
+    assert among.sigma == pytest.approx(alone.sigma, rel=0.05)
+
+
+def test_weights():
+    tasks = tasks_of(HARD, EASY, SMALL)
+    by_size = mean_over_tasks(tasks, "size")
+    explicit = mean_over_tasks(tasks, {"t2": 2, "t0": 12, "t1": 10})
+    assert by_size.mu == explicit.mu
+    assert by_size.per_question.mu.size == 24
+    equal = mean_over_tasks(tasks)
+    # 3 of 24, 33 of 40 and 5 of 6 trials are right
+    assert by_size.mu < equal.mu
+    assert equal.mu == pytest.approx((3 / 24 + 33 / 40 + 5 / 6) / 3, abs=0.1)
+
+
+def test_own_rows_do_not_change():
+    tasks = tasks_of(HARD, EASY)
+    posterior = mean_over_tasks(tasks)
+    own = [hbayes_at_n(task).per_question.mu for task in tasks.values()]
+    assert posterior.per_question.mu.tolist() == np.concatenate(own).tolist()
+
+
+def test_scores_of_other_weights_are_rescaled():
+    counts = (HARD, EASY, SMALL)
+    plain = mean_over_tasks(tasks_of(*counts))
+    scaled = {
+        name: Outcomes.from_counts(task.counts, weights=[-1.0, 3.0])
+        for name, task in tasks_of(*counts).items()
+    }
+    reversed_weights = {
+        name: Outcomes.from_counts(task.counts[:, ::-1], weights=[1.0, 0.0])
+        for name, task in tasks_of(*counts).items()
+    }
+    wide = mean_over_tasks(scaled)
+    assert wide.bounds == (-1.0, 3.0)
+    assert wide.mu == pytest.approx(-1 + 4 * plain.mu)
+    assert wide.sigma == pytest.approx(4 * plain.sigma)
+    assert wide.interval().low == pytest.approx(-1 + 4 * plain.interval().low)
+    assert mean_over_tasks(reversed_weights).mu == pytest.approx(plain.mu)
+    mixed = mean_over_tasks({**tasks_of(HARD), "x": scaled["t1"], "y": scaled["t2"]})
+    assert mixed.bounds == pytest.approx((-2 / 3, 7 / 3))
+
+
+def test_weights_that_are_all_equal_leave_no_uncertainty():
+    tasks = {name: Outcomes.from_counts([[1, 2]], weights=[0.5, 0.5]) for name in "ab"}
+    posterior = mean_over_tasks(tasks)
+    assert (posterior.mu, posterior.sigma) == (0.5, 0.0)
+    assert (posterior.interval().low, posterior.interval().high) == (0.5, 0.5)
+
+
+def test_a_task_without_trials_is_predicted_from_the_others():
+    tasks = tasks_of([[1, 9]] * 20, [[1, 9]] * 20, [[2, 8]] * 20, [[0, 0]] * 5)
+    posterior = mean_over_tasks(tasks, {"t0": 1e-9, "t1": 1e-9, "t2": 1e-9, "t3": 1.0})
+    assert 0.75 < posterior.mu < 0.9
+    assert posterior.note == "Predicted from the other tasks, without trials: t3."
+    nothing = mean_over_tasks(tasks_of([[0, 0]], [[0, 0]] * 2), scope="population")
+    assert nothing.note == NO_TRIALS
+    assert nothing.mu == pytest.approx(0.5)
+    rng = np.random.default_rng(1)
+    rho = rng.random(400_000)
+    shared, own = rng.standard_normal(rho.size), rng.standard_normal((2, rho.size))
+    z = np.sqrt(rho) * shared + np.sqrt(1 - rho) * own
+    m = special.betaincinv(0.7, 0.7, special.ndtr(z)).mean(axis=0)
+    assert nothing.sigma == pytest.approx(m.std(), rel=0.01)
+
+
+def test_notes_and_numbers_of_trials():
+    single = [[1, 0], [0, 1], [0, 1]]
+    tasks = tasks_of(single, single)
+    assert mean_over_tasks(tasks).note == PRIOR_ALONE
+    population = mean_over_tasks(
+        {**tasks, "more": Outcomes.from_counts([[2, 2]])}, scope="population"
+    )
+    assert population.note is None
+    assert population.trials_range == (1, 4)
+    assert population.n_trials == pytest.approx(10 / 7)
+    assert population.scope == "population"
+    assert population.benchmark is None
+
+
+def test_the_order_of_the_tasks_does_not_matter():
+    tasks = tasks_of(HARD, EASY, SMALL)
+    backwards = dict(reversed(tasks.items()))
+    assert mean_over_tasks(backwards).mu == pytest.approx(mean_over_tasks(tasks).mu, rel=1e-10)
+
+
+def test_posteriors_that_are_there_are_used():
+    tasks = tasks_of(HARD, EASY)
+    posteriors = {name: hbayes_at_n(task) for name, task in tasks.items()}
+    means = TaskMeans(tasks, posteriors)
+    assert means.posteriors == list(posteriors.values())
+
+
+@pytest.mark.parametrize("p", [0.02, 0.5, 0.998])
+def test_large_tasks(p):
+    rng = np.random.default_rng(2)
+    rights = rng.binomial(2000, p, 8)
+    tasks = tasks_of(*(np.array([[1, 0]] * (2000 - r) + [[0, 1]] * r) for r in rights))
+    posterior = mean_over_tasks(tasks, scope="population")
+    rate = rights.mean() / 2000
+    assert posterior.mu == pytest.approx(rate, abs=0.3 * np.sqrt(rate * (1 - rate) / 16000))
+    assert posterior.sigma == pytest.approx(np.sqrt(rate * (1 - rate) / 16000), rel=0.1)
+
+
+@pytest.mark.parametrize("right", [0, 1])
+def test_tasks_that_are_all_right_or_all_wrong(right):
+    tasks = tasks_of(*([[4 - 4 * right, 4 * right]] * 30 for _ in range(12)))
+    for scope in SCOPES:
+        posterior = mean_over_tasks(tasks, scope=scope)
+        interval = posterior.interval()
+        assert 0 <= interval.low < posterior.mu < interval.high <= 1
+        assert abs(posterior.mu - right) < 0.005
+
+
+@pytest.mark.parametrize(
+    ("tasks", "settings", "message"),
+    [
+        (
+            {},
+            {},
+            r"`tasks` must be a mapping of at least one task's name to its Outcomes; got 'none'",
+        ),
+        ([Outcomes.from_counts(SMALL)], {}, r"`tasks` must be a mapping"),
+        ({"a": [[1, 0]]}, {}, r"`tasks\['a'\]` must be an Outcomes"),
+        (tasks_of(SMALL, HARD), {"weights": "both"}, r"`weights` must be"),
+        (
+            tasks_of(SMALL, HARD),
+            {"weights": {"t0": 1.0}},
+            r"`weights` must have a finite number above 0 for each of t0, t1",
+        ),
+        (tasks_of(SMALL, HARD), {"weights": {"t0": 1.0, "t1": 0.0}}, r"`weights` must have a fin"),
+        (tasks_of(SMALL, HARD), {"scope": "all"}, r"`scope` must be"),
+        (tasks_of(SMALL, HARD), {"level": 1.0}, r"`level` must"),
+    ],
+)
+def test_bad_arguments(tasks, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        mean_over_tasks(tasks, **settings)
+
+
+@pytest.mark.slow
+def test_fifty_seven_tasks_take_less_than_two_seconds():
+    rng = np.random.default_rng(0)
+    tasks = {}
+    for i, mean in enumerate(rng.beta(17, 3, 57)):
+        right = rng.binomial(1, mean, 250)
+        tasks[f"t{i}"] = Outcomes.from_counts(np.stack([1 - right, right], axis=1))
+    mean_over_tasks(tasks_of(HARD, EASY)).interval()
+    start = time.process_time()
+    mean_over_tasks(tasks).interval()
+    assert time.process_time() - start < 2.0
