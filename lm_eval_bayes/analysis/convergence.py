@@ -11,6 +11,7 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
+from lm_eval_bayes.analysis.subset_convergence import SubsetSize, subset_convergence
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -145,6 +146,8 @@ class TaskConvergence(Record):
         By model, hbayes@n after 1, 2, 4, … and all of its trials.
     rankings : tuple of RankingConvergence
         One per score; none for a single model or a single trial.
+    subsets : tuple of SubsetSize
+        Convergence@n of subsets of the models, ranked by bayes@N; one per size.
     notes : tuple of str
         Warnings: what was left out, and why.
     """
@@ -156,6 +159,7 @@ class TaskConvergence(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     prefixes: Mapping[str, tuple[PrefixPosterior, ...]] = field(metadata=json_name("along"))
     rankings: tuple[RankingConvergence, ...]
+    subsets: tuple[SubsetSize, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,6 +181,7 @@ def task_convergence(
     scheme: Scheme = "column",
     gold: Gold = "all",
     confidence: float = 0.95,
+    subsets: Mapping[int, int] | None = None,
     argument: str = "RUN",
 ) -> TaskConvergence:
     """Return how the scores of a task's models, and their ranking, converge.
@@ -192,6 +197,8 @@ def task_convergence(
         8 up to N/2.
     replicates, scheme, gold, confidence
         As in `lm_eval_bayes.convergence_at_n`; `confidence` is that of interval ties.
+    subsets : mapping of int to int, optional
+        Sizes of subsets of the models, and how many of each to draw.
     argument : str
         Name of the runs in error messages.
 
@@ -230,6 +237,7 @@ def task_convergence(
     if any(matrix.shape[1] > n_trials for matrix in matrices):
         notes.append(f"rankings use the first {n_trials} trials, which all models have")
     rankings: tuple[RankingConvergence, ...] = ()
+    by_size: tuple[SubsetSize, ...] = ()
     if len(runs) > 1 and n_trials > 1:
         # (L, M, n), in the first model's order of questions
         pairs = zip(runs, matrices, strict=True)
@@ -240,12 +248,24 @@ def task_convergence(
             )
             for score in ranking_scores
         )
+        if subsets:
+            by_size = subset_convergence(
+                tensor,
+                [run.model for run in runs],
+                subsets,
+                weights=_weights(runs[0]),
+                replicates=replicates,
+                scheme=scheme,
+                gold=gold,
+                seed=spec.seed,
+            )
         if any(ranking.kendall is None for ranking in rankings):
             notes.append("all models have the same score, so Kendall's τ is not defined")
     elif len(runs) > 1:
         notes.append("there is one trial per question, so rankings have no convergence")
-    elif scores:
-        rule = f"be of two models or more for --score ({runs[0].task})"
+    elif scores or subsets:
+        option = "--score" if scores else "--subsets"
+        rule = f"be of two models or more for {option} ({runs[0].task})"
         raise InvalidInputError.of(argument, rule, runs[0].model)
     return TaskConvergence(
         task=runs[0].task,
@@ -255,6 +275,7 @@ def task_convergence(
         spec=spec,
         prefixes=prefixes,
         rankings=rankings,
+        subsets=by_size,
         notes=tuple(notes),
     )
 
@@ -294,6 +315,11 @@ def _right_or_wrong(run: TaskRun) -> bool:
     return tuple(run.outcomes.weights.tolist()) == BINARY_WEIGHTS
 
 
+def _weights(run: TaskRun) -> FloatArray | None:
+    """Return the scores of the categories; None where trials are right or wrong."""
+    return None if _right_or_wrong(run) else run.outcomes.weights
+
+
 def _ranking_convergence(
     score: Score,
     tensor: IntArray,
@@ -304,7 +330,7 @@ def _ranking_convergence(
     confidence: float,
     seed: int,
 ) -> RankingConvergence:
-    weights: FloatArray | None = None if _right_or_wrong(runs[0]) else runs[0].outcomes.weights
+    weights = _weights(runs[0])
     linear = score.metric in LINEAR
     metric: dict[str, Any] = {"weights": weights} if linear else {"k": score.k, "tau": score.tau}
     resampling: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}

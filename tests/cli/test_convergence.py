@@ -11,6 +11,7 @@ from _support.command_line import called
 
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.convergence import score_named, task_convergence
+from lm_eval_bayes.analysis.subset_convergence import _draw_subsets
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -202,3 +203,51 @@ def test_names_of_scores():
     for text in ("", "pass@", "pass@1.5", "mg-pass^4", "naive-g-pass@4_0.5", "mg-pass@4_0.5"):
         with pytest.raises(leb.InvalidInputError, match="`score` must be bayes"):
             score_named(text)
+
+
+def test_subsets_of_a_board(tmp_path):
+    rng = np.random.default_rng(3)
+    p = rng.beta(2, 3, (6, 1, 1)) * np.ones((6, 10, 1))
+    R = (rng.random((6, 10, 12)) < p).astype(int)
+    np.savez(tmp_path / "board.npz", R=R, models=list("abcdef"), task="sums")
+    options = ["--replicates", 150, "--seed", 2, "--score", "bayes", "--gold", "replicate"]
+    code, printed, _ = lmeb(tmp_path / "board.npz", *options, "--subsets", "2x4,5", "--json")
+    assert code == 0
+    (result,) = json.loads(printed)["tasks"]
+    assert [(size["size"], len(size["subsets"])) for size in result["subsets"]] == [(2, 4), (5, 6)]
+    for size in result["subsets"]:
+        drawn = [tuple(subset["models"]) for subset in size["subsets"]]
+        assert drawn == sorted(set(drawn))
+        for subset in size["subsets"]:
+            rows = ["abcdef".index(model) for model in subset["models"]]
+            expected = leb.convergence_at_n(R[rows], gold="replicate", replicates=150, seed=2)
+            assert subset["mean"] == expected.mean
+            assert subset["not_converged"] == expected.not_converged
+        means = [subset["mean"] for subset in size["subsets"] if subset["mean"] is not None]
+        assert size["mean"] == pytest.approx(np.mean(means))
+    code, printed, _ = lmeb(tmp_path / "board.npz", *options, "--subsets", "2x4,5")
+    assert code == 0
+    row = re.search(r"^  5 +6 +(\S+) +(\S+) +(\S+) +(\S+)%$", printed, re.MULTILINE)
+    assert float(row[1]) == pytest.approx(result["subsets"][1]["mean"], abs=0.051)
+    assert float(row[2]) <= float(row[1]) <= float(row[3])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("1", "`--subsets` must be sizes of at least 2"),
+        ("5x0", "`--subsets` must be sizes of at least 2"),
+        ("five", "`--subsets` must be sizes of at least 2"),
+        ("4", "`--subsets` must be sizes of at most 3, the number of models; got 4"),
+    ],
+)
+def test_wrong_sizes_of_subsets(files, sizes, message):
+    code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--subsets", sizes)
+    assert code == 2
+    assert message in error
+
+
+def test_subsets_of_more_models_than_can_be_listed():
+    subsets = _draw_subsets(60, 15, 30, seed=1)
+    assert len(set(subsets)) == 30
+    assert all(len(set(subset)) == 15 and max(subset) < 60 for subset in subsets)

@@ -85,6 +85,14 @@ def command(
             "distinguishable share a rank.",
         ),
     ] = 0.95,
+    subsets: Annotated[
+        str | None,
+        option(
+            "SIZES",
+            "Also rank random subsets of the models, of these sizes: 5,10,15, or 5x50,10 for 50 "
+            "subsets of 5 models and the usual 20 of 10.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
     ] = None,
@@ -108,11 +116,14 @@ def command(
     \b
     Examples:
       lm-eval-bayes convergence runs/qwen runs/phi runs/llama --plot convergence.svg
+      lm-eval-bayes convergence board.npz --subsets 5x50,10,15
       lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
+    from lm_eval_bayes.analysis.subset_convergence import subset_sizes
 
-    with named_as_options("score"):
+    with named_as_options("score", "subsets"):
+        sizes = None if subsets is None else subset_sizes(subsets)
         scores = None if score is None else [score_named(name) for name in score]
     spec = intervals.spec()
     check_resampling(replicates, confidence)
@@ -124,7 +135,7 @@ def command(
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
-    with named_as_options("score", "replicates", "confidence"):
+    with named_as_options("score", "replicates", "confidence", "subsets"):
         results = [
             task_convergence(
                 saved.of_task(name),
@@ -134,6 +145,7 @@ def command(
                 scheme=scheme,
                 gold=gold,
                 confidence=confidence,
+                subsets=sizes,
             )
             for name in saved.tasks
         ]
@@ -164,6 +176,8 @@ def _show(result: TaskConvergence) -> None:
         _show_widths(result, interval)
     if result.rankings:
         _show_rankings(result)
+    if result.subsets:
+        _show_subsets(result)
     for note in result.notes:
         say(f"note: {note}")
 
@@ -213,6 +227,25 @@ def _show_rankings(result: TaskConvergence) -> None:
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
         say_records(title, result.rankings, {"ranked by": lambda r: r.score.name, **taus})
+
+
+def _show_subsets(result: TaskConvergence) -> None:
+    def mean_cell(value: float | None) -> str:
+        return NO_VALUE if value is None else f"{value:.1f}"
+
+    say_records(
+        f"mean convergence@n of subsets of the models, ranked by bayes@N, gold "
+        f"{result.rankings[0].convergence.gold}",
+        result.subsets,
+        {
+            "models": lambda size: size.size,
+            "subsets": lambda size: len(size.subsets),
+            "mean": lambda size: mean_cell(size.mean),
+            "lowest": lambda size: mean_cell(min(size.means, default=None)),
+            "highest": lambda size: mean_cell(max(size.means, default=None)),
+            "never": lambda size: f"{size.not_converged:.1%}",
+        },
+    )
 
 
 def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
