@@ -80,8 +80,13 @@ from lm_eval_bayes.stats.pass_family import strict_majority_at_k as strict_major
 from lm_eval_bayes.stats.pass_family import (
     strict_majority_at_k_posterior as strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.ranking import Ranking as Ranking
-from lm_eval_bayes.stats.ranking import rank as rank
+from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking
+from lm_eval_bayes.stats.ranking.rank import rank as rank
+from lm_eval_bayes.stats.ranking.simultaneous import (
+    SimultaneousComparisons as SimultaneousComparisons,
+)
+from lm_eval_bayes.stats.ranking.winner import WinnersScore as WinnersScore
+from lm_eval_bayes.stats.ranking.winner import winners_score as winners_score
 from lm_eval_bayes.stats.results import Estimate as Estimate
 from lm_eval_bayes.stats.results import LearnedPrior as LearnedPrior
 from lm_eval_bayes.stats.results import PerQuestion as PerQuestion

@@ -68,7 +68,7 @@ def main() -> int:
     board = leaderboard(
         [submission.run for submission in taken],
         IntervalSpec(config.get("level", 0.95), config.get("scope", "benchmark")),
-        ties=config.get("ties", "adjacent"),
+        ties=config.get("ties", "simultaneous"),
     )
     folder = root / config["page"]
     texts = {

@@ -13,15 +13,17 @@ from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
+from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.ranking import (
+from lm_eval_bayes.stats.ranking.rank import (
     Ranking,
     rank,
     ranking_of_draws,
     sort_best_first,
 )
+from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
+from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
@@ -29,6 +31,7 @@ from lm_eval_bayes.stats.tie_rules import (
     Numbering,
     TieRule,
     distance_in_sd,
+    separations,
 )
 from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_option
 
@@ -54,9 +57,13 @@ class LeaderboardRow(Record):
         Its credible interval.
     p_best : float
         Posterior probability of being the best model.
-    expected_rank, rank_low, rank_high : float
-        Posterior mean of the rank, and a central range of ranks with a posterior probability of
-        at least `confidence`.
+    expected_rank : float
+        Posterior mean of the rank.
+    rank_low, rank_high : float
+        Simultaneous confidence set for the rank: with probability `confidence` the ranks of all
+        models lie in theirs.
+    rank_low_marginal, rank_high_marginal : float
+        Confidence set for this model's rank alone.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
@@ -77,6 +84,8 @@ class LeaderboardRow(Record):
     expected_rank: float
     rank_low: float
     rank_high: float
+    rank_low_marginal: float
+    rank_high_marginal: float
     n_range: tuple[int, int] | None = None
     tokens: int | None = None
     seconds: float | None = None
@@ -156,7 +165,7 @@ def leaderboard(
     runs: Sequence[TaskRun],
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    ties: TieRule = "leader",
+    ties: TieRule = "simultaneous",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
     argument: str = "RUN",
@@ -172,8 +181,8 @@ def leaderboard(
         question.
     ties, numbering, confidence
         Which models share a rank, and how ranks are numbered: see `lm_eval_bayes.rank`. The
-        default is not the paper's rule, "adjacent", by which both ends of a long leaderboard may
-        share a rank.
+        default is not the paper's rule, "adjacent": it has no correction for the number of
+        pairs, and both ends of a long leaderboard may share a rank.
     argument : str
         Name of the runs in error messages.
 
@@ -214,7 +223,7 @@ def leaderboard_of(
     posteriors: Mapping[str, Posterior],
     spec: IntervalSpec,
     *,
-    ties: TieRule = "leader",
+    ties: TieRule = "simultaneous",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
 ) -> Leaderboard:
@@ -297,11 +306,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         )
         for model in first.models
     }
-    rules = first.ranking
-    ranking = _paired_ranking(boards, posteriors) if first.scope == "population" else None
-    if ranking is None:
-        confidence, numbering, seed = rules.confidence, rules.numbering, rules.seed
-        ranking = rank(posteriors, rules.ties, confidence, numbering=numbering, seed=seed)
+    ranking = _mean_ranking(boards, posteriors)
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
@@ -332,37 +337,56 @@ def _rules(board: Leaderboard) -> tuple[object, ...]:
     return (board.spec, ranking.ties, ranking.numbering, ranking.confidence, ranking.seed)
 
 
-def _paired_ranking(
-    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]
-) -> Ranking | None:
-    """Rank in scope "population"; None if the questions of some task cannot be paired."""
+def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:
+    """Rank by the mean over tasks, models paired by question where `rank` pairs them."""
     rules = boards[0].ranking
-    ordered, levelled = sort_best_first(posteriors)
-    tasks = []
+    ordered, levelled = sort_best_first(posteriors, rules.quantile)
+    by_task = []
     for board in boards:
-        task_posteriors = {row.model: row.posterior for row in board.rows}
-        shared = SharedQuestions.of([task_posteriors[model] for model in ordered])
-        if shared is None:
-            return None
-        tasks.append(shared)
-    n_scores = len(ordered) * sum(board.n_questions for board in boards)
-    draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
-    # tasks are independent, so each has a seed of its own
-    seeds = np.random.SeedSequence(rules.seed).generate_state(len(tasks), np.uint64).tolist()
-    scores: FloatArray = np.mean(
-        [task.draw(draws, seed) for task, seed in zip(tasks, seeds, strict=True)], axis=0
-    )
+        of_model = {row.model: row.posterior for row in board.rows}
+        by_task.append([of_model[model] for model in ordered])
+    shared = _shared_by_task(by_task) if rules.scope == "population" else None
+    if shared is None:
+        best = list(ordered.values())
+        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
+        scores = draw_scores(best, _MAX_DRAWS, rules.seed)
+        notes = [posterior.note for posterior in best]
+        if rules.scope == "population":
+            notes.append(UNPAIRED)
+    else:
+        n_scores = len(ordered) * sum(board.n_questions for board in boards)
+        draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
+        # tasks are independent, so each has a seed of its own
+        seeds = np.random.SeedSequence(rules.seed).generate_state(len(shared), np.uint64).tolist()
+        scores = np.mean(
+            [task.draw(draws, seed) for task, seed in zip(shared, seeds, strict=True)], axis=0
+        )
+        z = _separations(shared, levelled)
+        notes = [task.note for task in shared]
     return ranking_of_draws(
         ordered,
-        _separations(tasks, levelled),
+        z,
         scores,
+        [pair_errors(task) for task in by_task],
         ties=rules.ties,
         numbering=rules.numbering,
         confidence=rules.confidence,
+        quantile=rules.quantile,
         seed=rules.seed,
-        paired=True,
-        note=joined_notes(task.note for task in tasks),
+        paired=shared is not None,
+        note=joined_notes(notes),
     )
+
+
+def _shared_by_task(by_task: Sequence[Sequence[Posterior]]) -> list[SharedQuestions] | None:
+    """Pair the questions of every task; None if those of some task cannot be paired."""
+    tasks = []
+    for posteriors in by_task:
+        shared = SharedQuestions.of(posteriors)
+        if shared is None:
+            return None
+        tasks.append(shared)
+    return tasks
 
 
 def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:

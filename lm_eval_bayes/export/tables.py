@@ -105,6 +105,8 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "expected_rank": row.expected_rank,
         "rank_low": f"{row.rank_low:g}",
         "rank_high": f"{row.rank_high:g}",
+        "rank_low_marginal": f"{row.rank_low_marginal:g}",
+        "rank_high_marginal": f"{row.rank_high_marginal:g}",
         "n_min": n_min,
         "n_max": n_max,
         "questions": board.n_questions,
@@ -135,7 +137,7 @@ def _cells(board: Leaderboard, escape: Callable[[object], str]) -> list[list[str
             f"{row.posterior.sigma:.3f}",
             f"{row.interval.low:.3f} to {row.interval.high:.3f}",
             format_probability(row.p_best),
-            _between(row.rank_low, row.rank_high),
+            _rank_sets(row),
             "" if row.n_range is None else _between(*row.n_range),
         ]
         for row in board.rows
@@ -147,15 +149,26 @@ def _between(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
+def _rank_sets(row: LeaderboardRow) -> str:
+    """Return the joint confidence set for the rank, and the model's own where it differs."""
+    joint = _between(row.rank_low, row.rank_high)
+    own = _between(row.rank_low_marginal, row.rank_high_marginal)
+    return joint if own == joint else f"{joint} ({own})"
+
+
 #: Sentences about the ties, which the confidence completes.
 _TIE_RULES: Mapping[str, str] = MappingProxyType(
     {
+        "simultaneous": "A model ranks one below the lowest-ranked model that is better; all pairs "
+        "are compared at once, with a confidence of {} that none is separated the wrong way.",
         "adjacent": "A model shares the rank of the next better model unless the posterior "
         "probability that the better one has the greater mean score is at least {}.",
         "leader": "A model shares the rank of the best model of that rank unless the posterior "
         "probability that the best one has the greater mean score is at least {}.",
         "pairwise": "Models share a rank if, for every two of them, the posterior probability "
         "that the better one has the greater mean score is below {}.",
+        "intervals": "A model shares the rank of the best model of that rank if their {} credible "
+        "intervals overlap.",
         "none": "Only equal means share a rank.",
     }
 )
@@ -170,7 +183,8 @@ def _caption(board: Leaderboard) -> str:
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
         f"credible intervals ({interval.method}) about {scope_label(board.scope)}. "
         f"{P_BEST}: {P_BEST_MEANING}. {_TIE_RULES[board.ranking.ties].format(confidence)} "
-        f"Ranks: central range with a posterior probability of at least {confidence}."
+        f"Ranks: with {confidence} confidence the ranks of all models lie in these sets; the set "
+        "of one model alone is in brackets where it differs."
     )
 
 

@@ -1,7 +1,9 @@
 """Tie rules: which models of a leaderboard share a rank, and how the ranks are then counted.
 
-A further rule is a line of `_TIE_RULES` or `_NUMBERINGS` and a name of its type. Its texts stand
-where they are shown: the choices in `cli.ui.options`, the sentences in `export.tables` and
+A further rule that compares z with a threshold is a line of `_Z_RULES`, a further numbering one
+of `_NUMBERINGS`, with a name of its type. "intervals" is the rule "leader" with z from
+`interval_separations`, and "simultaneous" makes groups by `separation_levels`. The texts of a rule
+stand where they are shown: the choices in `cli.ui.options`, the sentences in `export.tables` and
 `cli.commands.rank`, which raise an error for a rule without one.
 """
 
@@ -11,11 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
-Numbering: TypeAlias = Literal["competition", "dense", "fractional"]
+ZRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
+TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
+Numbering: TypeAlias = Literal["competition", "competition_max", "dense", "fractional"]
 
 
 class _Rule(NamedTuple):
@@ -34,23 +38,30 @@ def _upper_neighbour(first: int, joining: int) -> slice:
     return slice(joining - 1, joining)
 
 
-_TIE_RULES: Mapping[TieRule, _Rule] = {
+_Z_RULES: Mapping[ZRule, _Rule] = {
     "adjacent": _Rule(_upper_neighbour),
     "leader": _Rule(lambda first, joining: slice(first, first + 1)),
     "pairwise": _Rule(slice),
     "none": _Rule(_upper_neighbour, by_threshold=False),
 }
-TIE_RULES: tuple[TieRule, ...] = tuple(_TIE_RULES)
+Z_RULES: tuple[ZRule, ...] = tuple(_Z_RULES)
+TIE_RULES: tuple[TieRule, ...] = (
+    "simultaneous",
+    "adjacent",
+    "leader",
+    "pairwise",
+    "intervals",
+    "none",
+)
 #: The rules that compare neighbours only, and whether each compares z with a threshold.
 NEIGHBOUR_RULES: Mapping[TieRule, bool] = {
-    name: rule.by_threshold
-    for name, rule in _TIE_RULES.items()
-    if rule.compared is _upper_neighbour
+    name: rule.by_threshold for name, rule in _Z_RULES.items() if rule.compared is _upper_neighbour
 }
 
-#: The rank of each model, from the number of its group and the first and the last of its places.
+#: The rank of each model, from the place of its group and the first and the last of its places.
 _NUMBERINGS: Mapping[Numbering, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
     "competition": lambda group, first, last: first,
+    "competition_max": lambda group, first, last: last,
     "dense": lambda group, first, last: group + 1.0,
     "fractional": lambda group, first, last: 0.5 * (first + last),
 }
@@ -122,7 +133,61 @@ def distance_in_sd(distance: FloatArray, sd: FloatArray) -> FloatArray:
     return np.divide(distance, sd, out=certain, where=(sd > 0.0) & (distance > 0.0))
 
 
-def tie_groups(z: FloatArray, ties: TieRule, threshold: float) -> IntArray:
+def interval_separations(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return ∞ for every two models whose intervals do not overlap, 0 for the others.
+
+    For `tie_groups`, in place of z: the rule of [Hariri 2026, §2.5]. Intervals that
+    share an end overlap.
+
+    Parameters
+    ----------
+    low, high : array, shape (L,)
+        The intervals' ends.
+
+    Returns
+    -------
+    array, shape (L, L)
+
+    Examples
+    --------
+    >>> interval_separations(np.array([0.5, 0.4, 0.1]), np.array([0.7, 0.5, 0.3])).tolist()
+    [[0.0, 0.0, inf], [0.0, 0.0, inf], [inf, inf, 0.0]]
+    """
+    above = low[:, None] > high
+    return np.where(above | above.T, np.inf, 0.0)
+
+
+def separation_levels(better: npt.NDArray[np.bool_]) -> IntArray:
+    """Return the number of each model's group where groups follow from separations.
+
+    A model stands one group below the lowest group with a model that is better. So a model of
+    group g (from 0) has a chain of g models above it, each better than the next.
+
+    Parameters
+    ----------
+    better : array of bool, shape (L, L)
+        ``[i, j]``: whether model i is better than model j.
+
+    Returns
+    -------
+    array of int, shape (L,)
+        Falling means do not imply rising groups: a model with a wide posterior may be separated
+        from none.
+
+    Examples
+    --------
+    The second model is not separated from its neighbours, the third is from the first:
+
+    >>> separation_levels(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]], dtype=bool)).tolist()
+    [0, 0, 1]
+    """
+    groups = np.zeros(len(better), dtype=np.int64)
+    for _ in range(len(better)):
+        groups = np.where(better, groups[:, None] + 1, 0).max(axis=0)
+    return groups
+
+
+def tie_groups(z: FloatArray, ties: ZRule, threshold: float) -> IntArray:
     """Cut a leaderboard into groups that share a rank.
 
     A pair ties where its z is below the threshold, or 0. Going down from the best:
@@ -152,10 +217,10 @@ def tie_groups(z: FloatArray, ties: TieRule, threshold: float) -> IntArray:
     Three neighbours, each 1.2 from the next, and a distant fourth:
 
     >>> z = np.array([[0, 1.2, 2.4, 9], [1.2, 0, 1.2, 8], [2.4, 1.2, 0, 7], [9, 8, 7, 0]])
-    >>> [tie_groups(z, rule, 1.645).tolist() for rule in TIE_RULES]
+    >>> [tie_groups(z, rule, 1.645).tolist() for rule in Z_RULES]
     [[0, 0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 3]]
     """
-    rule = _TIE_RULES[ties]
+    rule = _Z_RULES[ties]
     tied = (z == 0.0) | ((z < threshold) & rule.by_threshold)
     groups = np.zeros(z.shape[0], dtype=np.int64)
     start = 0
@@ -170,14 +235,14 @@ def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
     """Turn groups into ranks.
 
     "dense" goes on with the next number after a tie (1, 2, 2, 3: the paper's), "competition"
-    leaves the places of the tied ones out (1, 2, 2, 4), "fractional" gives each the mean of
-    the group's places (1, 2.5, 2.5, 4).
+    leaves the places of the tied ones out (1, 2, 2, 4), "competition_max" gives each the last of
+    the group's places (1, 3, 3, 4) and "fractional" their mean (1, 2.5, 2.5, 4).
 
     Parameters
     ----------
     groups : array of int, shape (L,)
-        From :func:`tie_groups`.
-    numbering : {"competition", "dense", "fractional"}
+        From :func:`tie_groups` or :func:`separation_levels`.
+    numbering : {"competition", "competition_max", "dense", "fractional"}
         How to count.
 
     Returns
@@ -188,8 +253,9 @@ def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
     --------
     >>> groups = np.array([0, 1, 1, 2])
     >>> [numbered(groups, way).tolist() for way in NUMBERINGS]
-    [[1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 3.0], [1.0, 2.5, 2.5, 4.0]]
+    [[1.0, 2.0, 2.0, 4.0], [1.0, 3.0, 3.0, 4.0], [1.0, 2.0, 2.0, 3.0], [1.0, 2.5, 2.5, 4.0]]
     """
-    first = np.searchsorted(groups, groups, side="left").astype(np.float64) + 1.0
-    last = np.searchsorted(groups, groups, side="right").astype(np.float64)
+    ordered = np.sort(groups)
+    first = np.searchsorted(ordered, groups, side="left").astype(np.float64) + 1.0
+    last = np.searchsorted(ordered, groups, side="right").astype(np.float64)
     return _NUMBERINGS[numbering](groups.astype(np.float64), first, last)

@@ -24,7 +24,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 
 HOSTILE = "mo$x_1$del \\$ & <b>数</b> \x00"
 
@@ -152,7 +152,7 @@ def test_the_uniform_prior_in_closed_form(classified):
 def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
     for row in table.rows:
         posteriors = {one.model: hbayes_at_n(one.score.outcomes) for one in row.scores}
-        ranking = rank(posteriors, draws=1000)
+        ranking = rank(posteriors, "leader", draws=1000)
         for one in row.scores:
             assert one.mu == posteriors[one.model].mu
             assert one.sigma == posteriors[one.model].sigma

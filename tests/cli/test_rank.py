@@ -77,10 +77,15 @@ def test_what_is_printed(four):
     assert (code, error) == (0, "")
     assert printed.startswith("outcomes: 12 questions, ")
     assert "outcomes: P(row > column)" in printed
-    assert "z is below 1.645 (95%, one-sided)" in printed
+    assert "ranks, jointly (95%)  alone" in printed
+    assert "all pairs compared at once with 95% confidence, |z| above 2.5" in printed
     assert "fractional numbering" in printed
     (last,) = [line for line in printed.splitlines() if line.startswith("  4") and "m 4" in line]
     assert "<0.001" in last
+    _, printed, _ = lmeb("rank", four, "--ties", "leader")
+    assert "z is below 1.645 (95%, one-sided)" in printed
+    _, printed, _ = lmeb("rank", four, "--ties", "intervals")
+    assert "if their 95% credible intervals overlap" in printed
     _, printed, _ = lmeb("rank", four, "--ties", "none")
     assert "ranks: ties only for equal means" in printed
     assert "P(row > column)" not in printed

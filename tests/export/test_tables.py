@@ -172,14 +172,16 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
             [leaderboard(runs, IntervalSpec(0.9, "population", "hdi"), ties=ties)],
             "markdown",
         )
-        for ties in ("adjacent", "leader", "pairwise", "none")
+        for ties in ("simultaneous", "adjacent", "leader", "pairwise", "intervals", "none")
     }
-    assert len(set(message.values())) == 4
+    assert len(set(message.values())) == 6
     for text in message.values():
         assert f"90% credible intervals (hdi) about {scope_label('population')}" in text
         assert "| 90% interval |" in text
     assert "| 10 |" in message["none"]
     assert "Only equal means share a rank" in message["none"]
+    assert "with a confidence of 95% that none is separated" in message["simultaneous"]
+    assert "if their 95% credible intervals overlap" in message["intervals"]
     for ties in ("adjacent", "leader", "pairwise"):
         assert "posterior probability that the be" in message[ties]
     assert f"P(best): {P_BEST_MEANING}." in message["leader"]

@@ -14,7 +14,7 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import best_first, numbered, separations, tie_groups
 
 SCORIO_NAMES = {"competition": "competition_ci", "dense": "dense_ci", "fractional": "avg_ci"}
@@ -172,7 +172,7 @@ def test_nineteen_real_models(shared):
     }
     utils = pytest.importorskip("scorio.utils", reason="scorio is not installed")
     paper = {name: bayes_at_n(each) for name, each in outcomes.items()}
-    ranking = rank(paper, draws=2000)
+    ranking = rank(paper, "adjacent", draws=2000)
     theirs = utils.rank_scores(
         [paper[m].mu for m in ranking.models],
         sigmas_in_id_order=[paper[m].sigma for m in ranking.models],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import NUMBERINGS, TIE_RULES
 
 # a small fixed set of sizes keeps the laws cheap; the counts are what varies
@@ -48,9 +48,10 @@ def test_relabelled_and_reordered_models_keep_their_ranks(successes, ties, numbe
 def test_ranks_never_fall_and_probabilities_add_up(successes, ties, numbering):
     ranking = rank(posteriors(successes), ties, numbering=numbering, draws=DRAWS)
     size = len(successes)
-    assert np.all(np.diff(ranking.ranks) >= 0)
+    if ties != "simultaneous":  # a wide posterior may be separated from none
+        assert np.all(np.diff(ranking.ranks) >= 0)
     assert np.all(np.diff(ranking.mu) <= 1e-12)
-    assert 1 <= ranking.ranks[0] <= ranking.ranks[-1] <= size
+    assert 1 <= ranking.ranks.min() <= ranking.ranks.max() <= size
     if numbering == "fractional":
         assert ranking.ranks.sum() == pytest.approx(size * (size + 1) / 2)
     assert ranking.rank_distribution.sum(axis=0) == pytest.approx(np.ones(size))

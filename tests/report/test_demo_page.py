@@ -150,23 +150,38 @@ def test_probabilities_are_written_as_everywhere(ask):
     assert texts[201:204] == [">99%", ">99%", "<1%"]
 
 
-def test_ranks_ties_and_separations(ask):
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_ranks_are_those_of_simultaneous_comparisons(ask, n):
+    rng = np.random.default_rng(5)
+    calls, rankings = [], []
+    for case in range(20):
+        prior = leb.hbayes_at_n if case % 2 else leb.bayes_at_n
+        right = rng.binomial(n, rng.uniform(0.05, 0.95, (6, 1)), (6, 40))
+        posteriors = {f"m{i}": prior(outcomes(row, np.full(40, n))) for i, row in enumerate(right)}
+        models = [{"mu": item.mu, "sigma": item.sigma} for item in posteriors.values()]
+        averages = right.tolist() if n == 1 and case % 2 else None
+        calls.append(["simultaneousRanks", models, 40 * (n - 1), averages, 0.95])
+        rankings.append((list(posteriors), leb.rank(posteriors, draws=1000)))
+    compared = 0
+    for result, (names, ranking) in zip(ask(calls), rankings, strict=True):
+        critical = ranking.simultaneous.critical_value
+        assert result["critical"] == pytest.approx(critical, rel=0.05)
+        z = np.abs(ranking.simultaneous.z[np.triu_indices(6, 1)])
+        # both critical values are simulated
+        if np.all(np.abs(z / critical - 1.0) > 0.1):
+            compared += 1
+            assert result["ranks"] == [ranking.rank_of(name) for name in names]
+    assert compared >= 5
+
+
+def test_tau_and_separations(ask):
     rng = np.random.default_rng(5)
     calls, expected = [], []
     for _ in range(20):
-        posteriors = {
-            f"m{i}": leb.bayes_at_n(outcomes(rng.binomial(8, p, 20), np.full(20, 8)))
-            for i, p in enumerate(rng.uniform(0.3, 0.6, 6))
-        }
-        result = [{"mu": item.mu, "sigma": item.sigma} for item in posteriors.values()]
-        calls.append(["ranksWithTies", result, float(special.ndtri(0.95))])
-        ranking = leb.rank(posteriors, "adjacent", 0.95, draws=1000)
-        expected.append([ranking.rank_of(name) for name in posteriors])
         x, y = rng.integers(0, 5, (2, 7))
         calls.append(["kendallTauB", x.tolist(), y.tolist()])
         expected.append(pytest.approx(float(leb.kendall_tau_b(x, y)), abs=1e-12))
-    result = ask(calls)
-    assert result == expected
+    assert ask(calls) == expected
     (apart,) = ask([["separation", {"mu": 0.5, "sigma": 0.03}, {"mu": 0.4, "sigma": 0.04}]])
     assert apart == pytest.approx({"z": 2.0, "rho": special.ndtr(2.0)}, abs=1e-12)
 

@@ -21,7 +21,7 @@ from lm_eval_bayes import (
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
 from lm_eval_bayes.stats.convergence.prefix_scores import pass_table, prefix_scores, rubric_units
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 
 
 def coins(means, questions=10, trials=20, seed=0):

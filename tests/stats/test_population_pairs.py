@@ -18,7 +18,7 @@ from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveTrials,

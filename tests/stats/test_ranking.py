@@ -12,10 +12,11 @@ from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family import pass_at_k_posterior
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import (
     NEIGHBOUR_RULES,
     TIE_RULES,
+    Z_RULES,
     best_first,
     numbered,
     separations,
@@ -64,7 +65,7 @@ HAND_RANKS = [1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5]
 def test_a_row_like_table_1_from_its_order_and_z_pattern():
     mus = ladder(Z_PATTERN)
     shuffled = np.random.default_rng(0).permutation(11)
-    ranking = rank({f"m{i}": posterior(mus[i], 0.01) for i in shuffled})
+    ranking = rank({f"m{i}": posterior(mus[i], 0.01) for i in shuffled}, "adjacent")
     neighbours = ranking.z[np.arange(10), np.arange(1, 11)]
     assert neighbours == pytest.approx(Z_PATTERN, abs=1e-9)
     assert [ranking.rank_of(f"m{i}") for i in range(11)] == HAND_RANKS
@@ -73,9 +74,10 @@ def test_a_row_like_table_1_from_its_order_and_z_pattern():
 
 def test_a_higher_confidence_ties_more():
     mus = ladder([1.8, 1.8])
-    assert rank(board(mus, [0.01] * 3), confidence=0.95).ranks.tolist() == [1, 2, 3]
-    assert rank(board(mus, [0.01] * 3), confidence=0.975).ranks.tolist() == [1, 1, 1]
-    assert rank(board(mus, [0.01] * 3), confidence=0.5).ranks.tolist() == [1, 2, 3]
+    models = board(mus, [0.01] * 3)
+    assert rank(models, "adjacent", confidence=0.95).ranks.tolist() == [1, 2, 3]
+    assert rank(models, "adjacent", confidence=0.975).ranks.tolist() == [1, 1, 1]
+    assert rank(models, "adjacent", confidence=0.5).ranks.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,7 @@ def test_pairwise_is_stricter_than_leader():
     [
         ("dense", [1, 2, 2, 2, 3]),
         ("competition", [1, 2, 2, 2, 5]),
+        ("competition_max", [1, 4, 4, 4, 5]),
         ("fractional", [1, 3, 3, 3, 5]),
     ],
 )
@@ -140,7 +143,7 @@ def test_the_rules_against_their_sentences():
         mu, sigma = rng.random(size).round(1), rng.random(size) * 0.2
         order, levelled = best_first(mu, sigma, 1e-12)
         z = separations(levelled, sigma[order])
-        for ties in TIE_RULES:
+        for ties in Z_RULES:
             assert tie_groups(z, ties, 1.645).tolist() == naive_groups(z, ties, 1.645)
 
 
@@ -182,21 +185,33 @@ def test_the_result_is_read_only_reproducible_and_plain():
     record = json.loads(json.dumps(first.to_dict()))
     assert record["models"][0]["model"] == "m1"
     assert record["models"][0]["rank"] == 1.0
-    assert record["ties"] == "adjacent"
+    assert record["ties"] == "simultaneous"
     assert len(record["p_greater"]) == 3
     with pytest.raises(InvalidInputError, match=r"`model` must be one of m1, m0, m2; got 'x'"):
         first.rank_of("x")
 
 
-def test_rank_intervals_hold_their_mass():
-    ranking = rank(board([0.5, 0.52, 0.51, 0.4], [0.03, 0.05, 0.01, 0.06]), confidence=0.8)
-    places = np.arange(1, 5)
-    for row, low, high in zip(
-        ranking.rank_distribution, ranking.rank_low, ranking.rank_high, strict=True
-    ):
-        assert row[(places >= low) & (places <= high)].sum() >= 0.8 - 1e-9
-        assert row[places < low].sum() <= 0.1 + 1e-9
-        assert row[places > high].sum() <= 0.1 + 1e-9
+def test_models_are_ordered_by_a_quantile():
+    models = board([0.60, 0.58, 0.40], [0.08, 0.01, 0.01])
+    by_mean, by_quantile = rank(models), rank(models, quantile=0.05)
+    assert by_mean.models == ("m0", "m1", "m2")
+    assert by_quantile.models == ("m1", "m0", "m2")
+    expected = [0.58 - 1.6448536 * 0.01, 0.60 - 1.6448536 * 0.08, 0.40 - 1.6448536 * 0.01]
+    assert by_quantile.quantile_scores == pytest.approx(expected, abs=2e-3)
+    assert (by_mean.quantile, by_mean.quantile_scores) == (None, None)
+    assert by_quantile.mu.tolist() == [0.58, 0.60, 0.40]
+    # separations are those of the means
+    for model in models:
+        assert by_mean.rank_of(model) == by_quantile.rank_of(model)
+    with pytest.raises(InvalidInputError, match="`quantile` must be a number strictly between"):
+        rank(models, quantile=1.0)
+
+
+def test_intervals_that_overlap_tie():
+    # half widths of .0196; the third overlaps the second but not the first
+    models = board([0.60, 0.57, 0.55, 0.40], [0.01] * 4)
+    assert rank(models, "intervals").ranks.tolist() == [1, 1, 2, 3]
+    assert rank(models, "intervals", 0.9999).ranks.tolist() == [1, 1, 1, 2]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
@@ -241,7 +256,7 @@ def test_pass_posteriors_of_another_k_are_refused():
         ([BASE], {}, "`posteriors` must be a mapping from at least one"),
         ({1: BASE}, {}, "`posteriors` must be a mapping from at least one"),
         ({"a": 0.5}, {}, "`posteriors` must be a mapping from at least one"),
-        ({"a": BASE}, {"ties": "chain"}, '`ties` must be one of "adjacent", "leader"'),
+        ({"a": BASE}, {"ties": "chain"}, '`ties` must be one of "simultaneous", "adjacent"'),
         ({"a": BASE}, {"numbering": "olympic"}, '`numbering` must be one of "competition"'),
         ({"a": BASE}, {"confidence": 0.4}, r"`confidence` must be a number in \[0.5, 1\); got 0.4"),
         ({"a": BASE}, {"confidence": 1}, "`confidence` must be"),

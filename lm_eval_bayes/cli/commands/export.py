@@ -378,7 +378,7 @@ def _table_command(
             option("FILE", "The file. By default standard output.", "-o", "--output"),
         ] = None,
         overwrite: Overwrite = False,
-        ties: Ties = "leader",
+        ties: Ties = "simultaneous",
         reading: ReadingOptions,
         intervals: IntervalOptions,
     ) -> None:

@@ -33,27 +33,28 @@ if TYPE_CHECKING:
 
 
 #: How ranks are numbered after a tie.
-Numbering: TypeAlias = Literal["dense", "competition", "fractional"]
+Numbering: TypeAlias = Literal["dense", "competition", "competition_max", "fractional"]
 
 
 @expand_options
 def command(
     runs: Runs,
     *,
-    ties: Ties = "leader",
+    ties: Ties = "simultaneous",
     numbering: Annotated[
         Numbering,
         typer.Option(
-            help="Ranks after a tie of two: 1, 2, 2, 3 (dense), 1, 2, 2, 4 (competition) or "
-            "1, 2.5, 2.5, 4 (fractional)."
+            help="Ranks after a tie of two: 1, 2, 2, 3 (dense), 1, 2, 2, 4 (competition), "
+            "1, 3, 3, 4 (competition_max) or 1, 2.5, 2.5, 4 (fractional)."
         ),
     ] = "dense",
     confidence: Annotated[
         float,
         option(
             "P",
-            "Two models are distinguishable if one is better with at least this probability "
-            "(one-sided, at least 0.5). Also the level of the credible ranks.",
+            "Confidence (at least 0.5) of the sets of ranks and of all separations together. With "
+            "other rules than simultaneous two models are distinguishable if one is better with at "
+            "least this probability, one-sided.",
         ),
     ] = 0.95,
     pairs: Annotated[
@@ -74,10 +75,13 @@ def command(
     """Rank models, with ties for models that are not distinguishable.
 
     Models are ranked by the posterior mean of hbayes@N on the same questions. The table shows
-    the probability of being the best and the credible ranks of every model. A model shares the
-    rank of the best model of a group unless the two are distinguishable. The paper's rule
-    compares neighbours (--ties adjacent); it chains, so that the first and the last model of a
-    long group may be distinguishable.
+    the probability of being the best and two confidence sets for the rank of every model: with
+    95% confidence the ranks of all models lie in their joint sets, and the rank of any one model
+    in its own. By default all pairs of models are compared at once, so that with 95% confidence no
+    pair is separated the wrong way, however many models there are; a model of rank r is
+    worse than at least r − 1 others. The other rules have no such guarantee: with twenty equal
+    models they nearly always show a winner. The paper's rule compares neighbours (--ties
+    adjacent); it chains, so that the first and the last model of a long group may differ.
 
     Every task has a leaderboard. If all models have several tasks in common, so has the mean of
     these tasks, with equal weights.
@@ -163,14 +167,19 @@ def _overall(
 
 def _show(board: Leaderboard, pairs: bool) -> None:
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope_label(board.scope)}"
-    ranks = f"ranks ({100 * board.ranking.confidence:g}%)"
+    confidence = f"{100 * board.ranking.confidence:g}%"
     columns: dict[str, Callable[[LeaderboardRow], object]] = {
         "rank": lambda row: f"{row.rank:g}",
         "model": lambda row: row.model,
         "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
         interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
         P_BEST: lambda row: format_probability(row.p_best),
-        ranks: lambda row: format_range((int(row.rank_low), int(row.rank_high))),
+        f"ranks, jointly ({confidence})": lambda row: format_range(
+            (int(row.rank_low), int(row.rank_high))
+        ),
+        "alone": lambda row: format_range(
+            (int(row.rank_low_marginal), int(row.rank_high_marginal))
+        ),
     }
     if len(board.tasks) == 1:
         columns |= {
@@ -195,8 +204,20 @@ def _show_pairs(board: Leaderboard) -> None:
 def _tie_rule(board: Leaderboard) -> str:
     """Return the rule of the ties as a sentence."""
     ranking = board.ranking
+    confidence = f"{100 * ranking.confidence:g}%"
     if ranking.ties == "none":
         return f"ranks: ties only for equal means; {ranking.numbering} numbering"
+    if ranking.ties == "simultaneous":
+        return (
+            f"ranks: a model ranks one below the lowest-ranked model that is better; all pairs "
+            f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}; "
+            f"{ranking.numbering} numbering"
+        )
+    if ranking.ties == "intervals":
+        return (
+            f"ranks: a model ties with the best model of its group if their {confidence} credible "
+            f"intervals overlap; {ranking.numbering} numbering"
+        )
     compared_with = {
         "adjacent": "the next better model",
         "leader": "the best model of its group",
@@ -204,5 +225,5 @@ def _tie_rule(board: Leaderboard) -> str:
     }[ranking.ties]
     return (
         f"ranks: a model ties with {compared_with} if z is below {ranking.threshold:.3f} "
-        f"({100 * ranking.confidence:g}%, one-sided); {ranking.numbering} numbering"
+        f"({confidence}, one-sided); {ranking.numbering} numbering"
     )

@@ -42,7 +42,7 @@ Scope: TypeAlias = Literal["benchmark", "population"]
 #: How a credible interval is computed.
 IntervalMethod: TypeAlias = Literal["exact", "hdi", "beta", "normal"]
 #: Which models of a group a model is compared with before it shares their rank.
-TieRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
+TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
 
 
 def option(metavar: str, help_text: str, *names: str) -> Any:
@@ -59,9 +59,11 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing f
 Ties = Annotated[
     TieRule,
     typer.Option(
-        help="Models share a rank if they are not distinguishable from: the best of the group "
-        "(leader), the next better model (adjacent, the paper's rule), every model of the group "
-        "(pairwise). none: no ties."
+        help="simultaneous: all pairs are compared at once; a model ranks one below the "
+        "lowest-ranked model that is better. Without a correction for many pairs, models share a "
+        "rank if they are not distinguishable from the best of the group (leader), the next better "
+        "model (adjacent, the paper's rule) or every model of the group (pairwise), or if their "
+        "interval overlaps that of the best of the group (intervals). none: no ties."
     ),
 ]
 

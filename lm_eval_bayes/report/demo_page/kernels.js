@@ -74,20 +74,129 @@ const lmeb = (() => {
     return { z, rho: normalCdf(z) };
   }
 
-  /** Dense ranks, 1 the best; sorted neighbours with z below the threshold tie. */
-  function ranksWithTies(models, threshold) {
-    const order = models.map((_, i) => i);
-    order.sort((i, j) => models[j].mu - models[i].mu || models[i].sigma - models[j].sigma);
-    const ranks = new Array(models.length);
-    let rank = 1;
-    order.forEach((i, place) => {
-      if (place > 0) {
-        const above = models[order[place - 1]];
-        if (above.mu - models[i].mu > 1e-12 && separation(above, models[i]).z >= threshold) rank += 1;
-      }
-      ranks[i] = rank;
+  // -- simultaneous comparisons, as in stats/ranking/simultaneous.py --------------------------
+
+  const DRAWS = 4000;
+
+  /** Standard normal numbers from a seed. */
+  function normals(seed) {
+    let state = seed >>> 0;
+    const uniform = () => {
+      state = (state + 0x6d2b79f5) >>> 0;
+      let t = Math.imul(state ^ (state >>> 15), state | 1);
+      t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+      return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+    };
+    return () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  }
+
+  /** A χ² number: by squares, or for many degrees of freedom by Wilson and Hilferty's cube. */
+  function chiSquare(freedom, normal) {
+    if (freedom > 30) {
+      const share = 2 / (9 * freedom);
+      return freedom * Math.max(0, 1 - share + Math.sqrt(share) * normal()) ** 3;
+    }
+    let total = 0;
+    for (let i = 0; i < freedom; i += 1) total += normal() ** 2;
+    return total;
+  }
+
+  /** Pairs i < j, differences of scores and their variances; `draw` gives errors of both. */
+  function independentPairs(models, freedom) {
+    const pairs = [];
+    models.forEach((b, j) => models.slice(0, j).forEach((a, i) => pairs.push(
+      { i, j, difference: a.mu - b.mu, variance: a.sigma ** 2 + b.sigma ** 2 })));
+    const draw = (normal) => {
+      const error = models.map((model) => model.sigma * normal());
+      const variance = models.map(({ sigma }) => sigma ** 2
+        * (freedom > 0 ? chiSquare(freedom, normal) / freedom : 1));
+      return pairs.map(({ i, j }) => [error[i] - error[j], variance[i] + variance[j]]);
+    };
+    return { pairs, draw };
+  }
+
+  /** The same of scores that are paired by question; averages[model][question]. */
+  function questionPairs(averages) {
+    const M = averages[0].length;
+    const mean = averages.map((row) => sum(row) / M);
+    const freedom = M - 1;
+    const covariance = averages.map((row, i) => averages.map((other, j) =>
+      sum(row.map((x, q) => (x - mean[i]) * (other[q] - mean[j]))) / freedom));
+    // Cholesky's factor, columns of zeros left out
+    const factor = averages.map(() => []);
+    averages.forEach((_, k) => {
+      const rest = averages.map((__, i) =>
+        covariance[i][k] - sum(factor[i].map((x, c) => x * factor[k][c])));
+      if (rest[k] <= 1e-12) return;
+      const root = Math.sqrt(rest[k]);
+      factor.forEach((row, i) => row.push(i < k ? 0 : rest[i] / root));
     });
+    const K = factor[0].length;
+    // the variance that Student's t gives a mean
+    const estimate = (freedom / M) / (M * Math.max(1 - 4 / M, 0.5) + 1);
+    const pairs = [];
+    averages.forEach((_, j) => averages.slice(0, j).forEach((__, i) => pairs.push({
+      i, j, difference: mean[i] - mean[j],
+      variance: estimate * (covariance[i][i] + covariance[j][j] - 2 * covariance[i][j]),
+    })));
+    const draw = (normal) => {
+      const z = Array.from({ length: K }, normal);
+      const root = Array.from({ length: K }, (_, r) => Array.from({ length: K }, (__, c) => {
+        if (c > r) return 0;
+        return c === r ? Math.sqrt(chiSquare(freedom - r, normal)) : normal();
+      }));
+      return pairs.map(({ i, j }) => {
+        const along = factor[i].map((x, c) => x - factor[j][c]);
+        const spread = root.map((_, c) => sum(along.map((x, r) => x * root[r][c])) ** 2);
+        return [sum(along.map((x, c) => x * z[c])) / Math.sqrt(M), estimate * sum(spread) / freedom];
+      });
+    };
+    return { pairs, draw };
+  }
+
+  /** All pairs at once: better[i][j], and the first critical value of |z|. */
+  function compareSimultaneously({ pairs, draw }, nModels, confidence) {
+    const better = Array.from({ length: nModels }, () => new Array(nModels).fill(false));
+    const z = pairs.map(({ difference, variance }) =>
+      (Math.abs(difference) > 1e-12 ? difference / Math.sqrt(variance) : 0));
+    const normal = normals(1);
+    const statistics = Array.from({ length: DRAWS }, () => draw(normal).map(([error, variance], p) =>
+      (pairs[p].variance > 1e-24 && variance > 0 ? error / Math.sqrt(variance) : 0)));
+    let critical = null;
+    for (;;) {
+      const left = pairs.map(({ i, j }) => [!better[i][j], !better[j][i]]);
+      const largest = statistics.map((row) => row.reduce((most, t, p) =>
+        Math.max(most, left[p][0] ? t : 0, left[p][1] ? -t : 0), 0)).sort((a, b) => a - b);
+      const at = confidence * (DRAWS - 1);
+      const below = largest[Math.floor(at)];
+      const value = below + (at % 1) * (largest[Math.ceil(at)] - below);
+      if (critical === null) critical = value;
+      const rejected = pairs.filter((_, p) =>
+        (left[p][0] && z[p] > value) || (left[p][1] && -z[p] > value));
+      if (!rejected.length) break;
+      for (const { i, j, difference } of rejected) {
+        if (difference > 0) better[i][j] = true;
+        else better[j][i] = true;
+      }
+    }
+    return { better, critical };
+  }
+
+  /** Dense ranks: one below the lowest-ranked model that is better. */
+  function separationRanks(better) {
+    let ranks = better.map(() => 1);
+    for (let step = 0; step < better.length; step += 1) {
+      ranks = ranks.map((_, i) =>
+        Math.max(1, ...ranks.map((rank, j) => (better[j][i] ? rank + 1 : 1))));
+    }
     return ranks;
+  }
+
+  /** Ranks with a familywise guarantee; `averages` pairs the questions, `freedom` is 0 for known sds. */
+  function simultaneousRanks(models, freedom, averages, confidence) {
+    const source = averages ? questionPairs(averages) : independentPairs(models, freedom);
+    const { better, critical } = compareSimultaneously(source, models.length, confidence);
+    return { ranks: separationRanks(better), critical };
   }
 
   /** Kendall's τ_b; NaN if all values of one ranking tie. */
@@ -337,7 +446,7 @@ const lmeb = (() => {
 
   return {
     avgAtN, bayesAtN, betaInterval, betaQuantile, hbayesAtN, kendallTauB, mimic, normalCdf,
-    normalQuantile, passAtK, ranksWithTies, runningCounts, separation, toss, truePassAtK,
+    normalQuantile, passAtK, runningCounts, separation, simultaneousRanks, toss, truePassAtK,
   };
 })();
 

@@ -2,7 +2,6 @@
 (() => {
   const MOST = 128;
   const REPEATS = 200;
-  const Z = lmeb.normalQuantile(0.95);
   const PSEUDO = { uniform: 1, jeffreys: 0.5 };
   const SLIDERS = ["trials", "k", "models", "gap", "questions", "mean", "spread"];
   const $ = (id) => document.getElementById(id);
@@ -106,7 +105,11 @@
   }
 
   function table(models) {
-    const tiedRanks = lmeb.ranksWithTies(models, Z);
+    const n = state.trials;
+    // with one trial per question the learned prior has no information about chance
+    const averages = n === 1 && state.prior === "learned"
+      ? models.map(({ index }) => counts[index][1]) : null;
+    const tiedRanks = lmeb.simultaneousRanks(models, state.questions * (n - 1), averages, 0.95).ranks;
     const order = models.map((_, i) => i).sort((a, b) => models[b].mu - models[a].mu || a - b);
     const rows = order.map((i, position) => {
       const model = models[i];

@@ -50,7 +50,7 @@ class SharedQuestions:
 
     @classmethod
     def of(cls, posteriors: Sequence[Posterior]) -> SharedQuestions | None:
-        """Pair the questions of posteriors of scope "population", None where that fails.
+        """Pair the questions of posteriors of one scope, None where that fails.
 
         As in `compare`: by their ids, whatever their order, where all have some; by position
         where none has. There have to be at least two, and the same ones everywhere.
@@ -66,7 +66,8 @@ class SharedQuestions:
         >>> [columns.tolist() for columns in SharedQuestions.of([a, b]).columns]
         [[0, 1], [1, 0]]
         """
-        benchmarks = tuple(p.benchmark for p in posteriors if p.benchmark is not None)
+        by_model = (p if p.scope == "benchmark" else p.benchmark for p in posteriors)
+        benchmarks = tuple(benchmark for benchmark in by_model if benchmark is not None)
         n_questions = min((p.per_question.mu.size for p in benchmarks), default=0)
         if len(benchmarks) < len(posteriors) or n_questions < 2:
             return None
@@ -90,13 +91,13 @@ class SharedQuestions:
 
         ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
         """
-        average, noise = self._question_means()
+        average, noise = self.question_means()
         rows = range(len(average))
         sd = np.stack([paired_spread(average[i] - average, noise[i] + noise).sd for i in rows])
         score = average.mean(axis=1)
         return score[:, None] - score, sd
 
-    def _question_means(self) -> tuple[FloatArray, FloatArray]:
+    def question_means(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M)."""
         pairs = list(zip(map(question_means, self.posteriors), self.columns, strict=True))
         average = np.stack([means.average[columns] for means, columns in pairs])
@@ -135,7 +136,7 @@ class SharedQuestions:
         *streams, shared = map(
             np.random.default_rng, np.random.SeedSequence(seed).spawn(len(self.posteriors) + 1)
         )
-        average, noise = self._question_means()
+        average, noise = self.question_means()
         mean = average.mean(axis=1, keepdims=True)
         n_questions = average.shape[1]
         kappa = max(

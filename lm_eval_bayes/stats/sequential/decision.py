@@ -37,7 +37,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking import check_leaderboard
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.sequential.stopping_rules import (
     StopVerdict,

@@ -17,7 +17,7 @@ from typing import Protocol
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
-from lm_eval_bayes.stats.ranking import check_leaderboard
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     check_count,

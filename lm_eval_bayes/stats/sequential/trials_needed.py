@@ -14,7 +14,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.ranking import check_leaderboard
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     Predictive,

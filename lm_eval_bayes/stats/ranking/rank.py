@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores
+from lm_eval_bayes.stats.ranking.simultaneous import (
+    PairErrors,
+    SimultaneousComparisons,
+    compare_simultaneously,
+    pair_errors,
+)
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
@@ -21,7 +28,9 @@ from lm_eval_bayes.stats.tie_rules import (
     Numbering,
     TieRule,
     best_first,
+    interval_separations,
     numbered,
+    separation_levels,
     separations,
     tie_groups,
 )
@@ -29,6 +38,7 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     check_confidence,
     check_option,
+    check_real,
     check_seed,
     check_size,
     read_only,
@@ -39,6 +49,19 @@ from lm_eval_bayes.stats.validation import (
 _QUESTIONS_DRAWN, _FEWEST, _DRAWS = 20_000_000, 4_000, 20_000
 #: Two means nearer than this share of the range of scores differ by rounding only.
 _ROUNDING = 1e-12
+
+
+#: The arrays of a `Ranking` that have one number per model, in the order of its rows.
+_COLUMNS = (
+    "mu",
+    "sigma",
+    "p_best",
+    "expected_rank",
+    "rank_low",
+    "rank_high",
+    "rank_low_marginal",
+    "rank_high_marginal",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +84,25 @@ class Ranking(Record):
     expected_rank : array, shape (L,)
         Posterior mean of the rank.
     rank_low, rank_high : array, shape (L,)
-        Central ranks that hold at least `confidence` of the posterior mass.
+        Simultaneous confidence sets for the ranks [Mogstad et al. 2024]: with probability
+        `confidence` the true ranks of all models lie in them.
+    rank_low_marginal, rank_high_marginal : array, shape (L,)
+        The same for one model's rank alone, whichever model it is.
+    simultaneous : SimultaneousComparisons
+        The comparisons of all pairs behind these sets, whatever the rule of the ties.
     rank_distribution : array, shape (L, L)
         ``[i, r]``: probability that model i has rank r + 1; rows and columns sum to 1.
     p_greater : array, shape (L, L)
         ``[i, j]``: probability that model i scores more than model j; ½ on the diagonal.
     ties, numbering : str
         The rules by which `ranks` came about.
+    quantile : float or None
+        The posterior quantile by which models are ordered; None for the mean.
+    quantile_scores : array, shape (L,), or None
+        That quantile of each model.
     confidence, threshold : float
-        Two models tie where z < threshold = Φ⁻¹(confidence), one-sided.
+        Two models tie where z < threshold = Φ⁻¹(confidence), one-sided; with ties
+        "simultaneous" the threshold is the critical value of the first step, two-sided.
     quantity, scope : str
         What was ranked, and of which questions it speaks.
     draws, seed : int
@@ -90,8 +123,7 @@ class Ranking(Record):
     z: FloatArray = field(repr=False)
     p_best: FloatArray = field(metadata=NOT_IN_JSON)
     expected_rank: FloatArray = field(metadata=NOT_IN_JSON)
-    rank_low: FloatArray = field(metadata=NOT_IN_JSON)
-    rank_high: FloatArray = field(metadata=NOT_IN_JSON)
+    simultaneous: SimultaneousComparisons = field(repr=False)
     rank_distribution: FloatArray = field(repr=False)
     p_greater: FloatArray = field(repr=False)
     ties: TieRule
@@ -105,6 +137,28 @@ class Ranking(Record):
     mc_error: float
     paired: bool = False
     note: str | None = None
+    quantile: float | None = None
+    quantile_scores: FloatArray | None = field(default=None, metadata=NOT_IN_JSON)
+
+    @property
+    def rank_low(self) -> FloatArray:
+        """Lower ends of the joint confidence sets for the ranks."""
+        return self.simultaneous.rank_low
+
+    @property
+    def rank_high(self) -> FloatArray:
+        """Their upper ends."""
+        return self.simultaneous.rank_high
+
+    @property
+    def rank_low_marginal(self) -> FloatArray:
+        """Lower ends of the confidence sets for one model's rank."""
+        return self.simultaneous.rank_low_marginal
+
+    @property
+    def rank_high_marginal(self) -> FloatArray:
+        """Their upper ends."""
+        return self.simultaneous.rank_high_marginal
 
     def rank_of(self, model: str) -> float:
         """Return the rank of one model.
@@ -120,8 +174,7 @@ class Ranking(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the numbers of every model by name, best first: model, rank, mu, sigma, …."""
-        numbers = ("mu", "sigma", "p_best", "expected_rank", "rank_low", "rank_high")
-        columns = {"rank": self.ranks, **{name: getattr(self, name) for name in numbers}}
+        columns = {"rank": self.ranks, **{name: getattr(self, name) for name in _COLUMNS}}
         return [
             {"model": model, **{name: float(column[i]) for name, column in columns.items()}}
             for i, model in enumerate(self.models)
@@ -134,21 +187,30 @@ class Ranking(Record):
 
 def rank(
     posteriors: Mapping[str, Posterior],
-    ties: TieRule = "adjacent",
+    ties: TieRule = "simultaneous",
     confidence: float = 0.95,
     *,
     numbering: Numbering = "dense",
+    quantile: float | None = None,
     seed: int = 0,
     draws: int | None = None,
 ) -> Ranking:
     """Rank models by posterior mean, with ties [Hariri 2026, §2.9, Table 1].
 
-    Models are sorted by μ. Two of them tie where z = |μ − μ'| / sqrt(σ² + σ'²) is below
-    Φ⁻¹(confidence). The paper's rule ("adjacent") compares neighbours, which chains: ten
-    models, each barely below the last, can all share a first rank though the tenth is
-    certainly worse than the first. Two stricter rules are available, and the result has the
-    posterior itself with every rule: the probability of every rank and of every A > B, from
-    joint draws.
+    By default ranks have a familywise guarantee. All pairs are compared at once by the largest
+    |z| under errors drawn jointly for all pairs, step by step [Romano & Wolf 2005], and a model
+    ranks one below the lowest-ranked model that is better than it. With probability `confidence`
+    no pair is separated the wrong way, and at least r − 1 models are truly better than every
+    model of (dense) rank r. Two models of different rank need not be separated from each other:
+    the confidence sets for the ranks say what is certain [Mogstad et al. 2024]. They are given
+    for all models jointly and for one model alone, with every rule.
+
+    The other rules compare single pairs, without a correction for their number: with equal
+    models they show a false winner on most boards of more than a few. Two models tie where
+    z = |μ − μ'| / sqrt(σ² + σ'²) is below Φ⁻¹(confidence). The paper's rule ("adjacent")
+    compares neighbours, which chains: ten models, each barely below the last, can all share a
+    first rank though the tenth is certainly worse than the first. The result has the posterior
+    itself with every rule: the probability of every rank and of every A > B, from joint draws.
 
     In scope "benchmark" the models' scores are independent given their trials. In scope
     "population" they are not where all models answered the same questions: a sample of hard
@@ -156,21 +218,28 @@ def rank(
     bootstrap over the questions whose weights all models share. Questions are paired by
     their ids, by position where no model has ids; μ and σ stay each model's own. Posteriors
     of different questions are treated as independent, which gives more ties than necessary:
-    `paired` is then False and the `note` says why.
+    `paired` is then False and the `note` says why. Simultaneous comparisons of models with fewer
+    than two trials per question are paired in both scopes, see `Notes`.
 
     Parameters
     ----------
     posteriors : mapping of str to Posterior
         One per model, at least one: the same quantity, scope and range of scores, and in scope
         "benchmark" the same number of questions.
-    ties : {"adjacent", "leader", "pairwise", "none"}
-        The models that a model must tie with to share a rank: its upper neighbour, the best of
-        the group, all of the group, or none (only equal means tie).
+    ties : {"simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"}
+        "simultaneous": by simultaneous comparisons. The others name the models that a model
+        must tie with to share a rank: its upper neighbour, the best of the group, all of the
+        group, the best of the group by overlap of their credible intervals of level
+        `confidence` [Hariri 2026, §2.5], or none (only equal means tie).
     confidence : float
-        In [0.5, 1), one-sided: 0.95 asks for z >= 1.645. Also the level of the rank
-        intervals.
-    numbering : {"competition", "dense", "fractional"}
-        Ranks after a tie: 1, 2, 2, 4; or 1, 2, 2, 3 (the paper); or 1, 2.5, 2.5, 4.
+        In [0.5, 1). The confidence of the simultaneous comparisons and of the sets for the
+        ranks; for the other rules one-sided: 0.95 asks for z >= 1.645.
+    numbering : {"competition", "competition_max", "dense", "fractional"}
+        Ranks after a tie: 1, 2, 2, 4; or 1, 3, 3, 4; or 1, 2, 2, 3 (the paper); or 1, 2.5, 2.5,
+        4. What is said above about at least r − 1 better models holds for "dense".
+    quantile : float, optional
+        In (0, 1): order models by this quantile of their posteriors, such as .05, in place of the
+        mean, so that a model of few trials stands lower. Separations do not change.
     seed : int
         Seed of the draws.
     draws : int, optional
@@ -188,6 +257,13 @@ def rank(
         model is named), the posteriors differ in what they are about, or another argument
         breaks its rule.
 
+    Notes
+    -----
+    False separations among equal models that share question difficulty were simulated, see
+    `examples/simultaneous_ranking.py`. With one trial per question chance and difficulty
+    cannot be distinguished from one model's data; there the variance of a difference is that of
+    the questions' differences, with Student's correction, in both scopes.
+
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
@@ -196,17 +272,23 @@ def rank(
     >>> ranking = rank({m: bayes_at_n(Outcomes.from_counts(c)) for m, c in counts.items()})
     >>> ranking.models, ranking.ranks.tolist()
     (('a', 'b', 'c'), [1.0, 1.0, 2.0])
+    >>> ranking.rank_low.tolist(), ranking.rank_high.tolist()
+    ([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])
     >>> ranking.p_best.round(2).tolist()
     [0.73, 0.27, 0.0]
     """
     ties = check_option("ties", ties, TIE_RULES)
     numbering = check_option("numbering", numbering, NUMBERINGS)
     confidence = check_confidence(confidence)
+    if quantile is not None:
+        quantile = check_real(
+            "quantile", quantile, "be a number strictly between 0 and 1", lambda x: 0.0 < x < 1.0
+        )
     seed = check_seed(seed)
     names = check_leaderboard(posteriors)
     if draws is not None:
         draws = check_size("draws", draws, 1000, len(names))
-    ordered, levelled = sort_best_first(posteriors)
+    ordered, levelled = sort_best_first(posteriors, quantile)
     best = list(ordered.values())
     shared = SharedQuestions.of(best) if best[0].scope == "population" else None
     if shared is None:
@@ -222,9 +304,11 @@ def rank(
         ordered,
         z,
         scores,
+        [pair_errors(best)],
         ties=ties,
         numbering=numbering,
         confidence=confidence,
+        quantile=quantile,
         seed=seed,
         paired=shared is not None,
         note=_note(best, shared),
@@ -232,25 +316,46 @@ def rank(
 
 
 def sort_best_first(
-    posteriors: Mapping[str, Posterior],
+    posteriors: Mapping[str, Posterior], quantile: float | None = None
 ) -> tuple[dict[str, Posterior], FloatArray]:
-    """Return posteriors by falling μ, and these μ with rounding taken out; see `best_first`."""
+    """Return posteriors by falling μ, and these μ with rounding taken out; see `best_first`.
+
+    With a `quantile` the order is that of the posteriors' quantiles; the μ returned are in
+    that order.
+    """
     names = list(posteriors)
     mu = np.array([posteriors[name].mu for name in names])
     sigma = np.array([posteriors[name].sigma for name in names])
     low, high = posteriors[names[0]].bounds
-    order, levelled = best_first(mu, sigma, _ROUNDING * (high - low))
+    tolerance = _ROUNDING * (high - low)
+    order, levelled = best_first(mu, sigma, tolerance)
+    if quantile is not None:
+        by_model = np.empty_like(levelled)
+        by_model[order] = levelled
+        order, _ = best_first(_quantiles(posteriors.values(), quantile), sigma, tolerance)
+        levelled = by_model[order]
     return {names[i]: posteriors[names[i]] for i in order}, levelled
+
+
+def _quantiles(posteriors: Iterable[Posterior], quantile: float) -> FloatArray:
+    """Return a quantile of every posterior: an end of its central interval."""
+    level = abs(1.0 - 2.0 * quantile)
+    if level == 0.0:
+        level = np.finfo(np.float64).eps
+    intervals = [posterior.interval(level, "exact") for posterior in posteriors]
+    return np.array([each.low if quantile <= 0.5 else each.high for each in intervals])
 
 
 def ranking_of_draws(
     posteriors: Mapping[str, Posterior],
     z: FloatArray,
     scores: FloatArray,
+    errors: Sequence[PairErrors],
     *,
     ties: TieRule,
     numbering: Numbering,
     confidence: float,
+    quantile: float | None = None,
     seed: int,
     paired: bool,
     note: str | None,
@@ -265,24 +370,37 @@ def ranking_of_draws(
         See `Ranking`.
     scores : array, shape (L, draws)
         Joint draws of the models' scores.
-    ties, numbering, confidence, seed, paired, note
+    errors : sequence of PairErrors
+        One per task, for the simultaneous comparisons.
+    ties, numbering, confidence, quantile, seed, paired, note
         As in `Ranking`.
     """
     best = list(posteriors.values())
-    threshold, draws = float(special.ndtri(confidence)), scores.shape[1]
+    draws = scores.shape[1]
+    low_score, high_score = best[0].bounds
+    simultaneous = compare_simultaneously(
+        errors, len(best), confidence, seed, _ROUNDING * (high_score - low_score)
+    )
+    threshold = float(special.ndtri(confidence))
+    if ties == "simultaneous":
+        groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
+    elif ties == "intervals":
+        intervals = [posterior.interval(confidence, seed=seed) for posterior in best]
+        low, high = np.array([(each.low, each.high) for each in intervals]).T
+        groups = tie_groups(interval_separations(low, high), "leader", 1.0)
+    else:
+        groups = tie_groups(z, ties, threshold)
     distribution, greater, worst_variance = count_ranks(scores)
-    low, high = rank_interval(distribution, confidence)
     ranks_from_1 = np.arange(1.0, len(best) + 1.0)
     return Ranking(
         models=tuple(posteriors),
-        ranks=read_only(numbered(tie_groups(z, ties, threshold), numbering), np.float64),
+        ranks=read_only(numbered(groups, numbering), np.float64),
         mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
         sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
         z=read_only(z, np.float64),
         p_best=read_only(distribution[:, 0], np.float64),
         expected_rank=read_only((distribution * ranks_from_1).sum(axis=1), np.float64),
-        rank_low=read_only(low, np.float64),
-        rank_high=read_only(high, np.float64),
+        simultaneous=simultaneous,
         rank_distribution=read_only(distribution, np.float64),
         p_greater=read_only(greater, np.float64),
         ties=ties,
@@ -296,6 +414,10 @@ def ranking_of_draws(
         mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
         paired=paired,
         note=note,
+        quantile=quantile,
+        quantile_scores=None
+        if quantile is None
+        else read_only(_quantiles(best, quantile), np.float64),
     )
 
 
@@ -345,114 +467,3 @@ def _subject(posterior: Posterior) -> dict[str, object]:
     if posterior.scope == "benchmark":
         subject["number of questions"] = int(posterior.per_question.mu.size)
     return subject
-
-
-def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
-    """Draw the scores of L models, independent of each other.
-
-    Where the quantiles are computed, uniform numbers are sent through them, which costs
-    the same for 3 questions and for 3,000. Every model draws from a stream of its own.
-
-    Parameters
-    ----------
-    posteriors : sequence of Posterior
-        L of them.
-    draws : int
-        How many joint draws.
-    seed : int
-        The seed of all streams.
-
-    Returns
-    -------
-    array, shape (L, draws)
-    """
-    scores = np.empty((len(posteriors), draws))
-    streams = np.random.SeedSequence(seed).spawn(len(posteriors))
-    for row, posterior, stream in zip(scores, posteriors, streams, strict=True):
-        rng, distribution = np.random.default_rng(stream), posterior.distribution
-        if posterior.sigma == 0.0:
-            row[:] = posterior.mu
-        elif distribution.computed:
-            row[:] = distribution.quantiles(rng.random(draws))
-        else:
-            row[:] = distribution.draw(draws, rng)
-    return scores
-
-
-def count_ranks(scores: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Count the ranks of L models in joint draws; equal scores share their places evenly.
-
-    Parameters
-    ----------
-    scores : array, shape (L, draws)
-        One column a joint draw.
-
-    Returns
-    -------
-    distribution : array, shape (L, L)
-        ``distribution[i, r]``: the probability that model i has rank r + 1. Rows and columns
-        sum to 1.
-    greater : array, shape (L, L)
-        ``greater[i, j]``: the probability that model i scores more than model j, a draw that
-        is equal counting half; ½ on the diagonal.
-    worst_variance : float
-        The largest variance of one draw of these events; the probabilities' own is that over
-        the number of draws.
-
-    Examples
-    --------
-    Two draws of three models; in the second the first two are equal:
-
-    >>> distribution, greater, _ = count_ranks(np.array([[0.9, 0.5], [0.4, 0.5], [0.1, 0.2]]))
-    >>> distribution.tolist()
-    [[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
-    >>> greater.tolist()
-    [[0.5, 0.75, 1.0], [0.25, 0.5, 1.0], [0.0, 0.0, 0.5]]
-    """
-    n_models, draws = scores.shape
-    distribution = np.zeros((n_models, n_models))
-    greater = np.empty((n_models, n_models))
-    for i, own in enumerate(scores):
-        above = scores > own
-        equal = scores == own
-        greater[:, i] = (above.sum(axis=1) + 0.5 * equal.sum(axis=1)) / draws
-        # places first..last (from 0) are shared by the models equal to this one, itself included
-        first = above.sum(axis=0)
-        last = first + equal.sum(axis=0) - 1
-        times = np.bincount(first * n_models + last, minlength=n_models**2)
-        for pair in np.flatnonzero(times).tolist():
-            begin, end = divmod(pair, n_models)
-            distribution[i, begin : end + 1] += times[pair] / (end + 1 - begin)
-    distribution /= draws
-    others = greater[~np.eye(n_models, dtype=bool)]  # a model and itself are level for certain
-    events = np.concatenate([distribution.ravel(), others])
-    return distribution, greater, float((events * (1.0 - events)).max())
-
-
-def rank_interval(distribution: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return the central ranks that hold at least `level` of each model's mass.
-
-    Parameters
-    ----------
-    distribution : array, shape (L, L)
-        Of `count_ranks`.
-    level : float
-        In (0, 1); at most half of the rest lies on either side.
-
-    Returns
-    -------
-    low, high : array, shape (L,)
-        Whole ranks, counted from 1.
-
-    Examples
-    --------
-    >>> low, high = rank_interval(np.array([[0.9, 0.1], [0.1, 0.9]]), 0.9)
-    >>> low.tolist(), high.tolist()
-    ([1.0, 1.0], [2.0, 2.0])
-    """
-    below = np.cumsum(distribution, axis=1)
-    tail = 0.5 * (1.0 - level)
-    slack = 1e-12  # a mass of exactly the tail, summed in floats
-    low = (below <= tail + slack).sum(axis=1) + 1.0
-    high = (below < 1.0 - tail - slack).sum(axis=1) + 1.0
-    return low, np.maximum(low, high)

@@ -1,0 +1,6 @@
+"""Rankings of models: ties, simultaneous comparisons, confidence sets for ranks, agreement.
+
+`rank` makes the ranking; `rank_draws` counts ranks in joint draws; `simultaneous` compares all
+pairs of models with a familywise guarantee; `winner` is about the score of a model that is chosen
+because it leads; `agreement` compares two rankings. What reads saved runs belongs in `analysis`.
+"""

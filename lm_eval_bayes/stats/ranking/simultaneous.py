@@ -1,0 +1,448 @@
+"""Simultaneous comparisons of all pairs of models, with a familywise guarantee.
+
+With L models there are L(L − 1)/2 pairs, and the largest |z| of many is large by chance alone.
+Here a pair counts as separated if its |z| exceeds the quantile of the largest |z| under errors
+drawn jointly for all pairs, so that with the given confidence no pair is separated the wrong way.
+A step-down procedure [Romano & Wolf 2005] repeats this for the comparisons that are left. The
+separations give confidence sets for the ranks [Mogstad et al. 2024].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.stats.comparison.difference import bootstrap_weight, paired_spread
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
+from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.tie_rules import distance_in_sd
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
+
+BoolArray = npt.NDArray[np.bool_]
+
+#: Errors of pairs drawn in all, and the fewest and the most joint draws.
+_PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 40_000_000, 2_000, 10_000
+#: Means of fewer trials per question have an uncertain sampling variance.
+_REPLICATED = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class SimultaneousComparisons(Record):
+    """All pairs of L models compared at once; every array follows the models' order.
+
+    Attributes
+    ----------
+    confidence : float
+        Probability that every statement below is true, for each of the joint ones together.
+    critical_value : float
+        The |z| beyond which a pair is separated in the first step; later steps have smaller ones.
+        0 for a single model.
+    z : array, shape (L, L)
+        (mean of i − mean of j) / sd of every two models, with its sign.
+    separated : array of bool, shape (L, L)
+        ``[i, j]``: whether model i is better than model j.
+    rank_low, rank_high : array, shape (L,)
+        Confidence sets for the ranks of all models jointly: 1 plus the number of models that
+        are better, and L less the number that are worse.
+    rank_low_marginal, rank_high_marginal : array, shape (L,)
+        Confidence sets for the rank of one model, whichever it is: of its own comparisons with
+        the others only.
+    draws, seed : int
+        The joint draws of the errors.
+    """
+
+    confidence: float
+    critical_value: float
+    z: FloatArray
+    separated: BoolArray
+    rank_low: FloatArray
+    rank_high: FloatArray
+    rank_low_marginal: FloatArray
+    rank_high_marginal: FloatArray
+    draws: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+
+class DrawnErrors(NamedTuple):
+    """Errors of the differences of P pairs and the variances estimated beside them, (draws, P)."""
+
+    error: FloatArray
+    variance: FloatArray
+
+
+class PairErrors(Protocol):
+    """The estimated differences of all pairs i < j, their variances, and draws of both.
+
+    `difference` and `variance` have shape (P,), in the order of ``np.triu_indices(L, 1)``.
+    """
+
+    @property
+    def difference(self) -> FloatArray:
+        """The difference of the means of every pair."""
+        ...
+
+    @property
+    def variance(self) -> FloatArray:
+        """Its variance."""
+        ...
+
+    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
+        """Draw errors of the differences, and the estimates of their variances."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentErrors:
+    """Models whose scores are independent given their trials.
+
+    Parameters
+    ----------
+    mu, sigma : array, shape (L,)
+        Posterior means and standard deviations.
+    freedom : array, shape (L,)
+        Degrees of freedom behind each sd; ∞ where it is certain.
+    """
+
+    mu: FloatArray
+    sigma: FloatArray
+    freedom: FloatArray
+
+    @property
+    def difference(self) -> FloatArray:
+        """The difference of the means of every pair."""
+        first, second = np.triu_indices(self.mu.size, 1)
+        return np.asarray(self.mu[first] - self.mu[second])
+
+    @property
+    def variance(self) -> FloatArray:
+        """Its variance."""
+        first, second = np.triu_indices(self.mu.size, 1)
+        return np.asarray(self.sigma[first] ** 2 + self.sigma[second] ** 2)
+
+    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
+        """Draw normal errors of the scores, and variances by χ²."""
+        first, second = np.triu_indices(self.mu.size, 1)
+        error = self.sigma * rng.standard_normal((draws, self.mu.size))
+        finite = np.isfinite(self.freedom)
+        freedom = np.where(finite, self.freedom, 1.0)
+        drawn = rng.chisquare(freedom, (draws, self.mu.size)) / freedom
+        variance = self.sigma**2 * np.where(finite, drawn, 1.0)
+        return DrawnErrors(
+            error[:, first] - error[:, second], variance[:, first] + variance[:, second]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PairedErrors:
+    """Models that answered the same M questions, which are a sample of a population.
+
+    The covariance of the questions' mean scores is estimated from the M questions, so that a
+    question's effect on all models cancels in every difference. As in `compare`, the variance of
+    a difference is at least that due to the sampling of trials. In the draws that covariance is
+    a Wishart matrix with M − 1 degrees of freedom, independent of the means.
+
+    Parameters
+    ----------
+    average : array, shape (L, M)
+        The mean score of every question.
+    noise : array, shape (L, M)
+        Its sampling variance.
+    """
+
+    average: FloatArray
+    noise: FloatArray
+
+    @property
+    def difference(self) -> FloatArray:
+        """The difference of the means of every pair."""
+        first, second = np.triu_indices(len(self.average), 1)
+        mean = self.average.mean(axis=1)
+        return np.asarray(mean[first] - mean[second])
+
+    @property
+    def variance(self) -> FloatArray:
+        """Its variance, the one of `compare`."""
+        first, second = np.triu_indices(len(self.average), 1)
+        variance = np.empty(first.size)
+        for part in blocks(first.size, self.average.shape[1]):
+            i, j = first[part], second[part]
+            spread = paired_spread(self.average[i] - self.average[j], self.noise[i] + self.noise[j])
+            variance[part] = spread.sd**2
+        return variance
+
+    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
+        """Draw errors of the differences, and the variances that would be estimated."""
+        n_models, n_questions = self.average.shape
+        first, second = np.triu_indices(n_models, 1)
+        chance = self.noise.mean(axis=1) / n_questions
+        floor = chance[first] + chance[second]
+        freedom = n_questions - 1
+        centred = self.average - self.average.mean(axis=1, keepdims=True)
+        left, scale, _ = np.linalg.svd(centred / np.sqrt(freedom), full_matrices=False)
+        n_factors = min(n_models, freedom)
+        factor = left[:, :n_factors] * scale[:n_factors]  # factor @ factor.T is the covariance
+        of_mean = ((factor[first] - factor[second]) ** 2).sum(axis=1) / n_questions
+        # the error has at least the variance that is due to the sampling of trials
+        larger = np.divide(floor, of_mean, out=np.ones_like(floor), where=of_mean > 0.0)
+        larger = np.maximum(larger, 1.0)
+        to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
+        error, variance = np.empty((2, draws, first.size))
+        for part in blocks(draws, n_models * n_models):
+            size = part.stop - part.start
+            mean = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
+            error[part] = np.sqrt(larger) * (mean[:, first] - mean[:, second])
+            root = factor @ _wishart_roots(size, n_factors, freedom, rng)
+            gram = root @ root.transpose(0, 2, 1)
+            own = np.einsum("bii->bi", gram)
+            spread = own[:, first] + own[:, second] - 2.0 * gram[:, first, second]
+            variance[part] = np.maximum(larger * to_estimate * spread / freedom, floor)
+        return DrawnErrors(error, variance)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedErrors:
+    """Some pairs from one source of errors, the others from another.
+
+    Parameters
+    ----------
+    chosen : array of bool, shape (P,)
+        The pairs of `first`.
+    first, second : PairErrors
+        Of the same models.
+    """
+
+    chosen: BoolArray
+    first: PairErrors
+    second: PairErrors
+
+    @property
+    def difference(self) -> FloatArray:
+        """The difference of the means of every pair."""
+        return np.where(self.chosen, self.first.difference, self.second.difference)
+
+    @property
+    def variance(self) -> FloatArray:
+        """Its variance."""
+        return np.where(self.chosen, self.first.variance, self.second.variance)
+
+    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
+        """Draw from both."""
+        first, second = self.first.draw(draws, rng), self.second.draw(draws, rng)
+        return DrawnErrors(
+            np.where(self.chosen, first.error, second.error),
+            np.where(self.chosen, first.variance, second.variance),
+        )
+
+
+def _wishart_roots(draws: int, size: int, freedom: int, rng: np.random.Generator) -> FloatArray:
+    """Return T, lower triangular, with T Tᵀ ~ Wishart(I, freedom) [Bartlett], (draws, K, K)."""
+    roots = np.tril(rng.standard_normal((draws, size, size)), -1)
+    diagonal = np.arange(size)
+    roots[:, diagonal, diagonal] = np.sqrt(rng.chisquare(freedom - diagonal, (draws, size)))
+    return roots
+
+
+def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
+    """Return the differences of all pairs of models on one task, and their errors.
+
+    In scope "population" the questions are paired where all models answered the same ones. In
+    scope "benchmark" the scores are independent given the trials, each sd with M(N − 1) degrees of
+    freedom. With fewer than two trials per question the sampling variance and the differences
+    between questions cannot be distinguished, and the posterior sd depends on the prior: a pair
+    with such a model is compared as in scope "population" where questions can be paired, whose
+    variance is the larger one, and that variance has no lower bound from the prior.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        One per model, of one scope.
+    """
+    few = np.array([_few_trials(posterior) for posterior in posteriors])
+    shared = _shared_questions(posteriors)
+    paired = None
+    if shared is not None:
+        average, noise = shared.question_means()
+        paired = PairedErrors(average, np.where(few[:, None], 0.0, noise))
+    if posteriors[0].scope == "population" and paired is not None:
+        return paired
+    independent = IndependentErrors(
+        np.array([posterior.mu for posterior in posteriors]),
+        np.array([posterior.sigma for posterior in posteriors]),
+        np.array([_freedom(posterior) for posterior in posteriors]),
+    )
+    if paired is None or not few.any():
+        return independent
+    first, second = np.triu_indices(few.size, 1)
+    return MixedErrors(few[first] | few[second], paired, independent)
+
+
+def _shared_questions(posteriors: Sequence[Posterior]) -> SharedQuestions | None:
+    """Pair the questions where every posterior has the mean scores of its questions."""
+    for posterior in posteriors:
+        own = posterior.benchmark or posterior
+        questions = own.per_question
+        if own.distribution.question_means(questions.mu, questions.sigma) is None:
+            return None
+    return SharedQuestions.of(posteriors)
+
+
+def _few_trials(posterior: Posterior) -> bool:
+    return posterior.n_trials is not None and posterior.n_trials < _REPLICATED
+
+
+def _freedom(posterior: Posterior) -> float:
+    """Return the degrees of freedom of the sampling variance, ∞ where it is not estimated."""
+    if posterior.n_trials is None or _few_trials(posterior) or posterior.scope == "population":
+        return np.inf
+    return float(posterior.per_question.mu.size * (posterior.n_trials - 1.0))
+
+
+def compare_simultaneously(
+    tasks: Sequence[PairErrors],
+    n_models: int,
+    confidence: float,
+    seed: int,
+    tolerance: float = 0.0,
+) -> SimultaneousComparisons:
+    """Compare all pairs of models on the mean of one or more tasks.
+
+    Every ordered pair is a hypothesis, "i is not better than j", tested by its z. The critical
+    value is the quantile of the largest statistic among the hypotheses that are left, under
+    errors drawn jointly and divided by sds that are drawn too. The rejected hypotheses are
+    left out and the rest is tested again, until none is rejected. What follows
+    from the rejections (i better than j, j than k, so i than k) counts as separated too.
+
+    Parameters
+    ----------
+    tasks : sequence of PairErrors
+        One per task, of the same models in the same order; tasks are independent and have equal
+        weights.
+    n_models : int
+        L.
+    confidence : float
+        In [0.5, 1): the probability that no pair is separated the wrong way.
+    seed : int
+        Seed of the draws.
+    tolerance : float
+        Differences up to this are rounding: such a pair is never separated.
+
+    Examples
+    --------
+    Three models with sd .03; for a single pair a difference of 1.96 · .03 · √2 = .083 would do:
+
+    >>> errors = IndependentErrors(
+    ...     np.array([0.60, 0.51, 0.40]), np.full(3, 0.03), np.full(3, np.inf)
+    ... )
+    >>> result = compare_simultaneously([errors], 3, 0.95, seed=0)
+    >>> round(result.critical_value, 1), result.separated.astype(int).tolist()
+    (2.3, [[0, 0, 1], [0, 0, 1], [0, 0, 0]])
+    >>> result.rank_low.tolist(), result.rank_high.tolist()
+    ([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])
+    """
+    difference = np.mean([task.difference for task in tasks], axis=0)
+    variance = np.sum([task.variance for task in tasks], axis=0) / len(tasks) ** 2
+    difference = np.where(np.abs(difference) > tolerance, difference, 0.0)
+    z = np.sign(difference) * distance_in_sd(np.abs(difference), np.sqrt(variance))
+    draws = int(np.clip(_PAIR_DRAWS // max(z.size, 1), _MIN_DRAWS, _MAX_DRAWS))
+    statistic = _draw_statistics(tasks, variance > tolerance**2, draws, seed)
+    first, second = np.triu_indices(n_models, 1)
+    critical_value, is_better = _step_down(z, statistic, confidence)
+    separated = _implied(_by_models(is_better, first, second, n_models))
+    own_low, own_high = np.ones(n_models), np.ones(n_models)
+    for model in range(n_models):
+        own = np.flatnonzero((first == model) | (second == model))
+        _, is_better = _step_down(z[own], statistic[:, own], confidence)
+        of_model = _by_models(is_better, first[own], second[own], n_models)
+        own_low[model] += of_model[:, model].sum()
+        own_high[model] = n_models - of_model[model].sum()
+    return SimultaneousComparisons(
+        confidence=confidence,
+        critical_value=critical_value,
+        z=_signed_matrix(z, first, second, n_models),
+        separated=separated,
+        rank_low=1.0 + separated.sum(axis=0),
+        rank_high=n_models - separated.sum(axis=1).astype(np.float64),
+        rank_low_marginal=own_low,
+        rank_high_marginal=own_high,
+        draws=draws,
+        seed=seed,
+    )
+
+
+def _draw_statistics(
+    tasks: Sequence[PairErrors], is_uncertain: BoolArray, draws: int, seed: int
+) -> FloatArray:
+    """Draw error / sd of the mean of the tasks for every pair, shape (draws, P).
+
+    Pairs whose difference is certain have 0.
+    """
+    error, variance = np.zeros((2, draws, is_uncertain.size))
+    streams = np.random.SeedSequence(seed).spawn(len(tasks))
+    for task, stream in zip(tasks, streams, strict=True):
+        drawn = task.draw(draws, np.random.default_rng(stream))
+        error += drawn.error
+        variance += drawn.variance
+    valid = is_uncertain & (variance > 0.0)
+    sd = np.sqrt(variance, out=variance, where=valid)
+    return np.divide(error, sd, out=np.zeros_like(error), where=valid)
+
+
+def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple[float, BoolArray]:
+    """Return the first critical value, and which hypotheses are rejected, shape (2, P).
+
+    ``[0, p]``: the first model of pair p is better; ``[1, p]``: the second is.
+
+    Parameters
+    ----------
+    z : array, shape (P,)
+        With the sign of the first model less the second.
+    statistic : array, shape (draws, P)
+        From `_draw_statistics`.
+    """
+    rejected = np.zeros((2, z.size), dtype=np.bool_)
+    signed = np.stack([z, -z])
+    first_value: float | None = None
+    while not rejected.all():
+        left = ~rejected
+        both, up, down = left.all(axis=0), left[0] & ~left[1], left[1] & ~left[0]
+        largest = np.zeros(len(statistic))
+        for columns in (np.abs(statistic[:, both]), statistic[:, up], -statistic[:, down]):
+            if columns.size:
+                largest = np.maximum(largest, columns.max(axis=1))
+        value = float(np.quantile(largest, confidence))
+        first_value = value if first_value is None else first_value
+        new = left & (signed > value)
+        if not new.any():
+            break
+        rejected |= new
+    return first_value or 0.0, rejected
+
+
+def _by_models(is_better: BoolArray, first: IntArray, second: IntArray, n_models: int) -> BoolArray:
+    """Return ``[i, j]``: whether model i is better than j, from the pairs' two directions."""
+    matrix = np.zeros((n_models, n_models), dtype=np.bool_)
+    matrix[first, second], matrix[second, first] = is_better
+    return matrix
+
+
+def _signed_matrix(z: FloatArray, first: IntArray, second: IntArray, n_models: int) -> FloatArray:
+    matrix = np.zeros((n_models, n_models))
+    matrix[first, second], matrix[second, first] = z, -z
+    return matrix
+
+
+def _implied(better: BoolArray) -> BoolArray:
+    """Return which model is better than which, by a chain of separations."""
+    while True:
+        longer = better | (better.astype(np.int64) @ better.astype(np.int64) > 0)
+        if (longer == better).all():
+            return better
+        better = longer

@@ -1,0 +1,217 @@
+"""Simultaneous comparisons against scipy's distributions, plain draws and rules by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.ranking.simultaneous import (
+    IndependentErrors,
+    MixedErrors,
+    PairedErrors,
+    compare_simultaneously,
+    pair_errors,
+)
+from lm_eval_bayes.stats.tie_rules import separation_levels
+
+
+def outcomes(right, n):
+    right = np.asarray(right)
+    return Outcomes.from_counts(np.stack([n - right, right], axis=1))
+
+
+@pytest.mark.parametrize("n_models", [2, 3, 6, 20])
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_equal_sds_have_the_studentized_range(n_models, confidence):
+    errors = IndependentErrors(
+        np.zeros(n_models), np.full(n_models, 0.03), np.full(n_models, np.inf)
+    )
+    result = compare_simultaneously([errors], n_models, confidence, seed=1)
+    expected = stats.studentized_range.ppf(confidence, n_models, np.inf) / np.sqrt(2)
+    assert result.critical_value == pytest.approx(expected, rel=0.02)
+    assert not result.separated.any()
+    assert (result.rank_low.tolist(), result.rank_high.tolist()) == (
+        [1.0] * n_models,
+        [float(n_models)] * n_models,
+    )
+
+
+def test_two_paired_models_have_students_t():
+    average = np.random.default_rng(0).normal(size=(2, 12))
+    errors = PairedErrors(average, np.zeros((2, 12)))
+    result = compare_simultaneously([errors], 2, 0.95, seed=2)
+    # z is smaller than t by the root of (M c + 1)/(M − 1), c = 1 − 4/M
+    scale = np.sqrt((12 - 1) / (12 * (1 - 4 / 12) + 1))
+    assert result.critical_value * scale == pytest.approx(stats.t.ppf(0.975, 11), rel=0.03)
+    t = stats.ttest_rel(*average).statistic
+    assert result.z[0, 1] * scale == pytest.approx(t, rel=1e-9)
+
+
+def test_the_critical_value_of_paired_models_against_simulated_tables():
+    """The largest |z| of tables of normal scores with the same covariance."""
+    rng = np.random.default_rng(3)
+    n_models, n_questions = 5, 15
+    mixing = rng.normal(size=(n_models, n_models))
+    average = mixing @ rng.normal(size=(n_models, n_questions))
+    errors = PairedErrors(average, np.zeros_like(average))
+    result = compare_simultaneously([errors], n_models, 0.9, seed=4)
+    root = np.linalg.cholesky(np.cov(average))
+    tables = root @ rng.normal(size=(8000, n_models, n_questions))
+    largest = np.zeros(8000)
+    for i, j in itertools.combinations(range(n_models), 2):
+        t = stats.ttest_1samp(tables[:, i] - tables[:, j], 0.0, axis=1).statistic
+        largest = np.maximum(largest, np.abs(t))
+    scale = np.sqrt((n_questions - 1) / (n_questions * (1 - 4 / n_questions) + 1))
+    assert result.critical_value * scale == pytest.approx(np.quantile(largest, 0.9), rel=0.03)
+
+
+def test_more_models_than_questions():
+    rng = np.random.default_rng(5)
+    average = rng.random((12, 6))
+    result = compare_simultaneously([PairedErrors(average, np.full((12, 6), 0.02))], 12, 0.95, 0)
+    assert np.isfinite(result.critical_value)
+    assert result.critical_value > 2.0
+
+
+def test_later_steps_have_smaller_critical_values():
+    mu = np.array([0.9, 0.7, 0.5, 0.3])
+    sigma, free = np.full(4, 0.01), np.full(4, np.inf)
+    first = compare_simultaneously([IndependentErrors(mu, sigma, free)], 4, 0.95, seed=0)
+    # of four models far apart all wrong directions are left: the one-sided quantile for six pairs
+    rng = np.random.default_rng(1)
+    scores = rng.standard_normal((100_000, 4))
+    largest = np.max(
+        [scores[:, j] - scores[:, i] for i, j in itertools.combinations(range(4), 2)], axis=0
+    )
+    second = np.quantile(largest / np.sqrt(2), 0.95)
+    assert second < first.critical_value - 0.1
+    # the last pair lies between the two values, so that it takes the second step
+    gap = 0.5 * (second + first.critical_value) * 0.01 * np.sqrt(2)
+    stepwise = compare_simultaneously(
+        [IndependentErrors(np.array([0.9, 0.7, 0.5, 0.5 - gap]), sigma, free)], 4, 0.95, seed=0
+    )
+    assert abs(stepwise.z[2, 3]) < stepwise.critical_value
+    assert stepwise.separated[:2].sum() == 5
+
+
+def test_what_follows_from_separations_counts():
+    mu = np.array([0.60, 0.50, 0.40])
+    sigma = np.array([0.02, 0.02, 0.02])
+    better = compare_simultaneously(
+        [IndependentErrors(mu, sigma, np.full(3, np.inf))], 3, 0.95, 0
+    ).separated
+    assert better.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    assert separation_levels(better).tolist() == [0, 1, 2]
+
+
+def test_levels_by_hand():
+    better = np.zeros((5, 5), dtype=bool)
+    better[0, [2, 3]] = better[2, 3] = True
+    assert separation_levels(better).tolist() == [0, 0, 1, 2, 0]
+
+
+def test_the_mean_of_tasks_is_that_of_its_parts():
+    rng = np.random.default_rng(6)
+    sigma = rng.uniform(0.01, 0.05, (3, 4))
+    tasks = [IndependentErrors(rng.random(4), each, np.full(4, np.inf)) for each in sigma]
+    joint = IndependentErrors(
+        np.mean([task.mu for task in tasks], axis=0),
+        np.sqrt((sigma**2).sum(axis=0)) / 3,
+        np.full(4, np.inf),
+    )
+    of_tasks = compare_simultaneously(tasks, 4, 0.95, seed=7)
+    of_mean = compare_simultaneously([joint], 4, 0.95, seed=8)
+    np.testing.assert_allclose(of_tasks.z, of_mean.z)
+    assert of_tasks.critical_value == pytest.approx(of_mean.critical_value, rel=0.03)
+
+
+def test_one_model_and_equal_models():
+    alone = rank({"only": bayes_at_n(outcomes([3, 1], 4))})
+    assert (alone.ranks.tolist(), alone.simultaneous.critical_value) == ([1.0], 0.0)
+    assert (alone.rank_low_marginal.tolist(), alone.rank_high_marginal.tolist()) == ([1.0], [1.0])
+    for scope in ("benchmark", "population"):
+        for n in (1, 4):
+            copies = {f"m{i}": hbayes_at_n(outcomes([1, 0, 1, 1], n), scope) for i in range(5)}
+            assert rank(copies).ranks.tolist() == [1.0] * 5
+
+
+def test_statistics_in_scope_population_are_those_of_compare():
+    rng = np.random.default_rng(9)
+    runs = {f"m{i}": outcomes(rng.binomial(4, rng.beta(2, 2, 20)), 4) for i in range(4)}
+    ranking = rank({name: hbayes_at_n(run, "population") for name, run in runs.items()})
+    for i, j in itertools.combinations(range(4), 2):
+        pair = compare(runs[ranking.models[i]], runs[ranking.models[j]], scope="population")
+        assert ranking.simultaneous.z[i, j] == pytest.approx(pair.difference / pair.sd, rel=1e-9)
+
+
+def test_one_trial_per_question_is_paired_in_both_scopes():
+    rng = np.random.default_rng(10)
+    p = special.expit(rng.normal(0.0, 3.0, 40))
+    right = [rng.binomial(1, p) for _ in range(3)]
+    for scope in ("benchmark", "population"):
+        ranking = rank({f"m{i}": hbayes_at_n(outcomes(x, 1), scope) for i, x in enumerate(right)})
+        rows = [right[int(name[1])] for name in ranking.models]
+        scale = np.sqrt((40 * (1 - 4 / 40) + 1) / (40 - 1))
+        for i, j in itertools.combinations(range(3), 2):
+            t = stats.ttest_rel(rows[i], rows[j]).statistic
+            assert ranking.simultaneous.z[i, j] == pytest.approx(t * scale, abs=1e-9)
+
+
+def test_only_pairs_with_few_trials_are_paired():
+    rng = np.random.default_rng(11)
+    many = [hbayes_at_n(outcomes(rng.binomial(16, 0.5, 10), 16)) for _ in range(2)]
+    once = hbayes_at_n(outcomes(rng.binomial(1, 0.5, 10), 1))
+    errors = pair_errors([*many, once])
+    assert isinstance(errors, MixedErrors)
+    assert errors.chosen.tolist() == [False, True, True]
+    assert errors.variance[0] == pytest.approx(many[0].sigma ** 2 + many[1].sigma ** 2)
+    drawn = errors.draw(20_000, np.random.default_rng(0))
+    assert drawn.error.var(axis=0)[0] == pytest.approx(errors.variance[0], rel=0.05)
+    # a posterior under the uniform prior has no means of questions to pair
+    uniform = [bayes_at_n(outcomes([1, 0, 1], 1)), bayes_at_n(outcomes([0, 0, 1], 1))]
+    assert isinstance(pair_errors(uniform), IndependentErrors)
+
+
+def test_sets_of_ranks_hold_the_separations_and_are_plain():
+    rng = np.random.default_rng(12)
+    runs = {f"m{i}": outcomes(rng.binomial(16, 0.3 + 0.06 * i, 60), 16) for i in range(7)}
+    ranking = rank({name: hbayes_at_n(run) for name, run in runs.items()})
+    better = ranking.simultaneous.separated
+    for i in range(7):
+        assert ranking.rank_low[i] == 1 + sum(better[j, i] for j in range(7))
+        assert ranking.rank_high[i] == 7 - sum(better[i, j] for j in range(7))
+    assert np.all(ranking.ranks <= ranking.rank_low)
+    assert np.all(ranking.rank_low_marginal >= ranking.rank_low)
+    assert np.all(ranking.rank_high_marginal <= ranking.rank_high)
+    assert 1 < np.unique(ranking.ranks).size < 7
+    plain = json.loads(json.dumps(ranking.to_dict(), allow_nan=False))
+    assert plain["simultaneous"]["separated"] == better.tolist()
+    assert plain["models"][0]["rank_high_marginal"] == ranking.rank_high_marginal[0]
+
+
+def test_marginal_sets_hold_one_rank_and_joint_sets_all():
+    """Normal scores of known sd: every statement holds as often as it says."""
+    rng = np.random.default_rng(13)
+    truth = np.repeat([0.5, 0.47, 0.40], 2) + 1e-6 * np.arange(6)
+    true_ranks = (truth[:, None] < truth).sum(axis=1) + 1.0
+    sigma = np.array([0.02, 0.01, 0.03, 0.02, 0.01, 0.02])
+    joint, marginal = [], []
+    for seed in range(300):
+        errors = IndependentErrors(rng.normal(truth, sigma), sigma, np.full(6, np.inf))
+        result = compare_simultaneously([errors], 6, 0.9, seed)
+        joint.append(np.all((result.rank_low <= true_ranks) & (true_ranks <= result.rank_high)))
+        marginal.append(
+            (result.rank_low_marginal <= true_ranks) & (true_ranks <= result.rank_high_marginal)
+        )
+    assert np.mean(joint) >= 0.9 - 2 * 0.018
+    assert np.all(np.mean(marginal, axis=0) >= 0.9 - 2.5 * 0.018)
+    assert np.mean(marginal) < 1.0
