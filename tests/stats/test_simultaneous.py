@@ -83,24 +83,18 @@ def test_more_models_than_questions():
 
 
 def test_later_steps_have_smaller_critical_values():
-    mu = np.array([0.9, 0.7, 0.5, 0.3])
-    sigma, free = np.full(4, 0.01), np.full(4, np.inf)
-    first = compare_simultaneously([IndependentErrors(mu, sigma, free)], 4, 0.95, seed=0)
-    # of four models far apart all wrong directions are left: the one-sided quantile for six pairs
-    rng = np.random.default_rng(1)
-    scores = rng.standard_normal((100_000, 4))
-    largest = np.max(
-        [scores[:, j] - scores[:, i] for i, j in itertools.combinations(range(4), 2)], axis=0
-    )
-    second = np.quantile(largest / np.sqrt(2), 0.95)
-    assert second < first.critical_value - 0.1
-    # the last pair lies between the two values, so that it takes the second step
-    gap = 0.5 * (second + first.critical_value) * 0.01 * np.sqrt(2)
-    stepwise = compare_simultaneously(
-        [IndependentErrors(np.array([0.9, 0.7, 0.5, 0.5 - gap]), sigma, free)], 4, 0.95, seed=0
-    )
-    assert abs(stepwise.z[2, 3]) < stepwise.critical_value
-    assert stepwise.separated[:2].sum() == 5
+    # left after the first step: the wrong directions of five pairs, both of the last one
+    scores = np.random.default_rng(1).standard_normal((200_000, 4)) / np.sqrt(2)
+    apart = [scores[:, j] - scores[:, i] for i, j in itertools.combinations(range(4), 2)]
+    first = np.quantile(np.abs(apart).max(axis=0), 0.95)
+    second = np.quantile(np.max([*apart, -apart[-1]], axis=0), 0.95)
+    assert second < first - 0.15
+    gap = 0.5 * (first + second) * 0.01 * np.sqrt(2)
+    mu = np.array([0.9, 0.7, 0.5, 0.5 - gap])
+    errors = IndependentErrors(mu, np.full(4, 0.01), np.full(4, np.inf))
+    result = compare_simultaneously([errors], 4, 0.95, seed=0)
+    assert abs(result.z[2, 3]) < result.critical_value == pytest.approx(first, abs=0.05)
+    assert result.separated[2, 3]
 
 
 def test_what_follows_from_separations_counts():
