@@ -10,7 +10,7 @@ from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import z_threshold
-from lm_eval_bayes.stats.ranking import rank
+from lm_eval_bayes.stats.ranking.rank import rank
 
 
 @dataclass(frozen=True)
