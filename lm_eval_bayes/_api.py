@@ -66,18 +66,22 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as 
 from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k as maj_at_k
 from lm_eval_bayes.stats.outcomes import Outcomes as Outcomes
-from lm_eval_bayes.stats.pass_family import g_pass_at_k as g_pass_at_k
-from lm_eval_bayes.stats.pass_family import g_pass_at_k_posterior as g_pass_at_k_posterior
-from lm_eval_bayes.stats.pass_family import mg_pass_at_k as mg_pass_at_k
-from lm_eval_bayes.stats.pass_family import mg_pass_at_k_posterior as mg_pass_at_k_posterior
-from lm_eval_bayes.stats.pass_family import naive_pass_at_k as naive_pass_at_k
-from lm_eval_bayes.stats.pass_family import naive_pass_hat_k as naive_pass_hat_k
-from lm_eval_bayes.stats.pass_family import pass_at_k as pass_at_k
-from lm_eval_bayes.stats.pass_family import pass_at_k_posterior as pass_at_k_posterior
-from lm_eval_bayes.stats.pass_family import pass_hat_k as pass_hat_k
-from lm_eval_bayes.stats.pass_family import pass_hat_k_posterior as pass_hat_k_posterior
-from lm_eval_bayes.stats.pass_family import strict_majority_at_k as strict_majority_at_k
-from lm_eval_bayes.stats.pass_family import (
+from lm_eval_bayes.stats.pass_family.estimators import g_pass_at_k as g_pass_at_k
+from lm_eval_bayes.stats.pass_family.estimators import mg_pass_at_k as mg_pass_at_k
+from lm_eval_bayes.stats.pass_family.estimators import naive_pass_at_k as naive_pass_at_k
+from lm_eval_bayes.stats.pass_family.estimators import naive_pass_hat_k as naive_pass_hat_k
+from lm_eval_bayes.stats.pass_family.estimators import pass_at_k as pass_at_k
+from lm_eval_bayes.stats.pass_family.estimators import pass_hat_k as pass_hat_k
+from lm_eval_bayes.stats.pass_family.estimators import strict_majority_at_k as strict_majority_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import (
+    g_pass_at_k_posterior as g_pass_at_k_posterior,
+)
+from lm_eval_bayes.stats.pass_family.posteriors import (
+    mg_pass_at_k_posterior as mg_pass_at_k_posterior,
+)
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior as pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior as pass_hat_k_posterior
+from lm_eval_bayes.stats.pass_family.posteriors import (
     strict_majority_at_k_posterior as strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking

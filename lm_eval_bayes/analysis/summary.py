@@ -16,7 +16,7 @@ from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
-from lm_eval_bayes.stats.pass_family import (
+from lm_eval_bayes.stats.pass_family.estimators import (
     g_pass_at_k,
     mg_pass_at_k,
     pass_at_k,

@@ -141,11 +141,11 @@ def test_wrong_and_right_change_places(rows, data):
     turned = Outcomes.from_counts(rows[:, ::-1])
     outcomes = Outcomes.from_counts(rows)
     assert pass_at_k(outcomes, k).value == pytest.approx(1 - pass_hat_k(turned, k).value, abs=1e-12)
-    assert pass_at_k_posterior(outcomes, k).mu == pytest.approx(
-        1 - pass_hat_k_posterior(turned, k).mu, abs=1e-12
+    assert pass_at_k_posterior(outcomes, k, "uniform").mu == pytest.approx(
+        1 - pass_hat_k_posterior(turned, k, "uniform").mu, abs=1e-12
     )
-    assert pass_at_k_posterior(outcomes, k).sigma == pytest.approx(
-        pass_hat_k_posterior(turned, k).sigma, rel=1e-7, abs=1e-14
+    assert pass_at_k_posterior(outcomes, k, "uniform").sigma == pytest.approx(
+        pass_hat_k_posterior(turned, k, "uniform").sigma, rel=1e-7, abs=1e-14
     )
 
 
@@ -168,7 +168,7 @@ def test_pass_at_k_has_the_mean_of_its_latent_quantity(n, data):
 @given(counts(), st.floats(0.05, 0.99), st.sampled_from(METHODS), st.integers(1, 40))
 def test_intervals_lie_within_the_range_and_nest(rows, level, method, k):
     outcomes = Outcomes.from_counts(rows)
-    for posterior in (bayes_at_n(outcomes), g_pass_at_k_posterior(outcomes, k, 0.5)):
+    for posterior in (bayes_at_n(outcomes), g_pass_at_k_posterior(outcomes, k, 0.5, "uniform")):
         inner = posterior.interval(level / 2, method)
         outer = posterior.interval(level, method)
         assert 0 <= outer.low <= outer.high <= 1

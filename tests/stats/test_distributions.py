@@ -12,14 +12,16 @@ from lm_eval_bayes.stats.comparison.difference import difference_posterior, pair
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 
 BINARY = Outcomes.from_counts([[5, 3], [1, 7], [4, 4], [6, 2]])
 OTHER = Outcomes.from_counts([[2, 6], [3, 5], [0, 8], [4, 4]])
 RUBRIC = Outcomes.from_counts([[3, 1, 2], [0, 2, 4], [5, 0, 1]], weights=[0, 0.25, 1])
 COMPUTED = {
     "bayes": bayes_at_n(BINARY),
-    "pass": pass_at_k_posterior(BINARY, 3),
+    "pass": pass_at_k_posterior(BINARY, 3, "uniform"),
+    "pass, learned": pass_at_k_posterior(BINARY, 3),
+    "pass, population": pass_at_k_posterior(BINARY, 3, scope="population"),
     "hbayes": hbayes_at_n(BINARY),
     "population": hbayes_at_n(BINARY, "population"),
     "difference": difference_posterior(bayes_at_n(BINARY), bayes_at_n(OTHER)),
@@ -84,7 +86,12 @@ def test_a_certain_score_is_a_point():
 
 def test_only_questions_of_a_benchmark_can_be_drawn_and_summarized():
     rng = np.random.default_rng(0)
-    for population in (COMPUTED["population"], DRAWN["population"], DRAWN["paired"]):
+    for population in (
+        COMPUTED["population"],
+        COMPUTED["pass, population"],
+        DRAWN["population"],
+        DRAWN["paired"],
+    ):
         with pytest.raises(InvalidInputError, match="`scope` must be"):
             population.distribution.draw_questions(3, rng)
     per_question = COMPUTED["bayes"].per_question

@@ -52,7 +52,7 @@ def test_one_question_is_the_beta_quantile():
     posterior = bayes_at_n(Outcomes.from_counts([[5, 12]]), "jeffreys")
     expected = stats.beta(12.5, 5.5).ppf([0.05, 0.95])
     assert ends(posterior, 0.9) == pytest.approx(tuple(expected), abs=1e-12)
-    chance = pass_at_k_posterior(Outcomes.from_counts([[5, 12]]), 3)
+    chance = pass_at_k_posterior(Outcomes.from_counts([[5, 12]]), 3, "uniform")
     expected = 1 - (1 - stats.beta(13, 6).ppf([0.05, 0.95])) ** 3
     assert ends(chance, 0.9) == pytest.approx(tuple(expected), abs=1e-12)
 
@@ -90,10 +90,10 @@ def test_two_different_questions_by_quadrature():
 
 
 LATENT = {
-    "pass@8": lambda o: pass_at_k_posterior(o, 8),
-    "pass^64": lambda o: pass_hat_k_posterior(o, 64),
+    "pass@8": lambda o: pass_at_k_posterior(o, 8, "uniform"),
+    "pass^64": lambda o: pass_hat_k_posterior(o, 64, "uniform"),
     "g-pass": lambda o: g_pass_at_k_posterior(o, 16, 0.5, "jeffreys"),
-    "mg-pass": lambda o: mg_pass_at_k_posterior(o, 7),
+    "mg-pass": lambda o: mg_pass_at_k_posterior(o, 7, "uniform"),
     "strict-maj": lambda o: strict_majority_at_k_posterior(o, 9, 0.3),
 }
 

@@ -15,7 +15,8 @@ from lm_eval_bayes.stats.comparison.pass_curves import (
 )
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family import pass_at_k, pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family.estimators import pass_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])
 B = Outcomes.from_counts([[6, 4], [5, 3], [6, 2], [1, 9], [4, 4]])
@@ -45,7 +46,7 @@ def test_latent_curves_against_the_exact_moments():
     ks = [1, 2, 5, 17, 40]
     result = compare_pass_curves(A, B, ks, estimator="bayes", draws=20_000)
     for column, k in enumerate(ks):
-        a, b = pass_at_k_posterior(A, k), pass_at_k_posterior(B, k)
+        a, b = (pass_at_k_posterior(side, k, "uniform") for side in (A, B))
         error = result.sd[column] / np.sqrt(20_000)
         assert result.a[column] == pytest.approx(a.mu, abs=5 * error)
         assert result.difference[column] == pytest.approx(a.mu - b.mu, abs=5 * error)

@@ -84,12 +84,12 @@ def test_moments_against_scipy_quadrature():
         assert posterior.mu == pytest.approx(mean, abs=1e-10)
         assert posterior.sigma == pytest.approx(np.sqrt(square), abs=1e-10)
 
-    check(pass_at_k_posterior(outcomes, 100), lambda p: 1 - (1 - p) ** 100)
-    check(pass_hat_k_posterior(outcomes, 40), lambda p: p**40)
-    check(g_pass_at_k_posterior(outcomes, 25, 0.28), lambda p: stats.binom.sf(6, 25, p))
-    check(strict_majority_at_k_posterior(outcomes, 9), lambda p: stats.binom.sf(4, 9, p))
+    check(pass_at_k_posterior(outcomes, 100, "uniform"), lambda p: 1 - (1 - p) ** 100)
+    check(pass_hat_k_posterior(outcomes, 40, "uniform"), lambda p: p**40)
+    check(g_pass_at_k_posterior(outcomes, 25, 0.28, "uniform"), lambda p: stats.binom.sf(6, 25, p))
+    check(strict_majority_at_k_posterior(outcomes, 9, "uniform"), lambda p: stats.binom.sf(4, 9, p))
     check(
-        mg_pass_at_k_posterior(outcomes, 7),
+        mg_pass_at_k_posterior(outcomes, 7, "uniform"),
         lambda p: 2 / 7 * sum(stats.binom.sf(i - 1, 7, p) for i in range(5, 8)),
     )
 
@@ -97,7 +97,7 @@ def test_moments_against_scipy_quadrature():
 def test_a_million_trials_and_half_as_many_to_pass():
     n, k = 10**6, 5 * 10**5
     a, b = 3, n - 1  # two right of n
-    posterior = pass_at_k_posterior(Outcomes.from_counts([[n - 2, 2]]), k)
+    posterior = pass_at_k_posterior(Outcomes.from_counts([[n - 2, 2]]), k, "uniform")
 
     def none(power):  # E (1 − p)^power with a = 3 is a product of three fractions
         return float(np.prod([Fraction(b + i, b + power + i) for i in range(a)]))
@@ -105,9 +105,9 @@ def test_a_million_trials_and_half_as_many_to_pass():
     assert posterior.mu == pytest.approx(1 - none(k), abs=1e-11)
     assert posterior.sigma**2 == pytest.approx(none(2 * k) - none(k) ** 2, abs=1e-11)
     # and a posterior so narrow that p^k is a matter of the sixth digit of p
-    narrow = pass_hat_k_posterior(Outcomes.from_counts([[2, n - 2]]), k)
+    narrow = pass_hat_k_posterior(Outcomes.from_counts([[2, n - 2]]), k, "uniform")
     assert narrow.mu == pytest.approx(none(k), abs=1e-11)
-    wide = g_pass_at_k_posterior(Outcomes.from_counts([[n // 2, n // 2]]), k, 0.5)
+    wide = g_pass_at_k_posterior(Outcomes.from_counts([[n // 2, n // 2]]), k, 0.5, "uniform")
     # J is beta-binomial and symmetric about k/2, where its chance is 1/sqrt(2π·variance)
     spread = k / 4 * (n + 2 + k) / (n + 3)
     assert wide.mu == pytest.approx(0.5 + 0.5 / np.sqrt(2 * np.pi * spread), abs=1e-8)
@@ -136,7 +136,7 @@ def test_k_of_one_is_bayes_at_n():
         pass_hat_k_posterior,
         strict_majority_at_k_posterior,
     ):
-        posterior = posterior_of(outcomes, 1)
+        posterior = posterior_of(outcomes, 1, "uniform")
         assert posterior.mu == pytest.approx(bayes.mu, rel=1e-13)
         assert posterior.sigma == pytest.approx(bayes.sigma, rel=1e-12)
 
@@ -149,10 +149,10 @@ def test_mg_pass_at_one_is_nought_with_certainty():
 
 def test_both_ends_of_tau_and_the_benchmark_s_spread():
     outcomes = Outcomes.from_counts([[1, 3], [6, 2], [0, 0]])
-    low = g_pass_at_k_posterior(outcomes, 6, 0)
-    high = g_pass_at_k_posterior(outcomes, 6, 1)
-    assert low.mu == pass_at_k_posterior(outcomes, 6).mu
-    assert high.mu == pass_hat_k_posterior(outcomes, 6).mu
+    low = g_pass_at_k_posterior(outcomes, 6, 0, "uniform")
+    high = g_pass_at_k_posterior(outcomes, 6, 1, "uniform")
+    assert low.mu == pass_at_k_posterior(outcomes, 6, "uniform").mu
+    assert high.mu == pass_hat_k_posterior(outcomes, 6, "uniform").mu
     assert low.tau == 0.0
     assert low.k == 6
     assert low.scope == "benchmark"

@@ -196,10 +196,8 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
     if mixture.n_questions >= _MANY and is_nearly_normal(mixture.weight, at_node, sigma):
         return edgeworth_table(mixture.weight, at_node, wide_sensitivity, mu, sigma)
     nodes = PearsonNodes.of(at_node)
-    if nodes.exist():
-        off = mixture.weight @ (1.0 / nodes.total)
-        if mixture.x.size == 1 or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]):
-            return pearson_table(mixture.weight, nodes, sensitivity, mu, sigma)
+    if is_near_pearson(mixture.weight, nodes, sigma, equal=mixture.x.size == 1):
+        return pearson_table(mixture.weight, nodes, sensitivity, mu, sigma)
     return _convolved(mixture, at_node, wide_sensitivity, mu, sigma)
 
 
@@ -435,6 +433,26 @@ class PearsonNodes:
         inside = np.clip(from_mean + (near / total)[:, None], 0.0, 1.0)
         part = beta_cdf(near, far, inside, 1e-5)
         return np.asarray(np.where(towards[:, None] < 0.0, 1.0 - part, part))
+
+
+def is_near_pearson(weight: FloatArray, nodes: PearsonNodes, sigma: float, *, equal: bool) -> bool:
+    """Return whether the score's distribution at the nodes is one of Pearson's curves.
+
+    Parameters
+    ----------
+    weight : array, shape (G,)
+        Probability of each node.
+    nodes : PearsonNodes
+        The curves with the score's cumulants.
+    sigma : float
+        The score's standard deviation over all nodes.
+    equal : bool
+        Whether all questions have the same trials.
+    """
+    if not nodes.exist():
+        return False
+    off = weight @ (1.0 / nodes.total)
+    return bool(equal or (off <= _PEARSON[0] and off * sigma <= _PEARSON[1]))
 
 
 def pearson_table(

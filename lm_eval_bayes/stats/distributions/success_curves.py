@@ -34,6 +34,10 @@ class Curve(Protocol):
     def top(self) -> float:
         """Its value at p = 1, the largest attainable."""
 
+    @property
+    def sharpness(self) -> float:
+        """4/w², with w the distance over which it rises steepest, in log(p / (1 − p))."""
+
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return the curve at success probability p (q = 1 − p)."""
 
@@ -47,6 +51,7 @@ class Identity:
 
     degree: int = 1
     top: float = 1.0
+    sharpness: float = 4.0
 
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return p."""
@@ -72,6 +77,11 @@ class _OfTrials:
     def top(self) -> float:
         """The value at p = 1."""
         return 1.0
+
+    @property
+    def sharpness(self) -> float:
+        """That of 1 − exp(−k p/q), which rises over about 1 for any k."""
+        return 4.0
 
 
 class AtLeastOne(_OfTrials):
@@ -108,6 +118,11 @@ class AtLeast(_OfTrials):
 
     j: int
 
+    @property
+    def sharpness(self) -> float:
+        """From the sd of J at p = j/k, or that of :class:`AtLeastOne`."""
+        return max(4.0, 4.0 * self.j * (self.k - self.j) / self.k)
+
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return the binomial tail as a regularised incomplete beta function."""
         return binomial_tail(self.j, self.k, p)
@@ -125,6 +140,11 @@ class MeanExcess(_OfTrials):
     def top(self) -> float:
         """1 for an even k, (k − 1)/k for an odd one."""
         return 2.0 * (self.k // 2) / self.k
+
+    @property
+    def sharpness(self) -> float:
+        """From the sd of J at p = 1/2."""
+        return max(4.0, float(self.k))
 
     def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """Return the credit through j·P(J=j; k) = kp·P(J=j−1; k−1), which sums the tail."""

@@ -136,7 +136,7 @@ def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpe
         BetaMixtureDistribution(x, y, low, high, mixture, partial(coarse_mixture, x, y), mu, sigma),
         population,
         n_trials=float((x + y).mean()),
-        learned=_learned_from_grid(grid),
+        learned=learned_from_grid(grid),
     )
 
 
@@ -219,7 +219,7 @@ def _cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray
     return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
 
 
-def _learned_from_grid(grid: HyperGrid) -> LearnedPrior:
+def learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
     mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
     axis, below = _cdf_from_density(grid.log_strength[:, 0], grid.weight.sum(axis=1))

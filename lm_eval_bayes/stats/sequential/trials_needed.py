@@ -402,5 +402,7 @@ def _prior_weight(posterior: Posterior, outcomes: Outcomes) -> float:
     """Return how many trials the prior of a question is worth."""
     if posterior.learned is not None:
         return posterior.learned.strength
+    if isinstance(posterior.prior, tuple):
+        return sum(posterior.prior)
     pseudo_count = 1.0 if posterior.prior is None else posterior.prior
     return float(pseudo_count * outcomes.counts.shape[1])

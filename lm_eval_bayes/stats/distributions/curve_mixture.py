@@ -1,0 +1,576 @@
+"""The distribution of a mean of success curves under a learned prior.
+
+Given the hyperparameters (m, s) the questions are independent, p_α ~ Beta(x_α + s m,
+y_α + s (1 − m)), and the score is (1/M) Σ curve(p_α). Each question's distribution at a node of the
+grid of (m, s) is put onto an even grid of the logit of p, where its density and the curves are
+smooth, so that plain sums are nearly exact. From these weights come the moments of all curves at
+once, and the distribution function of one of them: Edgeworth's expansion or Pearson's curves where
+every node is close to them, else the inverse Fourier transform of the nodes' characteristic
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft, special
+
+from lm_eval_bayes.stats.distributions.base import (
+    CdfTable,
+    FromTable,
+    TabulatedDistribution,
+    draw_beta,
+)
+from lm_eval_bayes.stats.distributions.beta_mixture import (
+    Cumulants,
+    PearsonNodes,
+    edgeworth_table,
+    is_near_pearson,
+    is_nearly_normal,
+    pearson_table,
+    wide_cells,
+)
+from lm_eval_bayes.stats.distributions.independent import raised, tabulate
+from lm_eval_bayes.stats.distributions.success_curves import Curve
+from lm_eval_bayes.stats.outcomes import Pairs
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
+
+ComplexArray: TypeAlias = npt.NDArray[np.complex128]
+
+#: Posterior mass in the least likely nodes, which are left out.
+_LEFT_OUT = 1e-5
+#: A larger strength is replaced by this one, at which a question's sd is below .0005.
+_MOST_STRENGTH = 1e6
+#: The largest step of the grid of the logit; finer where a density or a curve is sharper.
+_WIDEST_STEP = 0.8
+#: A sharper curve is resolved no better than this one; its mean is then off by up to .002.
+_SHARPEST = float(1 << 14)
+#: Numbers worked on at a time, few enough for the processor's cache, and weights that are stored.
+_BLOCK = 200_000
+_STORED = 6_000_000
+#: Curves whose moments are computed at a time.
+_CURVES = 64
+#: Standard deviations of the score about its mean that the window of a transform covers.
+_REACH = 16.0
+#: The sd of the normal kernel that smooths a transformed distribution, relative to the score's.
+_KERNEL = 0.04
+#: Where a normal's characteristic function is cut off, in units of 1 / sd.
+_CUT = 5.5
+#: A node whose sd is below this share of the score's is taken as normal.
+_LEAST_SPREAD = 0.02
+#: Minimum number of questions for Edgeworth's expansion.
+_MANY = 8
+#: Points at which the distribution function of a single question is computed.
+_QUESTION_POINTS = 300
+#: Points between two nodes of the grid of (m, s) at which a population's score is interpolated.
+_FINER = 8
+
+
+class CurveMoments(NamedTuple):
+    """A curve's exact moments.
+
+    `mu` and `sigma` are those of the score; `question_mean` and `question_sd`, shape (D,), of the
+    distinct questions; `at_node` has the score's cumulants, each (L, Y).
+    """
+
+    mu: float
+    sigma: float
+    question_mean: FloatArray
+    question_sd: FloatArray
+    at_node: Cumulants
+
+
+class _Part(NamedTuple):
+    """Nodes of one strength and distinct questions whose logits share an even grid.
+
+    `level` says how fine that is; `first` and `last` are the indices of its outer logits.
+    """
+
+    level: int
+    row: int
+    columns: slice
+    some: slice
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many probabilities it has."""
+        n_nodes = self.columns.stop - self.columns.start
+        return int((self.last + 1 - self.first) * (self.some.stop - self.some.start) * n_nodes)
+
+
+class _Weights(NamedTuple):
+    """Probabilities of the logits of a part, shape (nodes, questions, logits).
+
+    `above`, shape (nodes, questions), is the probability beyond the last logit, where a curve has
+    reached its top.
+    """
+
+    part: _Part
+    mass: FloatArray
+    above: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class CurveMixture:
+    """Questions at the nodes of a grid of (m, s), from which curves of any degree are averaged.
+
+    Parameters
+    ----------
+    x, y : array, shape (D,)
+        Successes and failures of the distinct questions.
+    times : array, shape (D,)
+        How often each occurs; they sum to M.
+    logit_mean : array, shape (L, Y)
+        log(m / (1 − m)) of every node.
+    log_strength : array, shape (L,)
+        log s of every row.
+    weight : array, shape (L, Y)
+        Posterior probability of each node, sum 1.
+    reach : float
+        Absolute logits beyond this are at the ends of all curves.
+    sharpness : float
+        The largest of a curve.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    times: FloatArray
+    logit_mean: FloatArray
+    log_strength: FloatArray
+    weight: FloatArray
+    reach: float
+    sharpness: float
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Pairs,
+        logit_mean: FloatArray,
+        log_strength: FloatArray,
+        weight: FloatArray,
+        curves: Sequence[Curve],
+    ) -> CurveMixture:
+        """Leave out the rows and columns of a grid that have next to no mass.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Successes and failures of the distinct questions.
+        logit_mean, log_strength, weight : array
+            As in the class.
+        curves : sequence of Curve
+            Those that are averaged.
+        """
+        order = np.argsort(weight, axis=None)
+        likely = np.zeros(weight.size, dtype=bool)
+        likely[order[np.cumsum(weight.ravel()[order]) > _LEFT_OUT]] = True
+        rows, columns = np.nonzero(likely.reshape(weight.shape))
+        part = (slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1))
+        return cls(
+            pairs.first,
+            pairs.second,
+            pairs.times.astype(np.float64),
+            logit_mean[part],
+            log_strength[part[0]],
+            weight[part] / weight[part].sum(),
+            36.0 + float(np.log(max(curve.degree for curve in curves))),
+            min(max(curve.sharpness for curve in curves), _SHARPEST),
+        )
+
+    @property
+    def n_questions(self) -> float:
+        """M."""
+        return float(self.times.sum())
+
+    @cached_property
+    def prior(self) -> tuple[FloatArray, ...]:
+        """The Beta parameters s m and s (1 − m) of every node, each (L, Y)."""
+        s = np.minimum(np.exp(self.log_strength), _MOST_STRENGTH)[:, None]
+        return _protect(s * special.expit(self.logit_mean), s * special.expit(-self.logit_mean))
+
+    def moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
+        """Return the moments of the mean of each curve over the questions."""
+        return [
+            moments
+            for first in range(0, len(curves), _CURVES)
+            for moments in self._some_moments(curves[first : first + _CURVES])
+        ]
+
+    def _some_moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
+        n_curves, M = len(curves), self.n_questions
+        # near a curve's top its distance from there has more digits
+        average = (self.times @ self.x + 0.5) / (self.times @ (self.x + self.y) + 1.0)
+        middle = np.array([average]), np.array([1.0 - average])
+        tops = np.array([curve.top for curve in curves])
+        from_top = np.array([curve.value(*middle)[0] for curve in curves]) > 0.5 * tops
+        ends = tops ** np.arange(1, 5)[:, None]
+        sums = np.zeros((6, *self.weight.shape, n_curves))
+        question = np.zeros((2, self.x.size, n_curves))
+        powers: dict[int, tuple[int, FloatArray]] = {}
+        for part, mass, above in self.weights():
+            if part.level not in powers:
+                first, values = self._values(part.level, curves)
+                values = np.where(from_top, tops - values, values)
+                powers = {part.level: (first, np.concatenate([values**i for i in range(1, 5)], 1))}
+            first, table = powers[part.level]
+            n_nodes, d, q = mass.shape
+            rows = table[part.first - first : part.last + 1 - first]
+            raw = (mass.reshape(-1, q) @ rows).reshape(n_nodes, d, 4, n_curves)
+            below = 1.0 - mass.sum(axis=2) - above
+            raw += np.where(from_top, below[..., None], above[..., None])[:, :, None, :] * ends
+            mean, second, third, fourth = np.moveaxis(raw, 2, 0)
+            square = mean * mean
+            variance = np.maximum(second - square, 0.0)
+            fourth = fourth - mean * (4.0 * third - mean * (6.0 * second - 3.0 * square))
+            fourth -= 3.0 * variance**2
+            third = third - mean * (3.0 * second - 2.0 * square)
+            times = self.times[part.some]
+            cumulants = (mean, variance, third, np.abs(third), fourth, np.abs(fourth))
+            for total, values in zip(sums, cumulants, strict=True):
+                total[part.row, part.columns] += np.einsum("ydk,d->yk", values, times)
+            weight = self.weight[part.row, part.columns]
+            question[0, part.some] += np.einsum("ydk,y->dk", mean, weight)
+            question[1, part.some] += np.einsum("ydk,y->dk", second, weight)
+        sums /= M ** np.array([1, 2, 3, 3, 4, 4])[:, None, None, None]
+        question_sd = np.sqrt(np.maximum(question[1] - question[0] ** 2, 0.0))
+        question_mean = np.where(from_top, tops - question[0], question[0])
+        sums[0] = np.where(from_top, tops - sums[0], sums[0])
+        sums[2] = np.where(from_top, -sums[2], sums[2])
+        return [
+            self._moments_of(sums[..., i], question_mean[:, i], question_sd[:, i])
+            for i in range(n_curves)
+        ]
+
+    def _moments_of(
+        self, cumulants: FloatArray, question_mean: FloatArray, question_sd: FloatArray
+    ) -> CurveMoments:
+        _protect(cumulants, question_mean, question_sd)
+        at_node = Cumulants(*cumulants)
+        mu = float((self.weight * at_node.mean).sum())
+        variance = float((self.weight * (at_node.variance + (at_node.mean - mu) ** 2)).sum())
+        return CurveMoments(mu, float(np.sqrt(variance)), question_mean, question_sd, at_node)
+
+    def weights(self) -> Iterator[_Weights]:
+        """Return the probabilities of the logits, in ascending order of their levels."""
+        return iter(self._stored) if self._is_small else self._computed()
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether all weights fit into memory."""
+        return sum(part.size for part in self._plan) <= _STORED
+
+    @cached_property
+    def _stored(self) -> list[_Weights]:
+        return list(self._computed())
+
+    def _step(self, level: int) -> float:
+        """Return the step of the logits of a level, half a density's or a curve's finest sd."""
+        return float(min(_WIDEST_STEP, 2.0 / np.sqrt(2.0**level)))
+
+    @cached_property
+    def _plan(self) -> list[_Part]:
+        """All parts, those of one level together."""
+        prior_a, prior_b = self.prior
+        plan: list[_Part] = []
+        for row in range(prior_a.shape[0]):
+            a, b = self.x + prior_a[row, :, None], self.y + prior_b[row, :, None]
+            # the curvature of a log density at its mode; the fourth power of a curve is twice
+            # as steep as the curve
+            sharpness = 4.0 * (a * b / (a + b)).max(axis=1) + 4.0 * self.sharpness
+            levels = 2 * np.ceil(0.5 * np.log2(sharpness)).astype(np.int64)
+            changes = np.flatnonzero(np.diff(levels)) + 1
+            for nodes in np.split(np.arange(levels.size), changes):
+                columns = slice(int(nodes[0]), int(nodes[-1]) + 1)
+                plan += self._parts(int(levels[nodes[0]]), row, columns, a[columns], b[columns])
+        return sorted(plan, key=lambda part: (part.level, part.row, part.columns.start))
+
+    def _parts(
+        self, level: int, row: int, columns: slice, a: FloatArray, b: FloatArray
+    ) -> Iterator[_Part]:
+        """Group the questions at some nodes of a row by where their logits lie."""
+        step = self._step(level)
+        low, high = _supports(a, b, self.reach)
+        start, end = np.floor(low / step).astype(int), np.ceil(high / step).astype(int)
+        d = 0
+        while d < start.size:
+            first, last, stop = start[d], end[d], d + 1
+            while stop < start.size:
+                wider = (min(first, start[stop]), max(last, end[stop]))
+                size = (wider[1] - wider[0]) * (stop + 1 - d)
+                own = int((end[d : stop + 1] - start[d : stop + 1]).sum())
+                if size > 1.6 * own or size * a.shape[0] > _BLOCK:
+                    break
+                (first, last), stop = wider, stop + 1
+            yield _Part(level, row, columns, slice(d, stop), int(first), int(last))
+            d = stop
+
+    def _computed(self) -> Iterator[_Weights]:
+        prior_a, prior_b = self.prior
+        for part in self._plan:
+            a = self.x[part.some] + prior_a[part.row, part.columns, None]
+            b = self.y[part.some] + prior_b[part.row, part.columns, None]
+            x = np.arange(part.first, part.last + 1) * self._step(part.level)
+            log_p, log_q = -np.logaddexp(0.0, -x), -np.logaddexp(0.0, x)
+            log_density = a[..., None] * log_p + b[..., None] * log_q
+            log_density -= log_density.max(axis=2, keepdims=True)
+            mass = np.exp(log_density, out=log_density)
+            mass[..., 0] *= 0.5
+            mass[..., -1] *= 0.5
+            below = special.betainc(a, b, special.expit(x[0]))
+            above = special.betainc(b, a, special.expit(-x[-1]))
+            mass *= ((1.0 - below - above) / mass.sum(axis=2))[..., None]
+            _protect(mass, above)
+            yield _Weights(part, mass, above)
+
+    def _values(self, level: int, curves: Sequence[Curve]) -> tuple[int, FloatArray]:
+        """Return the first logit of a level and the curves from there on, (Q, K)."""
+        parts = [part for part in self._plan if part.level == level]
+        first, last = min(part.first for part in parts), max(part.last for part in parts)
+        x = np.arange(first, last + 1) * self._step(level)
+        p, q = special.expit(x), special.expit(-x)
+        return first, np.stack([curve.value(p, q) for curve in curves], axis=1)
+
+    def table(self, curve: Curve, moments: CurveMoments) -> CdfTable:
+        """Tabulate the distribution function of the score (1/M) Σ curve(p_α)."""
+        mu, sigma, at_node = moments.mu, moments.sigma, moments.at_node
+        if sigma == 0.0:
+            return CdfTable(np.array([0.0, 1.0]), np.array([mu, mu]))
+        if self.n_questions == 1.0:
+            probability, p, q = self._question_table
+            return CdfTable(probability, np.maximum.accumulate(curve.value(p, q)))
+        sensitivity = np.stack([np.abs(np.gradient(at_node.mean, axis=axis)) for axis in (1, 0)])
+        wide = sensitivity.reshape(2, -1)
+        weight = self.weight.ravel()
+        flat = Cumulants(*(values.ravel() for values in at_node))
+        flat = _repaired(flat, _LEAST_SPREAD * sigma)
+        if self.n_questions >= _MANY and is_nearly_normal(weight, flat, sigma):
+            wide = wide_cells(wide, flat)
+            return edgeworth_table(weight, flat, wide, mu, sigma).clipped(0.0, curve.top)
+        nodes = PearsonNodes.of(flat)
+        if is_near_pearson(weight, nodes, sigma, equal=self.x.size == 1):
+            return pearson_table(weight, nodes, wide, mu, sigma).clipped(0.0, curve.top)
+        return self._transformed(curve, moments, sensitivity)
+
+    @cached_property
+    def _question_table(self) -> tuple[FloatArray, ...]:
+        """The distribution function of one question's p, with p and 1 − p, of one question."""
+        a, b = (prior + own for prior, own in zip(self.prior, (self.x[0], self.y[0]), strict=True))
+        low, high = _supports(a, b, self.reach)
+        x = np.linspace(low.min(), high.max(), _QUESTION_POINTS)
+        p = special.expit(x)
+        below = np.zeros_like(x)
+        for row, weight in enumerate(self.weight):
+            below += weight @ special.betainc(a[row, :, None], b[row, :, None], p)
+        from scipy.interpolate import PchipInterpolator  # takes long to import
+
+        finer = np.linspace(x[0], x[-1], 10 * _QUESTION_POINTS)
+        below = np.clip(PchipInterpolator(x, np.maximum.accumulate(below))(finer), 0.0, 1.0)
+        # the mass beyond the ends lies on them
+        finer = np.concatenate([finer[:1], finer, finer[-1:]])
+        below = np.concatenate([[0.0], below, [1.0]])
+        return _protect(below, special.expit(finer), special.expit(-finer))
+
+    def _transformed(
+        self, curve: Curve, moments: CurveMoments, sensitivity: FloatArray
+    ) -> CdfTable:
+        """Return from the characteristic function of the mixture of the nodes."""
+        mu, sigma, at_node = moments.mu, moments.sigma, moments.at_node
+        M, kernel = self.n_questions, _KERNEL * sigma
+        low = max(mu - _REACH * sigma, 0.0) - 6.0 * kernel
+        high = min(mu + _REACH * sigma, curve.top) + 6.0 * kernel
+        base = 2.0 * np.pi / (high - low)
+        most = int(np.ceil(_CUT / (kernel * base)))
+        # a skewed distribution's characteristic function decays more slowly than a normal's
+        narrowest = np.sqrt(at_node.variance + kernel**2)
+        skew = at_node.third_size / narrowest**3
+        needed = (_CUT * (1.0 + 4.0 * skew) / (narrowest * base)).max(axis=1)
+        n_frequencies = np.clip(np.ceil(needed).astype(np.int64), 8, most) + 1
+        transform = np.zeros(most + 1, dtype=np.complex128)
+        cycles = np.arange(most + 1) * (base / (2.0 * np.pi))
+        waves: dict[int, tuple[int, ComplexArray]] = {}
+        for (level, row, _), weights in groupby(self.weights(), _nodes_of):
+            n = int(n_frequencies[row])
+            if level not in waves:
+                first, values = self._values(level, [curve])
+                longest = max(n_frequencies[part.row] for part in self._plan if part.level == level)
+                waves = {level: (first, _waves(base / M * values[:, 0], int(longest)))}
+            first, wave = waves[level]
+            at_top = np.exp(-1j * base / M * curve.top * np.arange(n))
+            product = np.ones(1, dtype=np.complex128)
+            for part, mass, above in weights:
+                n_nodes, d, q = mass.shape
+                rows = np.ascontiguousarray(wave[part.first - first : part.last + 1 - first, :n])
+                parts = mass.reshape(-1, q) @ rows.view(np.float64)
+                factors: ComplexArray = parts.view(np.complex128).reshape(n_nodes, d, n)
+                # below the first logit a curve is 0
+                factors += (1.0 - mass.sum(axis=2) - above)[..., None]
+                factors += above[..., None] * at_top
+                for index, times in enumerate(self.times[part.some]):
+                    product = product * raised(factors[:, index], int(times))
+            # a node represents its cell, over which the mean varies
+            for width in sensitivity[:, row, part.columns]:
+                product *= np.sinc(width[:, None] * cycles[:n])
+            transform[:n] += self.weight[row, part.columns] @ product
+        j = np.arange(most + 1)
+        length = fft.next_fast_len(4 * (most + 1), real=True)
+        transform *= np.exp(1j * base * low * j - 0.5 * (kernel * base * j) ** 2)
+        transform *= np.sinc(j / length)
+        total = np.maximum(fft.irfft(transform, n=length), 0.0)
+        score = low + np.arange(length) * ((high - low) / length)
+        return tabulate(total / total.sum(), score, mu, sigma).clipped(0.0, curve.top)
+
+
+def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Make arrays read-only."""
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
+
+
+def _repaired(at_node: Cumulants, least: float) -> Cumulants:
+    """Return cumulants that Pearson's curves of type I reach, where those nearly do.
+
+    A node whose sd is below `least`, and its higher cumulants rounding, becomes normal; the excess
+    kurtosis of a gamma distribution, 1.5 times its squared skewness, is the largest of type I.
+    """
+    narrow = at_node.variance < least**2
+    variance = np.where(narrow, least**2, at_node.variance)
+    third = np.where(narrow, 0.0, at_node.third)
+    fourth = np.where(narrow, 0.0, at_node.fourth)
+    square = third**2 / variance**3
+    excess = fourth / variance**2
+    most = 1.498 * square - 1e-4
+    is_close = (excess > most) & (excess < 1.55 * square + 2e-3)
+    return at_node._replace(
+        variance=variance, third=third, fourth=np.where(is_close, most * variance**2, fourth)
+    )
+
+
+def _nodes_of(weights: _Weights) -> tuple[int, int, int]:
+    """Return the level and the nodes that some probabilities belong to."""
+    return weights.part.level, weights.part.row, weights.part.columns.start
+
+
+def _supports(a: FloatArray, b: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
+    """Return the logits between which each question has its mass at all nodes, (D,).
+
+    Beyond ± `reach` every curve has reached its end value.
+    """
+    mean = special.digamma(a) - special.digamma(b)
+    sd = np.sqrt(special.polygamma(1, a) + special.polygamma(1, b))
+    # the tails of a logit are exponential at the rates a and b
+    low = np.clip(mean - np.maximum(9.0 * sd, 40.0 / a), -reach, reach - 1.0)
+    high = np.clip(mean + np.maximum(9.0 * sd, 40.0 / b), 1.0 - reach, reach)
+    return low.min(axis=0), high.max(axis=0)
+
+
+def _waves(phase: FloatArray, n: int) -> ComplexArray:
+    """Return exp(−i j phase) for j = 0..n−1, shape (Q, n), by repeated products."""
+    wave = np.ones((phase.size, n), dtype=np.complex128)
+    wave[:, 1:] = np.exp(-1j * phase)[:, None]
+    return np.asarray(np.multiply.accumulate(wave, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class CurveMixtureDistribution(FromTable):
+    """The score (1/M) Σ curve(p_α) of the questions of a mixture.
+
+    Parameters
+    ----------
+    mixture : CurveMixture
+        The distinct questions.
+    where : array of int, shape (M,)
+        Leads from every question to its distinct one.
+    curve : Curve
+        The score as a function of p_α.
+    of_curve : CurveMoments
+        Its moments.
+    """
+
+    mixture: CurveMixture
+    where: IntArray
+    curve: Curve
+    of_curve: CurveMoments
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+    @property
+    def mean(self) -> float:  # type: ignore[override]  # computed with the mixture
+        """The exact mean."""
+        return self.of_curve.mu
+
+    @property
+    def sd(self) -> float:  # type: ignore[override]  # computed with the mixture
+        """The exact standard deviation."""
+        return self.of_curve.sigma
+
+    @cached_property
+    def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once
+        """The distribution function of the score."""
+        return self.mixture.table(self.curve, self.of_curve)
+
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the curve of every question jointly, shape (n_draws, M)."""
+        weight = self.mixture.weight.ravel()
+        node = rng.choice(weight.size, size=n_draws, p=weight)
+        a, b = (values.ravel()[node, None] for values in self.mixture.prior)
+        a, b = a + self.mixture.x[self.where], b + self.mixture.y[self.where]
+        return self.curve.value(*draw_beta(a, b, a.shape, rng))
+
+
+def population_of_curve(mixture: CurveMixture, curve: Curve) -> TabulatedDistribution:
+    """Return the distribution of E curve(p) for a further question, p ~ Beta(s m, s (1 − m)).
+
+    Parameters
+    ----------
+    mixture : CurveMixture
+        Of which only the grid of (m, s) matters.
+    curve : Curve
+        The score as a function of p.
+    """
+    zero = np.zeros(1)
+    further = CurveMixture(
+        zero,
+        zero,
+        np.ones(1),
+        mixture.logit_mean,
+        mixture.log_strength,
+        mixture.weight,
+        mixture.reach,
+        mixture.sharpness,
+    )
+    (moments,) = further.moments([curve])
+    value, weight = moments.at_node.mean, mixture.weight
+    mu = float((weight * value).sum())
+    sd = float(np.sqrt((weight * (value - mu) ** 2).sum()))
+    if sd == 0.0:
+        return TabulatedDistribution(CdfTable(np.array([0.0, 1.0]), np.array([mu, mu])), mu, sd)
+    finer_weight = np.exp(_refined(np.log(np.maximum(weight, 1e-300)))).ravel()
+    finer = np.clip(_refined(value), 0.0, curve.top).ravel()
+    order = np.argsort(finer)
+    probability = np.cumsum(finer_weight[order])
+    probability = (probability - 0.5 * finer_weight[order]) / probability[-1]
+    probability[0], probability[-1] = 0.0, 1.0
+    return TabulatedDistribution(CdfTable(probability, finer[order]), mu, sd)
+
+
+def _refined(values: FloatArray) -> FloatArray:
+    """Interpolate between the nodes of a grid, in both directions."""
+    from scipy.interpolate import CubicSpline  # takes long to import
+
+    for axis, size in enumerate(values.shape):
+        finer = np.linspace(0.0, size - 1.0, _FINER * (size - 1) + 1)
+        values = CubicSpline(np.arange(size), values, axis=axis)(finer)
+    return np.asarray(values)

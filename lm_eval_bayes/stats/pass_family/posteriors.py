@@ -1,0 +1,439 @@
+"""Posteriors of Pass@k, Pass^k, G-Pass@k and their relatives, the expected score of k new trials.
+
+Given a question's success probability p that score is a polynomial of p, its success curve, so it
+has a posterior at any k >= 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.curve_mixture import (
+    CurveMixture,
+    CurveMixtureDistribution,
+    CurveMoments,
+    population_of_curve,
+)
+from lm_eval_bayes.stats.distributions.independent import IndependentBetas
+from lm_eval_bayes.stats.distributions.success_curves import (
+    Curve,
+    MeanExcess,
+    at_least,
+    beta_moments,
+)
+from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
+    NO_TRIALS,
+    PRIOR_ALONE,
+    learned_from_grid,
+)
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
+from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS
+from lm_eval_bayes.stats.results import PerQuestion, Posterior
+from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_option, check_prior
+
+#: Pseudo-counts of correct and of wrong trials, or how they are found.
+Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
+
+
+#: The warning of a posterior where no question has two trials.
+SINGLE_TRIALS = (
+    "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
+    "posterior depends on the prior of the questions' spread alone."
+)
+#: The warning of a posterior at more trials than there are.
+BEYOND_TRIALS = (
+    "k = {k} exceeds the trials of some question (N = {n}): beyond N the answer "
+    "rests on the Beta shape of the questions' common prior, and the interval does not include the "
+    "doubt about that shape."
+)
+
+
+class PassQuantity(NamedTuple):
+    """A member of the family.
+
+    `name` is "pass@k", "pass^k", "strict-maj@k", "g-pass@k" or "mg-pass@k"; `tau` is the
+    threshold of "g-pass@k".
+    """
+
+    name: str
+    k: int
+    tau: Tau | None = None
+
+    def curve(self) -> Curve:
+        """Return the expected score of k new trials as a function of p."""
+        needed = THRESHOLDS[self.name](self.k, self.tau)
+        return MeanExcess(self.k) if needed is None else at_least(needed, self.k)
+
+
+def pass_at_k_posterior(
+    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
+) -> Posterior:
+    """Return the posterior of the mean of 1 − (1 − p_α)^k.
+
+    The chance that one of k new trials is correct, with p_α ~ Beta(ν_α1, ν_α0) as in
+    [Hariri 2026, Alg. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior or the scope breaks its rule.
+
+    Examples
+    --------
+    One of two correct, so p ~ Beta(2, 2) and E(1 − p)² = 3/10:
+
+    >>> round(pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2, "uniform").mu, 12)
+    0.7
+    """
+    return _posterior(PassQuantity("pass@k", k), outcomes, prior, scope)
+
+
+def pass_hat_k_posterior(
+    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
+) -> Posterior:
+    """Return the posterior of the mean of p_α^k.
+
+    The chance that all of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior or the scope breaks its rule.
+
+    Examples
+    --------
+    >>> round(pass_hat_k_posterior(Outcomes.from_matrix([[0, 1]]), 2, "uniform").mu, 12)
+    0.3
+    """
+    return _posterior(PassQuantity("pass^k", k), outcomes, prior, scope)
+
+
+def g_pass_at_k_posterior(
+    outcomes: Outcomes, k: int, tau: Tau, prior: Prior = "learned", scope: Scope = "benchmark"
+) -> Posterior:
+    """Return the posterior of the mean chance that max(1, ⌈τk⌉) of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    tau : float, Fraction or Decimal
+        In [0, 1], with an exact ceiling, see `successes_needed`.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, tau is outside [0, 1], or the prior or the scope
+        breaks its rule.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1]])
+    >>> round(g_pass_at_k_posterior(outcomes, 3, 0.5, "uniform").mu, 12)
+    0.5
+    """
+    return _posterior(PassQuantity("g-pass@k", k, tau), outcomes, prior, scope)
+
+
+def mg_pass_at_k_posterior(
+    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
+) -> Posterior:
+    """Return the posterior of the mean latent mG-Pass@k.
+
+    (2/k) E max(J − ⌈k/2⌉, 0) for J correct of k new trials; see `mg_pass_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        At least 1; at k = 1 the quantity is 0 by its definition.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1] for an even k, [0, (k − 1)/k] for an odd one.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior or the scope breaks its rule.
+
+    Examples
+    --------
+    At k = 2 it is p²:
+
+    >>> round(mg_pass_at_k_posterior(Outcomes.from_matrix([[0, 1]]), 2, "uniform").mu, 12)
+    0.3
+    """
+    return _posterior(PassQuantity("mg-pass@k", k), outcomes, prior, scope)
+
+
+def strict_majority_at_k_posterior(
+    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
+) -> Posterior:
+    """Return the posterior of the mean chance that more than half of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, k < 1, or the prior or the scope breaks its rule.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1]])
+    >>> round(strict_majority_at_k_posterior(outcomes, 3, "uniform").mu, 12)
+    0.5
+    """
+    return _posterior(PassQuantity("strict-maj@k", k), outcomes, prior, scope)
+
+
+def _posterior(quantity: PassQuantity, outcomes: Outcomes, prior: Prior, scope: Scope) -> Posterior:
+    (posterior,) = pass_posteriors(outcomes, [quantity], prior, scope)
+    return posterior
+
+
+def pass_posteriors(
+    outcomes: Outcomes,
+    quantities: Sequence[PassQuantity],
+    prior: Prior = "learned",
+    scope: Scope = "benchmark",
+) -> list[Posterior]:
+    """Return the posteriors of several members of the family, which share their computation.
+
+    Under the learned prior p_α ~ Beta(s m, s (1 − m)) for every question α, with (m, s)
+    integrated out as in `hbayes_at_n`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ. Prior trials count as trials, each with
+        the weight λ.
+    quantities : sequence of PassQuantity
+        The members.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        "learned", shared by the questions; or the pseudo-count of correct and of wrong trials of
+        every question: 1 each ("uniform", that of [Hariri 2026, Alg. 1] and of scorio), 1/2 each
+        ("jeffreys"), any number above 0 for both, or a pair (correct, wrong). A fixed prior pulls
+        every question in one direction: on hard or on easy benchmarks its intervals miss.
+    scope : {"benchmark", "population"}
+        "benchmark": the mean of curve(p_α) over these M questions. "population", with the learned
+        prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m)).
+
+    Returns
+    -------
+    list of Posterior
+        In the order of `quantities`; a `note` where the trials alone do not determine the answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, a k or a tau is out of range, or the prior or the scope
+        breaks its rule.
+
+    Examples
+    --------
+    Twelve questions that the model rarely solves, two right answers in 48 trials:
+
+    >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
+    >>> members = [PassQuantity("pass@k", k) for k in (1, 2, 4)]
+    >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members)]
+    [0.06, 0.1, 0.18]
+    >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members, "uniform")]
+    [0.19, 0.33, 0.49]
+    """
+    check_outcomes("outcomes", outcomes)
+    quantities = [quantity._replace(k=check_k(quantity.k)) for quantity in quantities]
+    curves = [quantity.curve() for quantity in quantities]
+    require_binary(outcomes)
+    scope = check_option("scope", scope, SCOPES)
+    if not curves:
+        return []
+    if isinstance(prior, str) and prior == "learned":
+        return _learned(outcomes, quantities, curves, scope)
+    pseudo = _pseudo_counts(prior)
+    if scope == "population":
+        rule = 'be "benchmark" unless the prior is learned'
+        raise InvalidInputError.of("scope", rule, scope)
+    nu = outcomes.counts + np.array(pseudo[::-1])
+    nu = nu + outcomes.prior_strength * outcomes.prior_counts
+    return [
+        _under_fixed_prior(outcomes, nu, pseudo, quantity, curve)
+        for quantity, curve in zip(quantities, curves, strict=True)
+    ]
+
+
+def _pseudo_counts(prior: object) -> tuple[float, float]:
+    """Return the pseudo-counts of correct and of wrong trials."""
+    if isinstance(prior, tuple) and len(prior) == 2:
+        return check_prior(prior[0]), check_prior(prior[1])
+    if isinstance(prior, (str, tuple, list)) and prior not in ("uniform", "jeffreys"):
+        rule = 'be "learned", "uniform", "jeffreys", a number above 0 or a pair of them'
+        raise InvalidInputError.of("prior", rule, prior)
+    pseudo = check_prior(prior)
+    return pseudo, pseudo
+
+
+def _under_fixed_prior(
+    outcomes: Outcomes,
+    nu: FloatArray,
+    pseudo: tuple[float, float],
+    quantity: PassQuantity,
+    curve: Curve,
+) -> Posterior:
+    """Return the posterior with p_α ~ Beta(ν_α1, ν_α0)."""
+    pairs = distinct_pairs(nu[:, 1], nu[:, 0])
+    mean, variance = beta_moments(pairs.first, pairs.second, curve)
+    question_mean = np.clip(mean, 0.0, curve.top)[pairs.where]
+    question_sd = np.sqrt(variance)[pairs.where]
+    mu = float(min(question_mean.mean(), curve.top))
+    sigma = float(np.sqrt((question_sd**2).sum()) / question_sd.size)
+    return Posterior(
+        quantity=f"{quantity.name} posterior",
+        mu=mu,
+        sigma=sigma,
+        per_question=PerQuestion(question_mean, question_sd),
+        bounds=(0.0, curve.top),
+        prior=pseudo[0] if pseudo[0] == pseudo[1] else pseudo,
+        distribution=IndependentBetas(nu[:, 1], nu[:, 0], curve, 0.0, 1.0, mu, sigma),
+        k=quantity.k,
+        tau=None if quantity.tau is None else float(quantity.tau),
+        trials_range=outcomes.trials_range,
+    )
+
+
+def _learned(
+    outcomes: Outcomes, quantities: Sequence[PassQuantity], curves: Sequence[Curve], scope: Scope
+) -> list[Posterior]:
+    """Return the posteriors under the learned prior."""
+    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    x, y = trials[:, 1].astype(np.float64), trials[:, 0].astype(np.float64)
+    pairs = distinct_pairs(x, y)
+    grid = hyper_posterior(x, y, rough=True)
+    mixture = CurveMixture.of(pairs, grid.logit_mean, grid.log_strength[:, 0], grid.weight, curves)
+    learned = learned_from_grid(grid)
+
+    def posterior_of(quantity: PassQuantity, curve: Curve, moments: CurveMoments) -> Posterior:
+        benchmark = Posterior(
+            quantity=f"{quantity.name} posterior",
+            mu=float(np.clip(moments.mu, 0.0, curve.top)),
+            sigma=moments.sigma,
+            per_question=PerQuestion(
+                np.clip(moments.question_mean, 0.0, curve.top)[pairs.where],
+                moments.question_sd[pairs.where],
+            ),
+            bounds=(0.0, curve.top),
+            prior=None,
+            distribution=CurveMixtureDistribution(mixture, pairs.where, curve, moments),
+            k=quantity.k,
+            tau=None if quantity.tau is None else float(quantity.tau),
+            n_trials=float((x + y).mean()),
+            trials_range=outcomes.trials_range,
+            learned=learned,
+            note=_note(x + y, quantity.k, "benchmark"),
+            question_ids=outcomes.question_ids,
+        )
+        if scope == "benchmark":
+            return benchmark
+        distribution = population_of_curve(mixture, curve)
+        mu, sigma = distribution.moments()
+        return replace(
+            benchmark,
+            mu=float(np.clip(mu, 0.0, curve.top)),
+            sigma=sigma,
+            distribution=distribution,
+            scope=scope,
+            note=_note(x + y, quantity.k, scope),
+            benchmark=benchmark,
+        )
+
+    return [
+        posterior_of(quantity, curve, moments)
+        for quantity, curve, moments in zip(
+            quantities, curves, mixture.moments(curves), strict=True
+        )
+    ]
+
+
+def _note(trials: FloatArray, k: int, scope: Scope) -> str | None:
+    """Return the warning about a posterior, if any."""
+    if trials.max() == 0.0:
+        return NO_TRIALS
+    if trials.max() <= 1.0 and k > 1:
+        return SINGLE_TRIALS
+    if trials.max() <= 1.0:
+        return PRIOR_ALONE if scope == "benchmark" else None
+    fewest = trials.min()
+    if k > fewest:
+        return BEYOND_TRIALS.format(k=k, n=f"{fewest:g}")
+    return None

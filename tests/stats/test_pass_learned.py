@@ -1,0 +1,201 @@
+"""The pass family's posteriors under the learned prior, against roads of their own.
+
+The hyperprior is written down here again: m ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes import (
+    InvalidInputError,
+    Outcomes,
+    g_pass_at_k_posterior,
+    hbayes_at_n,
+    mg_pass_at_k_posterior,
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+    strict_majority_at_k_posterior,
+)
+from lm_eval_bayes.stats.pass_family.posteriors import PassQuantity, pass_posteriors
+
+
+def outcomes_of(correct, n) -> Outcomes:
+    correct = np.asarray(correct)
+    return Outcomes.from_counts(np.column_stack([n - correct, correct]))
+
+
+MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)
+HARD = ([0] * 25 + [1, 1, 2, 1, 4], 4)
+EASY = ([4] * 25 + [3, 3, 2, 3, 0], 4)
+ALL_RIGHT = ([4] * 20, 4)
+SINGLE = ([1], 4)
+LONG = ([0, 3, 17, 40, 64, 61, 2, 0, 0, 30, 55, 64], 64)
+
+
+def draws_by_importance(correct, n, n_draws, rng):
+    """Draw (m, s) from the hyperprior's quantiles, resample by the likelihood, then every p."""
+    m = stats.beta.ppf(rng.random(n_draws), 0.7, 0.7)
+    u = stats.beta.ppf(rng.random(n_draws), 0.7, 1.0)
+    s = 20.0 * u / (1.0 - u)
+    m, s = np.clip(m, 1e-12, 1.0 - 1e-12), np.clip(s, 1e-9, 1e9)
+    log_weight = np.zeros(n_draws)
+    for c in correct:
+        log_weight += special.betaln(c + s * m, n - c + s * (1 - m))
+        log_weight -= special.betaln(s * m, s * (1 - m))
+    weight = np.exp(log_weight - log_weight.max())
+    chosen = rng.choice(n_draws, n_draws // 4, p=weight / weight.sum())
+    a, b = (s * m)[chosen], (s * (1 - m))[chosen]
+    p = np.stack([rng.beta(c + a, n - c + b) for c in correct], axis=1)
+    effective = weight.sum() ** 2 / (weight**2).sum()
+    return p, a, b, min(effective, chosen.size)
+
+
+CURVES = {
+    "pass@3": (lambda o, **kw: pass_at_k_posterior(o, 3, **kw), lambda p: 1 - (1 - p) ** 3),
+    "pass^4": (lambda o, **kw: pass_hat_k_posterior(o, 4, **kw), lambda p: p**4),
+    "g-pass@8_.5": (
+        lambda o, **kw: g_pass_at_k_posterior(o, 8, 0.5, **kw),
+        lambda p: stats.binom.sf(3, 8, p),
+    ),
+    "mg-pass@5": (
+        lambda o, **kw: mg_pass_at_k_posterior(o, 5, **kw),
+        lambda p: 0.4 * (stats.binom.sf(3, 5, p) + stats.binom.sf(4, 5, p)),
+    ),
+    "strict-maj@5": (
+        lambda o, **kw: strict_majority_at_k_posterior(o, 5, **kw),
+        lambda p: stats.binom.sf(2, 5, p),
+    ),
+}
+
+
+@pytest.mark.parametrize("data", [MIXED, HARD, EASY, SINGLE], ids=["mixed", "hard", "easy", "one"])
+def test_the_benchmark_against_draws_by_importance(data):
+    correct, n = data
+    p, _, _, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(1))
+    error = 5.0 / np.sqrt(effective)
+    for posterior_of, curve in CURVES.values():
+        posterior = posterior_of(outcomes_of(correct, n))
+        scores = curve(p).mean(axis=1)
+        sd = scores.std()
+        assert posterior.mu == pytest.approx(scores.mean(), abs=error * sd)
+        kurtosis = np.mean((scores - scores.mean()) ** 4) / sd**4
+        assert posterior.sigma == pytest.approx(sd, rel=0.5 * error * np.sqrt(kurtosis))
+        assert posterior.per_question.mu == pytest.approx(curve(p).mean(axis=0), abs=error)
+        for level in (0.5, 0.95):
+            interval = posterior.interval(level)
+            # the mass between the ends, give or take 2% of the sd at either
+            margin = 0.02 * sd
+            wider = np.mean((scores >= interval.low - margin) & (scores <= interval.high + margin))
+            narrower = np.mean(
+                (scores >= interval.low + margin) & (scores <= interval.high - margin)
+            )
+            assert narrower - 0.5 * error <= level <= wider + 0.5 * error
+
+
+@pytest.mark.parametrize("data", [MIXED, HARD, EASY], ids=["mixed", "hard", "easy"])
+def test_the_population_against_draws_by_importance(data):
+    correct, n = data
+    _, a, b, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(2))
+    # E q^k and E p^k of a Beta, in rising factorials
+    pass_at_3 = 1.0 - special.poch(b, 3) / special.poch(a + b, 3)
+    all_of_4 = special.poch(a, 4) / special.poch(a + b, 4)
+    error = 5.0 / np.sqrt(effective)
+    for name, scores in (("pass@3", pass_at_3), ("pass^4", all_of_4)):
+        posterior = CURVES[name][0](outcomes_of(correct, n), scope="population")
+        sd = scores.std()
+        assert posterior.scope == "population"
+        assert posterior.benchmark is not None
+        assert posterior.benchmark.scope == "benchmark"
+        assert posterior.mu == pytest.approx(scores.mean(), abs=error * sd)
+        assert posterior.sigma == pytest.approx(sd, rel=2.0 * error)
+        for level in (0.5, 0.95):
+            interval = posterior.interval(level)
+            inside = np.mean((scores >= interval.low) & (scores <= interval.high))
+            assert inside == pytest.approx(level, abs=0.5 * error + 0.003)
+
+
+@pytest.mark.parametrize("data", [MIXED, HARD, EASY, ALL_RIGHT, LONG], ids=str)
+def test_k_of_one_is_hbayes_at_n(data):
+    outcomes = outcomes_of(*data)
+    for scope in ("benchmark", "population"):
+        expected = hbayes_at_n(outcomes, scope)
+        posterior = pass_at_k_posterior(outcomes, 1, scope=scope)
+        assert posterior.mu == pytest.approx(expected.mu, abs=2e-5)
+        assert posterior.sigma == pytest.approx(expected.sigma, rel=2e-3)
+        assert posterior.learned.strength == pytest.approx(expected.learned.strength, rel=1e-2)
+        for level in (0.5, 0.95):
+            interval, wanted = posterior.interval(level), expected.interval(level)
+            assert interval.low == pytest.approx(wanted.low, abs=0.03 * expected.sigma)
+            assert interval.high == pytest.approx(wanted.high, abs=0.03 * expected.sigma)
+
+
+def test_prior_trials_count_by_their_weight():
+    plain = Outcomes.from_counts([[3, 2], [4, 1], [0, 5]])
+    split = Outcomes.from_counts([[1, 1], [2, 0], [0, 3]], prior_counts=[[2, 1], [2, 1], [0, 2]])
+    assert pass_at_k_posterior(split, 4).mu == pytest.approx(pass_at_k_posterior(plain, 4).mu)
+
+
+def test_a_pair_of_pseudo_counts():
+    # p ~ Beta(1 + .5, 2 + 3): E p² = (1.5 · 2.5) / (6.5 · 7.5)
+    posterior = pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (0.5, 3.0))
+    assert posterior.mu == pytest.approx(1.5 * 2.5 / (6.5 * 7.5), rel=1e-12)
+    assert posterior.prior == (0.5, 3.0)
+    assert pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (1, 1)).prior == 1.0
+
+
+@pytest.mark.parametrize("prior", ["haldane", (1.0,), (1.0, 0.0), (1.0, "uniform", 2.0), 0.0, None])
+def test_refused_priors(prior):
+    with pytest.raises(InvalidInputError, match=r"`prior` must be"):
+        pass_at_k_posterior(outcomes_of(*MIXED), 2, prior)
+
+
+def test_a_fixed_prior_has_no_population():
+    with pytest.raises(InvalidInputError, match=r'`scope` must be "benchmark" unless the prior is'):
+        pass_at_k_posterior(outcomes_of(*MIXED), 2, "uniform", "population")
+
+
+def test_mg_pass_at_one_is_nought_in_both_scopes():
+    for scope in ("benchmark", "population"):
+        posterior = mg_pass_at_k_posterior(outcomes_of(*MIXED), 1, scope=scope)
+        assert (posterior.mu, posterior.sigma) == (0.0, 0.0)
+        assert posterior.interval().high == 0.0
+
+
+def test_draws_of_the_questions_have_the_posterior_s_moments():
+    posterior = pass_at_k_posterior(outcomes_of(*MIXED), 5)
+    draws = posterior.distribution.draw_questions(40_000, np.random.default_rng(3))
+    means = draws.mean(axis=1)
+    assert means.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 200)
+    assert means.std() == pytest.approx(posterior.sigma, rel=0.03)
+    assert draws.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=0.01)
+    assert draws.std(axis=0) == pytest.approx(posterior.per_question.sigma, rel=0.05, abs=1e-3)
+
+
+def test_a_table_of_253_rows_is_one_computation():
+    rng = np.random.default_rng(4)
+    outcomes = outcomes_of(rng.binomial(64, rng.beta(0.4, 0.4, 30)), 64)
+    rows = [PassQuantity("pass@k", k) for k in range(1, 65)]
+    rows += [PassQuantity(name, k) for name in ("pass^k", "mg-pass@k") for k in range(2, 65)]
+    rows += [PassQuantity("g-pass@k", k, 0.5) for k in range(2, 65)]
+    start = time.process_time()
+    posteriors = pass_posteriors(outcomes, rows)
+    assert time.process_time() - start < 5.0  # about half a second of a free core
+    alone = g_pass_at_k_posterior(outcomes, 64, 0.5)
+    together = posteriors[-1]
+    assert together.mu == pytest.approx(alone.mu, rel=1e-6)
+    assert together.sigma == pytest.approx(alone.sigma, rel=1e-5)
+
+
+def test_a_million_trials_per_question():
+    outcomes = outcomes_of([100_000, 400_000, 900_000], 10**6)
+    posterior = pass_at_k_posterior(outcomes, 3)
+    p = np.array([0.1, 0.4, 0.9])
+    assert posterior.mu == pytest.approx((1 - (1 - p) ** 3).mean(), abs=1e-4)
+    slope = 3 * (1 - p) ** 2
+    expected = np.sqrt((slope**2 * p * (1 - p) / 10**6).sum()) / 3
+    assert posterior.sigma == pytest.approx(expected, rel=1e-3)
