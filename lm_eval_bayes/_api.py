@@ -84,6 +84,8 @@ from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior as p
 from lm_eval_bayes.stats.pass_family.posteriors import (
     strict_majority_at_k_posterior as strict_majority_at_k_posterior,
 )
+from lm_eval_bayes.stats.ranking.agreement import RankingAgreement as RankingAgreement
+from lm_eval_bayes.stats.ranking.agreement import compare_rankings as compare_rankings
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking
 from lm_eval_bayes.stats.ranking.rank import rank as rank
 from lm_eval_bayes.stats.ranking.simultaneous import (

@@ -26,7 +26,7 @@ from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 BoolArray = npt.NDArray[np.bool_]
 
 #: Errors of pairs drawn in all, and the fewest and the most joint draws.
-_PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 40_000_000, 2_000, 10_000
+_PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 40_000_000, 2_000, 4_000
 #: Means of fewer trials per question have an uncertain sampling variance.
 _REPLICATED = 2.0
 
@@ -53,7 +53,8 @@ class SimultaneousComparisons(Record):
         Confidence sets for the rank of one model, whichever it is: of its own comparisons with
         the others only.
     draws, seed : int
-        The joint draws of the errors.
+        The joint draws of the errors. With 4,000 the critical value for twenty models has a
+        standard error of about .02.
     """
 
     confidence: float

@@ -1,0 +1,112 @@
+"""The winner's score against plain sampling of the same model, and against simulated boards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.winner import winners_score
+
+BASE = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
+
+
+def board(mus, sigmas):
+    return {
+        f"m{i}": replace(BASE, mu=mu, sigma=sigma)
+        for i, (mu, sigma) in enumerate(zip(mus, sigmas, strict=True))
+    }
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.6])
+def test_against_importance_sampling(rho):
+    mu = np.array([0.55, 0.62, 0.50, 0.58])
+    sigma = np.array([0.04, 0.05, 0.03, 0.04])
+    correlation = np.full((4, 4), rho) + (1 - rho) * np.eye(4)
+    result = winners_score(board(mu, sigma), correlation=correlation)
+    # draw (m, τ) from a wide proposal and every logit given these; weigh by the likelihood
+    rng = np.random.default_rng(0)
+    logit, sd = special.logit(mu), sigma / (mu * (1 - mu))
+    precision = np.linalg.inv(correlation * sd[:, None] * sd)
+    n = 400_000
+    share = rng.random(n)
+    tau = np.sqrt((sd**2).mean() * (1 - share) / share)
+    centre = rng.normal(logit.mean(), 0.6, n)
+    theta = centre + tau * rng.standard_normal((4, n))
+    off = theta - logit[:, None]
+    log = -0.5 * (off * (precision @ off)).sum(axis=0) + 0.5 * ((centre - logit.mean()) / 0.6) ** 2
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    score = special.expit(theta[1])
+    order = np.argsort(score)
+    below = np.cumsum(weight[order])
+    low, high = score[order][np.searchsorted(below, [0.025, 0.975])]
+    assert (result.model, result.n_models) == ("m1", 4)
+    assert result.mu == pytest.approx(float(weight @ score), abs=0.001)
+    assert (result.interval.low, result.interval.high) == pytest.approx((low, high), abs=0.004)
+    assert result.sigma == pytest.approx(
+        float(np.sqrt(weight @ (score - result.mu) ** 2)), rel=0.03
+    )
+
+
+def test_models_far_apart_are_hardly_shrunk_and_equal_ones_are():
+    far = winners_score(board([0.8, 0.5, 0.2], [0.02] * 3))
+    assert far.mu == pytest.approx(0.8, abs=0.004)
+    near = winners_score(board([0.53, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
+    assert 0.50 < near.mu < 0.515
+    assert near.unadjusted_mu == 0.53
+
+
+def test_one_model_and_certain_scores_are_left_alone():
+    alone = winners_score({"only": BASE})
+    assert (alone.mu, alone.sigma) == (BASE.mu, BASE.sigma)
+    assert alone.interval.low == BASE.interval(0.95, "exact").low
+    weights = {"weights": [1.0, 1.0]}
+    certain = bayes_at_n(Outcomes.from_counts([[3, 5]], **weights))
+    result = winners_score({"a": certain, "b": certain})
+    assert (result.mu, result.interval.low, result.interval.high) == (1.0, 1.0, 1.0)
+
+
+def test_scores_on_another_range():
+    counts = {"a": [[2, 6], [3, 5]], "b": [[4, 4], [4, 4]], "c": [[5, 3], [3, 5]]}
+    unit = winners_score({m: hbayes_at_n(Outcomes.from_counts(c)) for m, c in counts.items()})
+    scaled = winners_score(
+        {m: hbayes_at_n(Outcomes.from_counts(c, weights=[-2, 8])) for m, c in counts.items()}
+    )
+    assert scaled.mu == pytest.approx(-2 + 10 * unit.mu, abs=1e-6)
+    assert scaled.interval.high == pytest.approx(-2 + 10 * unit.interval.high, abs=1e-6)
+
+
+def test_the_winners_curse_on_simulated_boards():
+    """Twelve models with sd .25 of their logits, normal errors of .4: shrinkage holds the level."""
+    rng = np.random.default_rng(1)
+    held, unadjusted, bias, own_bias = [], [], [], []
+    for _ in range(300):
+        truth = rng.normal(0.3, 0.25, 12)
+        logit = truth + 0.4 * rng.standard_normal(12)
+        mu = special.expit(logit)
+        result = winners_score(board(mu, 0.4 * mu * (1 - mu)))
+        score = special.expit(truth[int(result.model[1:])])
+        held.append(result.interval.low <= score <= result.interval.high)
+        best = logit.max()
+        unadjusted.append(special.expit(best - 0.784) <= score <= special.expit(best + 0.784))
+        bias.append(result.mu - score)
+        own_bias.append(result.unadjusted_mu - score)
+    assert 0.92 <= np.mean(held) <= 0.99
+    assert np.mean(unadjusted) < 0.90
+    assert abs(np.mean(bias)) < 0.015 < 0.08 < np.mean(own_bias)
+
+
+def test_bad_arguments():
+    with pytest.raises(InvalidInputError, match="`level` must"):
+        winners_score(board([0.5, 0.6], [0.1, 0.1]), level=1.0)
+    with pytest.raises(InvalidInputError, match="`correlation` must have one row and one column"):
+        winners_score(board([0.5, 0.6], [0.1, 0.1]), correlation=np.eye(3))
+    with pytest.raises(InvalidInputError, match="`posteriors` must be a mapping"):
+        winners_score({})
