@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
@@ -16,6 +17,60 @@ from lm_eval_bayes.stats.validation import IntArray
 _MAX_ID_LENGTH, _MAX_TEXT_LENGTH = 20, 60
 #: Number of ids that an error names for each run.
 _MAX_IDS_IN_ERROR = 3
+
+
+#: Largest probability by which runs may agree in every outcome without being called copies.
+_COINCIDENCE = 1e-6
+
+
+def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
+    """Return the models of runs that agree in the outcome of every trial, group by group.
+
+    Trials are compared in their order where both runs have it, otherwise their counts. Runs
+    that agree by chance are not named: a group counts if so many runs with its shares of outcomes
+    agree with a probability below one in a million, so that models that solve everything
+    are no copies of each other. A question's shares are those of its trials and of one more trial
+    with the shares of all questions.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        Comparable with each other.
+
+    Examples
+    --------
+    >>> trials = [[0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 1, 1], [1, 0, 1, 0]]
+    >>> ids = list("pqrst")
+    >>> runs = [TaskRun.from_trials(name, "aime", trials, ids) for name in ("a", "b")]
+    >>> identical_runs(runs)
+    (('a', 'b'),)
+    """
+    has_trials = all(run.trials is not None for run in runs)
+    groups: dict[tuple[bytes, ...], list[TaskRun]] = {}
+    for run in runs:
+        rows = aligned_rows(run, runs[0]).tolist()
+        if has_trials and run.trials is not None:
+            key = tuple(np.asarray(run.trials[row], dtype=np.int64).tobytes() for row in rows)
+        else:
+            key = tuple(run.outcomes.counts[row].tobytes() for row in rows)
+        groups.setdefault(key, []).append(run)
+    return tuple(
+        tuple(run.model for run in group)
+        for group in groups.values()
+        if (len(group) - 1) * _log_coincidence(group[0], has_trials) < np.log(_COINCIDENCE)
+    )
+
+
+def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
+    """Return the log probability that another run with this one's shares agrees with it."""
+    counts = run.outcomes.counts
+    n_trials, n_categories = counts.sum(axis=1), counts.shape[1]
+    pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * n_categories)
+    share = (counts + pooled) / (n_trials + 1.0)[:, None]
+    if by_trial:
+        return float(n_trials @ np.log((share**2).sum(axis=1)))
+    arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
+    return float(arrangements.sum() + (counts * np.log(share)).sum())
 
 
 def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
-from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -24,6 +25,11 @@ from lm_eval_bayes.stats.ranking.rank import (
 )
 from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
+from lm_eval_bayes.stats.ranking.winner import (
+    WinnersScore,
+    question_correlation,
+    winners_score,
+)
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
@@ -114,6 +120,11 @@ class Leaderboard(Record):
         The ranking with its rules, its pairwise z and P(A > B).
     rows : tuple of LeaderboardRow
         One per model, best first, in the order of `ranking.models`.
+    winner : WinnersScore
+        The score of the model with the largest posterior mean, with the selection accounted for.
+    identical : tuple of tuple of str
+        The models of runs that agree in the outcome of every trial, group by group; see
+        `identical_runs`.
     """
 
     task: str
@@ -122,6 +133,8 @@ class Leaderboard(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
+    winner: WinnersScore
+    identical: tuple[tuple[str, ...], ...] = ()
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -150,8 +163,13 @@ class Leaderboard(Record):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Distinct notes of the ranking and of the posteriors."""
-        notes = [self.ranking.note, *(row.posterior.note for row in self.rows)]
+        """Distinct notes of the ranking, of the posteriors and on identical runs."""
+        copies = [
+            f"The runs of {join_words(models)} are identical, trial by trial: they count as "
+            f"{len(models)} models here."
+            for models in self.identical
+        ]
+        notes = [self.ranking.note, *(row.posterior.note for row in self.rows), *copies]
         return tuple(dict.fromkeys(note for note in notes if note))
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,6 +265,8 @@ def leaderboard_of(
         spec=spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
+        winner=winners_score(posteriors, spec.level),
+        identical=identical_runs(runs),
     )
 
 
@@ -314,6 +334,9 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {}, first.spec),
+        winner=winners_score(
+            posteriors, first.spec.level, correlation=_mean_correlation(boards, posteriors)
+        ),
     )
 
 
@@ -376,6 +399,30 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         paired=shared is not None,
         note=joined_notes(notes),
     )
+
+
+def _mean_correlation(
+    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]
+) -> FloatArray | None:
+    """Return the correlation of the means over tasks, None where they are independent."""
+    by_task = []
+    for board in boards:
+        of_model = {row.model: row.posterior for row in board.rows}
+        by_task.append([of_model[model] for model in posteriors])
+    shared = _shared_by_task(by_task) if boards[0].scope == "population" else None
+    if shared is None:
+        return None
+    covariance = np.zeros((len(posteriors), len(posteriors)))
+    for questions, task in zip(shared, by_task, strict=True):
+        sigma = np.array([posterior.sigma for posterior in task])
+        covariance += question_correlation(questions) * sigma[:, None] * sigma
+    sd = np.sqrt(np.diag(covariance))
+    scale = sd[:, None] * sd
+    correlation: FloatArray = np.divide(
+        covariance, scale, out=np.zeros_like(covariance), where=scale > 0.0
+    )
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
 
 
 def _shared_by_task(by_task: Sequence[Sequence[Posterior]]) -> list[SharedQuestions] | None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from _support import by_hand
 from scipy import stats
 
+from lm_eval_bayes.analysis.comparability import identical_runs
 from lm_eval_bayes.analysis.leaderboard import leaderboard, overall_leaderboard
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.winner import winners_score
 
 M, N = 20, 8
 
@@ -122,6 +126,57 @@ def test_a_leaderboard_is_plain_json(board):
     assert plain["places"][0]["interval"]["level"] == 0.95
     assert np.array(plain["p_greater"]).shape == (4, 4)
     assert (plain["ties"], plain["questions"], plain["tasks"]) == ("simultaneous", M, ["aime"])
+
+
+def test_identical_runs_are_named():
+    trials = np.random.default_rng(0).integers(0, 2, (20, 4))
+    ids = [f"q{i}" for i in range(20)]
+    copies = [TaskRun.from_trials(f"copy {i}", "aime", trials, ids) for i in range(20)]
+    turned = TaskRun.from_trials("turned", "aime", trials[::-1], ids[::-1])
+    other = build("other", 0.5, 3, m=20, n=4)
+    board = leaderboard([*copies[:10], other, turned, *copies[10:]])
+    names = [f"copy {i}" for i in range(10)] + ["turned"] + [f"copy {i}" for i in range(10, 20)]
+    assert board.identical == (tuple(names),)
+    (note,) = [note for note in board.notes if "identical" in note]
+    assert all(name in note for name in names)
+    assert "other" not in note
+    assert len({row.rank for row in board.rows if row.model != "other"}) == 1
+    # the same counts in another order are no copy
+    swapped = TaskRun.from_trials("swapped", "aime", trials[:, ::-1], ids)
+    assert leaderboard([copies[0], swapped]).identical == ()
+    # models that solve everything agree by chance
+    perfect = [TaskRun.from_trials(name, "aime", np.ones((30, 4), int), range(30)) for name in "ab"]
+    assert leaderboard(perfect).identical == ()
+
+
+def test_copies_of_counts_are_found_without_trials():
+    counts = np.random.default_rng(1).binomial(64, 0.5, 12)
+    run = TaskRun.from_trials("a", "aime", [[0, 1]] * 12, [f"q{i}" for i in range(12)])
+    of_counts = replace(
+        run,
+        trials=None,
+        outcomes=Outcomes.from_counts(
+            np.stack([64 - counts, counts], axis=1), question_ids=run.outcomes.question_ids
+        ),
+    )
+    assert identical_runs([of_counts, replace(of_counts, model="b")]) == (("a", "b"),)
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_the_winners_score(four, scope):
+    board = leaderboard(four, IntervalSpec(level=0.9, scope=scope))
+    posteriors = {row.model: row.posterior for row in board.rows}
+    expected = winners_score(posteriors, 0.9)
+    assert board.winner.model == expected.model
+    assert board.winner.mu == pytest.approx(expected.mu, abs=1e-12)
+    assert board.to_dict()["winner"]["interval"]["level"] == 0.9
+    assert board.winner.model == board.models[0]
+    assert board.winner.interval.low == pytest.approx(expected.interval.low, abs=1e-9)
+    assert board.winner.mu < board.rows[0].mu
+    _, result = boards(scope)
+    overall = overall_leaderboard(result)
+    assert overall.winner.unadjusted_mu == overall.rows[0].mu
+    assert overall.rows[-1].mu < overall.winner.mu < overall.rows[0].mu
 
 
 # -- what is refused -----------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def test_what_is_printed(four):
     assert "ranks, jointly (95%)  alone" in printed
     assert "all pairs compared at once with 95% confidence, |z| above 2.5" in printed
     assert "fractional numbering" in printed
+    assert ", chosen because it leads: 0." in printed
     (last,) = [line for line in printed.splitlines() if line.startswith("  4") and "m 4" in line]
     assert "<0.001" in last
     _, printed, _ = lmeb("rank", four, "--ties", "leader")

@@ -72,7 +72,7 @@ def test_ties_and_rankings():
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ({"x": 1, "y": 2}, {"x": 1, "z": 2}, "`b` must rank the same models as `a`; got 'y, z in"),
+        ({"x": 1, "y": 2}, {"x": 1, "z": 2}, "`b` must rank the same models as `a`; got y, z in"),
         ({"x": 1}, {"x": 1}, "`a` must rank at least two models; got 1"),
         ([1, 2], {"x": 1}, "`a` must be a Ranking or a mapping"),
         ({"x": 1, "y": float("nan")}, {"x": 1, "y": 2}, "`a` must be a Ranking or a mapping"),

@@ -57,7 +57,7 @@ def test_against_importance_sampling(rho):
 
 def test_models_far_apart_are_hardly_shrunk_and_equal_ones_are():
     far = winners_score(board([0.8, 0.5, 0.2], [0.02] * 3))
-    assert far.mu == pytest.approx(0.8, abs=0.004)
+    assert far.mu == pytest.approx(0.8, abs=0.006)
     near = winners_score(board([0.53, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
     assert 0.50 < near.mu < 0.515
     assert near.unadjusted_mu == 0.53

@@ -83,6 +83,9 @@ def command(
     models they nearly always show a winner. The paper's rule compares neighbours (--ties
     adjacent); it chains, so that the first and the last model of a long group may differ.
 
+    The best of many noisy scores is too high on average. The line below a table has the leader's
+    score with that selection accounted for, under a prior that the models share.
+
     Every task has a leaderboard. If all models have several tasks in common, so has the mean of
     these tasks, with equal weights.
 
@@ -188,6 +191,12 @@ def _show(board: Leaderboard, pairs: bool) -> None:
             "time": lambda row: format_duration(row.seconds),
         }
     say_records(title, board.rows, columns)
+    if len(board.rows) > 1:
+        winner = board.winner
+        say(
+            f"  {winner.model}, chosen because it leads: "
+            f"{format_mean_sd(winner.mu, winner.sigma)}, {format_interval(winner.interval)}"
+        )
     if pairs:
         say()
         _show_pairs(board)

@@ -114,6 +114,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "short": short,
         "scale": scale,
         "headline": headline(panel, data.spec.level),
+        "winner": winners_sentence(panel),
         "size": _panel_size(panel),
         "axis": figures.axis_above(axis),
         "rows": [
@@ -186,6 +187,22 @@ def headline(panel: TaskPanel, level: float) -> Markup:
         ).format(leader, p_best, score, _joined_with_or(others))
     return Markup("{} is first with {}, but the trials do not separate it from {}.").format(
         leader, score, _joined_with_or(others)
+    )
+
+
+def winners_sentence(panel: TaskPanel) -> Markup | None:
+    """Return the leader's score with its selection accounted for; None for one model."""
+    if len(panel.models) == 1:
+        return None
+    winner, scale = panel.board.winner, Scale(*panel.bounds)
+    return Markup(
+        "As the best of {} its score is likely to be overstated; with that accounted for it is "
+        "{} ({} to {})."
+    ).format(
+        plural(winner.n_models, "model"),
+        scale.with_unit(winner.mu),
+        scale.short(winner.interval.low),
+        scale.with_unit(winner.interval.high),
     )
 
 

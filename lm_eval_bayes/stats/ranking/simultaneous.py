@@ -343,8 +343,8 @@ def compare_simultaneously(
     ...     np.array([0.60, 0.51, 0.40]), np.full(3, 0.03), np.full(3, np.inf)
     ... )
     >>> result = compare_simultaneously([errors], 3, 0.95, seed=0)
-    >>> round(result.critical_value, 1), result.separated.astype(int).tolist()
-    (2.3, [[0, 0, 1], [0, 0, 1], [0, 0, 0]])
+    >>> 2.2 < result.critical_value < 2.5, result.separated.astype(int).tolist()
+    (True, [[0, 0, 1], [0, 0, 1], [0, 0, 0]])
     >>> result.rank_low.tolist(), result.rank_high.tolist()
     ([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])
     """
