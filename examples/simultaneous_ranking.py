@@ -85,6 +85,9 @@ def study_equal(size, n, sd, mean, runs, seed):
     for run in range(runs):
         right, _ = simulate_board(np.zeros(size), n, sd, mean, rng)
         for scope, rows in hits.items():
+            if n == 1 and scope == "population":  # the same comparisons in both scopes
+                rows.append(hits["benchmark"][-1])
+                continue
             _, result = compare_all(posteriors_of(right, n, scope), run)
             groups = tie_groups(np.abs(result.z), "leader", stats.norm.ppf(CONFIDENCE))
             rows.append((result.separated.any(), bonferroni(result.z).any(), groups.max() > 0))
@@ -145,12 +148,53 @@ def study_winner(size, n, sd, spread, scope, runs, seed):
 
 
 def table(header, rows):
-    """Print a Markdown table."""
+    """Print a Markdown table, row by row as they come."""
     print("| " + " | ".join(header) + " |")
     print("|" + "---|" * len(header))
     for row in rows:
-        print("| " + " | ".join(row) + " |")
+        print("| " + " | ".join(row) + " |", flush=True)
     print()
+
+
+def percent(shares):
+    return [f"{100 * share:.1f}" for share in shares]
+
+
+def equal_rows(trials, sizes, mean, runs, seed, numbers):
+    """Yield the rows of the first table; the numbers are also added to `numbers`."""
+    for n in trials:
+        for size in sizes:
+            for sd in DIFFICULTY:
+                cell = study_equal(size, n, sd, mean, runs, seed)
+                numbers[f"equal {size} {n} {sd}"] = cell
+                shares = [share for of_scope in cell.values() for share in of_scope]
+                yield [str(n), str(size), f"{sd:g}", *percent(shares)]
+
+
+def ladder_rows(trials, sizes, runs, seed, numbers):
+    """Yield the rows of the second table."""
+    for n in trials:
+        for size in sizes:
+            for scope in SCOPES:
+                cell = study_ladder(size, n, 1.5, scope, runs, seed)
+                numbers[f"ladder {size} {n} {scope}"] = cell
+                *shares, joint_size, own_size = cell.values()
+                in_words = [f"{joint_size:.1f}", f"{own_size:.1f}"]
+                yield [str(n), str(size), scope, *percent(shares), *in_words]
+
+
+def winner_rows(trials, sizes, runs, seed, numbers):
+    """Yield the rows of the third table."""
+    for n in trials:
+        for size in sizes:
+            for spread in (0.0, 0.2, 0.6):
+                for scope in SCOPES:
+                    cell = study_winner(size, n, 1.5, spread, scope, runs, seed)
+                    numbers[f"winner {size} {n} {spread} {scope}"] = cell
+                    held, unadjusted, bias, own_bias, ratio = cell.values()
+                    in_words = [f"{bias:+.3f}", f"{own_bias:+.3f}", f"{ratio:.2f}"]
+                    setting = [str(n), str(size), f"{spread:g}", scope]
+                    yield [*setting, *percent((held, unadjusted)), *in_words]
 
 
 def main():
@@ -167,78 +211,20 @@ def main():
     runs, seed, numbers = args.runs, args.seed, {}
     if args.only in (None, "equal"):
         print(f"Boards of equal models with a separated pair, %, {runs} boards per cell, M = {M}\n")
-        rows = []
-        for n in trials:
-            for size in sizes:
-                for sd in DIFFICULTY:
-                    cell = study_equal(size, n, sd, args.mean, runs, seed)
-                    numbers[f"equal {size} {n} {sd}"] = cell
-                    texts = [f"{100 * v:.1f}" for shares in cell.values() for v in shares]
-                    rows.append([str(n), str(size), f"{sd:g}", *texts])
-        columns = ("simultaneous", "Bonferroni", "leader")
-        table(["N", "L", "sd", *columns, *(f"{c}, population" for c in columns)], rows)
+        rules = ("simultaneous", "Bonferroni", "leader")
+        columns = [f"{rule}, {scope}" for scope in SCOPES for rule in rules]
+        rows = equal_rows(trials, sizes, args.mean, runs, seed, numbers)
+        table(["N", "L", "sd", *columns], rows)
     if args.only in (None, "ladder"):
-        print("Equally spaced models: pairs separated, %; coverage and mean size of the sets\n")
-        rows = []
-        for n in trials:
-            for size in sizes:
-                for scope in SCOPES:
-                    cell = study_ladder(size, n, 1.5, scope, runs, seed)
-                    numbers[f"ladder {size} {n} {scope}"] = cell
-                    shares = [f"{100 * v:.1f}" for v in list(cell.values())[:4]]
-                    sizes_of_sets = [f"{v:.1f}" for v in list(cell.values())[4:]]
-                    rows.append([str(n), str(size), scope, *shares, *sizes_of_sets])
-        table(
-            [
-                "N",
-                "L",
-                "scope",
-                "separated",
-                "Bonferroni",
-                "joint sets hold",
-                "own sets hold",
-                "joint size",
-                "own size",
-            ],
-            rows,
-        )
+        print(f"Equally spaced models: pairs separated, %; the sets of ranks, {runs} boards\n")
+        columns = ("separated", "Bonferroni", "joint sets hold", "own sets hold")
+        header = ["N", "L", "scope", *columns, "joint size", "own size"]
+        table(header, ladder_rows(trials, sizes, runs, seed, numbers))
     if args.only in (None, "winner"):
-        print("The winner's score: coverage of 95% intervals, bias\n")
-        rows = []
-        for n in trials:
-            for size in sizes:
-                for spread in (0.0, 0.2, 0.6):
-                    for scope in SCOPES:
-                        cell = study_winner(size, n, 1.5, spread, scope, runs, seed)
-                        numbers[f"winner {size} {n} {spread} {scope}"] = cell
-                        held, own, bias, own_bias, ratio = cell.values()
-                        rows.append(
-                            [
-                                str(n),
-                                str(size),
-                                f"{spread:g}",
-                                scope,
-                                f"{100 * held:.1f}",
-                                f"{100 * own:.1f}",
-                                f"{bias:+.3f}",
-                                f"{own_bias:+.3f}",
-                                f"{ratio:.2f}",
-                            ]
-                        )
-        table(
-            [
-                "N",
-                "L",
-                "sd of logits",
-                "scope",
-                "coverage",
-                "unadjusted",
-                "bias",
-                "bias, unadjusted",
-                "width ratio",
-            ],
-            rows,
-        )
+        print(f"The winner's score: coverage of 95% intervals, bias, {runs} boards\n")
+        columns = ("coverage", "unadjusted", "bias", "bias, unadjusted", "width ratio")
+        header = ["N", "L", "sd of logits", "scope", *columns]
+        table(header, winner_rows(trials, sizes, runs, seed, numbers))
     if args.out is not None:
         args.out.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
 

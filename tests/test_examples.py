@@ -17,6 +17,7 @@ SLOW = {
     "calibration.py",
     "intervals_elsewhere.py",
     "reproduce_paper.py",
+    "simultaneous_ranking.py",
     "stopping_error_rates.py",
     "trials_saved.py",
 }
