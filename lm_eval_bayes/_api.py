@@ -84,6 +84,10 @@ from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior as p
 from lm_eval_bayes.stats.pass_family.posteriors import (
     strict_majority_at_k_posterior as strict_majority_at_k_posterior,
 )
+from lm_eval_bayes.stats.prior_evidence import PriorEvidence as PriorEvidence
+from lm_eval_bayes.stats.prior_evidence import learn_prior_strength as learn_prior_strength
+from lm_eval_bayes.stats.prior_evidence import prior_evidence as prior_evidence
+from lm_eval_bayes.stats.prior_strength import LearnedStrength as LearnedStrength
 from lm_eval_bayes.stats.ranking.agreement import RankingAgreement as RankingAgreement
 from lm_eval_bayes.stats.ranking.agreement import compare_rankings as compare_rankings
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking

@@ -19,7 +19,9 @@ from lm_eval_bayes.stats.outcomes import (
     require_trials,
     scaled_weights,
 )
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
+from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     check_positive,
@@ -68,6 +70,9 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     """
     check_outcomes("outcomes", outcomes)
     pseudo = check_prior(prior)
+    strength = outcomes.prior_strength
+    if isinstance(strength, LearnedStrength):
+        return average_over_strength(outcomes, strength, lambda fixed: bayes_at_n(fixed, prior))
     nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)

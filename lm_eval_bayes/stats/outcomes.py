@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
@@ -47,7 +48,8 @@ class Outcomes:
     prior_counts : array of int, shape (M, C+1)
         The same for earlier trials R0; all zeros when there were none.
     prior_strength : float
-        λ in [0, 1e6], the weight of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior.
+        λ in [0, 1e6], the weight of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior. A
+        `LearnedStrength`, from `learn_prior_strength`, is integrated out.
     question_ids : tuple or None
         One distinct name per question.
 
@@ -86,7 +88,8 @@ class Outcomes:
         object.__setattr__(self, "counts", read_only(counts, np.int64))
         object.__setattr__(self, "weights", read_only(weights, np.float64))
         object.__setattr__(self, "prior_counts", read_only(prior_counts, np.int64))
-        object.__setattr__(self, "prior_strength", strength)
+        if not isinstance(self.prior_strength, LearnedStrength):
+            object.__setattr__(self, "prior_strength", strength)
         object.__setattr__(self, "question_ids", ids)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -22,7 +22,12 @@ from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     learn_particles,
     log_posterior,
 )
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import FEW, PRIOR_ALONE, _note, category_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
+    FEW,
+    PRIOR_ALONE,
+    category_posterior,
+    posterior_note,
+)
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
@@ -154,10 +159,10 @@ def test_particles_repeat_and_are_read_only():
 
 def test_effective_sample_size_and_quantiles_of_weights():
     three = np.array([3.0, 1.0, 2.0])
-    even = Particles(np.ones((3, 1)), three, np.full(3, 1 / 3))
+    even = Particles(np.ones((3, 1)), three, np.full(3, 1 / 3), 0.0)
     assert even.ess == pytest.approx(3.0)
     assert even.quantile(three, np.array(0.5)) == pytest.approx(2.0)
-    uneven = Particles(np.ones((3, 1)), three, np.array([1.0, 0.0, 0.0]))
+    uneven = Particles(np.ones((3, 1)), three, np.array([1.0, 0.0, 0.0]), 0.0)
     assert uneven.ess == pytest.approx(1.0)
     assert uneven.quantile(three, np.array(0.5)) == pytest.approx(3.0)
 
@@ -221,8 +226,8 @@ def test_notes_say_what_a_reader_must_know():
     assert category_posterior(helped, IntervalSpec()).note is None
     off = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0)
     assert category_posterior(off, IntervalSpec()).note == PRIOR_ALONE
-    assert "effective sample size is only 37" in _note(twice, "benchmark", 37.2)
-    both = _note(single, "benchmark", FEW - 1)
+    assert "effective sample size is only 37" in posterior_note(twice, "benchmark", 37.2)
+    both = posterior_note(single, "benchmark", FEW - 1)
     assert both.startswith(PRIOR_ALONE)
     assert "only 399" in both
 

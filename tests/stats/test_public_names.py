@@ -29,6 +29,8 @@ PROMISED = [
     "mg_pass_at_k_posterior",
     "strict_majority_at_k_posterior",
     "hbayes_at_n",
+    "learn_prior_strength",
+    "prior_evidence",
     "mean_over_tasks",
     "compare",
     "compare_paired",

@@ -24,6 +24,8 @@ _NEGLIGIBLE = 1e-8
 #: The nodes of a grid. Moments use the fine one; a table, whose nodes are expensive, the rough one.
 _FINE = NodeCount(36, 110, 0.45)
 _ROUGH = NodeCount(30, 90, 0.5)
+#: The full range of l.
+_LOG_STRENGTH = np.linspace(-25.0, 60.0, 35)
 #: Rising factorials of up to this many factors in total are summed factor by factor.
 _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
@@ -119,12 +121,23 @@ def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperG
     -------
     HyperGrid
     """
-    # the full range of l
-    log_s = np.linspace(-25.0, 60.0, 35)
-    grid = fit_grid(BetaBinomialDensity(x, y), log_s, _ROUGH if rough else _FINE)
+    grid = fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, _ROUGH if rough else _FINE)
     return HyperGrid(
         logit_mean=grid.column, log_strength=grid.row, steps=grid.steps, weight=grid.weight
     )
+
+
+def log_evidence(x: FloatArray, y: FloatArray) -> float:
+    """Return the log marginal likelihood of x successes and y failures, up to a constant.
+
+    (m, s) are integrated out. The constant does not depend on x and y.
+
+    Parameters
+    ----------
+    x, y : array, shape (M,)
+        At least 0, not necessarily whole.
+    """
+    return fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, _ROUGH).log_mass
 
 
 def mixture_on_grid(pairs: Pairs, grid: HyperGrid) -> BetaMixture:

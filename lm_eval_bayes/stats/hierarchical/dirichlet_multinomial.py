@@ -48,11 +48,14 @@ class Particles:
         s, the strength of the common prior, in trials.
     weight : array, shape (P,)
         Posterior probability of each particle, sum 1.
+    log_evidence : float
+        Log marginal likelihood of the counts, up to a constant that depends on C alone.
     """
 
     share: FloatArray
     strength: FloatArray
     weight: FloatArray
+    log_evidence: float
 
     def __post_init__(self) -> None:
         protect(self)
@@ -105,7 +108,8 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
     share, log_strength, log_density = proposal.draw(PARTICLES, rng)
     log_weight = log_posterior(likelihood, share, log_strength) - log_density
     weight = np.exp(log_weight - log_weight.max())
-    return Particles(share, np.exp(log_strength), weight / weight.sum())
+    log_evidence = float(log_weight.max() + np.log(weight.mean()))
+    return Particles(share, np.exp(log_strength), weight / weight.sum(), log_evidence)
 
 
 def log_posterior(

@@ -31,7 +31,9 @@ from lm_eval_bayes.stats.hierarchical.beta_binomial import (
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, learn_particles
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
 #: The warning of a benchmark's posterior where no question has two trials.
@@ -68,7 +70,7 @@ def hbayes_at_n(
     ----------
     outcomes : Outcomes
         Counts of M >= 1 questions; N_α may differ and may be 0. Prior trials count as
-        trials, each with the weight λ.
+        trials, each with the weight λ; a λ that was learned is integrated out.
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
@@ -107,6 +109,13 @@ def hbayes_at_n(
     """
     check_outcomes("outcomes", outcomes)
     spec = IntervalSpec.of(level, scope, interval, seed)
+    strength = outcomes.prior_strength
+    if isinstance(strength, LearnedStrength):
+        return average_over_strength(
+            outcomes,
+            strength,
+            lambda fixed: hbayes_at_n(fixed, scope, level, interval, seed=seed),
+        )
     at_top = outcomes.top_categories()
     if at_top is None:
         return category_posterior(outcomes, spec)
@@ -151,6 +160,17 @@ def trials_by_weight(
     trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     right, wrong = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
     return read_only(right, np.float64), read_only(wrong, np.float64)
+
+
+def merge_categories(outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
+    """Return the trials by distinct weight, (M, K), and these weights, (K,).
+
+    Prior trials count by their weight λ.
+    """
+    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    # in the order of the categories, so that weights turned around have the same particles
+    weights = np.array(list(dict.fromkeys(outcomes.weights.tolist())))
+    return trials @ (outcomes.weights[:, None] == weights), weights
 
 
 def _posterior(
@@ -263,10 +283,7 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     >>> round(posterior.mu, 2), round(posterior.sigma, 2), posterior.ess > 10_000
     (0.23, 0.05, True)
     """
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
-    # in the order of the categories, so that weights turned around have the same particles
-    weights = np.array(list(dict.fromkeys(outcomes.weights.tolist())))
-    counts = trials @ (outcomes.weights[:, None] == weights)
+    counts, weights = merge_categories(outcomes)
     low, span, unit = scaled_weights(weights)
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)

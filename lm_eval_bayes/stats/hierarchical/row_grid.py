@@ -46,12 +46,15 @@ class RowGrid:
         The width of each cell in the first and in the second variable.
     weight : array, shape (L, Y)
         Probability of each cell, sum 1.
+    log_mass : float
+        The log of the integral of the density.
     """
 
     column: FloatArray
     row: FloatArray
     steps: FloatArray
     weight: FloatArray
+    log_mass: float
 
 
 class LogDensity(ABC):
@@ -128,4 +131,5 @@ def fit_grid(density: LogDensity, row: FloatArray, nodes: NodeCount) -> RowGrid:
         row=np.broadcast_to(row[:, None], column.shape),
         steps=np.stack([step_column, step_row]),
         weight=mass / mass.sum(),
+        log_mass=float(value.max() + np.log(mass.sum() * (row[1] - row[0]))),
     )
