@@ -9,7 +9,7 @@ from scipy import special, stats
 from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, mean_over_tasks
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import Nodes, SharedMean, TaskMeans
-from lm_eval_bayes.stats.hierarchical.task_table import task_table
+from lm_eval_bayes.stats.hierarchical.task_table import BinaryTask
 from lm_eval_bayes.stats.intervals import SCOPES
 
 MASSES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
@@ -40,13 +40,15 @@ def by_importance(tasks, weights, n_draws, seed):
     """
     rng = np.random.default_rng(seed)
     rho, g = rng.random(n_draws), rng.standard_normal(n_draws)
+    rho_s, g_s = rng.random(n_draws), rng.standard_normal(n_draws)
     log_weight = np.zeros(n_draws)
     means = {scope: np.zeros(n_draws) for scope in SCOPES}
     for outcomes, weight in zip(tasks.values(), weights, strict=True):
         wrong, right = outcomes.counts.T.astype(float)
         a, b = 0.7 + 0.4 * right.sum(), 0.7 + 0.4 * wrong.sum()
         m = rng.beta(a, b, n_draws)
-        s = strength_quantile(rng.random(n_draws))
+        own = rng.standard_normal(n_draws)
+        s = strength_quantile(special.ndtr(np.sqrt(rho_s) * g_s + np.sqrt(1 - rho_s) * own))
         z = normal_score(m, 1 - m)
         log_weight += stats.norm.logpdf(z, np.sqrt(rho) * g, np.sqrt(1 - rho))
         log_weight += stats.beta.logpdf(m, 0.7, 0.7) - stats.norm.logpdf(z)
@@ -109,8 +111,10 @@ def test_the_kernel_for_one_task_gives_hbayes(counts, scope):
     """The prior of one task's mean is that of hbayes@N, whatever ρ is."""
     outcomes = Outcomes.from_counts(counts)
     wrong, right = outcomes.counts.T.astype(float)
-    tables = (task_table(right, wrong),)
-    mean = SharedMean(tables, Nodes.of(tables), np.ones(1), scope, 0.0, 1.0)
+    task = BinaryTask.of(right, wrong)
+    tables = (task.table(np.zeros(task.log_strength.size)),)
+    nodes = Nodes.of([tables[0].mean])
+    mean = SharedMean(tables, nodes, np.ones(1), scope, 0.0, 1.0)
     expected = hbayes_at_n(outcomes, scope)
     assert (mean.mean, mean.sd) == pytest.approx((expected.mu, expected.sigma), rel=1e-4)
     reference = expected.distribution.quantiles(MASSES)

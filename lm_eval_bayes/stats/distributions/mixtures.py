@@ -121,6 +121,16 @@ class DirichletMixtureDistribution(Distribution):
     mean: float
     sd: float
 
+    def particle_means(self) -> FloatArray:
+        """Return the mean of the benchmark's score at every particle, shape (P,)."""
+        strength, prior = self.alpha.sum(axis=1), self.alpha @ self.weights
+        scores = self.counts @ self.weights
+        total = np.zeros_like(prior)
+        for n in np.unique(trials := self.counts.sum(axis=1)):
+            at_n = trials == n
+            total += (scores[at_n].sum() + at_n.sum() * prior) / (n + strength)
+        return np.asarray(total / scores.size)
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
         # sorted, so that the order of the questions does not matter

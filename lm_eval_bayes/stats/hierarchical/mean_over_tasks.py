@@ -8,9 +8,10 @@ distribution function of m's prior in `hbayes_at_n`, Beta(.7, .7),
     z_t = √ρ g + √(1 − ρ) e_t,    g, e_t ~ N(0, 1),    ρ ~ U(0, 1).
 
 So m_t alone has the prior Beta(.7, .7): with one task the result is hbayes@N. At ρ = 0 the tasks
-are independent, at ρ = 1 their means are equal. Each task has a strength s_t of its own. All are
-integrated out: s_t for each task by itself, g and ρ on a grid. At a node of the grid the tasks
-are independent.
+are independent, at ρ = 1 their means are equal. The strengths s_t share a prior of the same kind,
+with a correlation of their own. g and ρ of the means are integrated out on a grid; at a node of
+the grid the tasks are independent. For the strengths, each task's prior is their predictive
+distribution given the other tasks, and then s_t is integrated out for each task by itself.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 )
 from lm_eval_bayes.stats.hierarchical.row_grid import LogDensity, NodeCount, fit_grid
 from lm_eval_bayes.stats.hierarchical.task_table import (
+    BinaryTask,
+    Likelihood,
     TaskTable,
+    category_table,
     node_cumulants,
-    task_table,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -50,6 +53,8 @@ from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, as_real, blocks, check_option, read_only
 
 TaskWeights: TypeAlias = Literal["equal", "size"]
+#: The note that names the tasks of more than two distinct weights.
+BY_MOMENTS = "Enter the mean over tasks by the mean and sd of their own posteriors:"
 #: The quantity of the posteriors.
 _QUANTITY = "mean of hbayes@N"
 
@@ -60,8 +65,6 @@ _LOG_ODDS = (-30.0, 45.0, 35)
 _NODES = NodeCount(30, 90, 0.5)
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-7
-#: The least sd of the shared prior, in steps of a task's axis: the sum over the axis is then exact.
-_LEAST_SD = 0.6
 #: The bracket of g, before it is fitted.
 _FIRST_BRACKET = 9.0
 #: Half the window of the inverted transform, in sds, and the number of its frequencies.
@@ -95,9 +98,9 @@ class Nodes:
     step: FloatArray
 
     @classmethod
-    def of(cls, tables: Sequence[TaskTable]) -> Nodes:
+    def of(cls, likelihoods: Sequence[Likelihood]) -> Nodes:
         """Put the posterior of the shared prior on a grid and return the nodes that matter."""
-        grid = fit_grid(_SharedPriorDensity(tables), np.linspace(*_LOG_ODDS), _NODES)
+        grid = fit_grid(_SharedPriorDensity(likelihoods), np.linspace(*_LOG_ODDS), _NODES)
         likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
         root, sd = _roots(grid.row[likely])
         weight = grid.weight[likely]
@@ -108,8 +111,8 @@ class Nodes:
 class _SharedPriorDensity(LogDensity):
     """The log posterior density of g and log(ρ / (1 − ρ)), up to a constant."""
 
-    def __init__(self, tables: Sequence[TaskTable]) -> None:
-        self.tables = tables
+    def __init__(self, likelihoods: Sequence[Likelihood]) -> None:
+        self.likelihoods = likelihoods
 
     def __call__(self, column: FloatArray, row: FloatArray) -> FloatArray:
         """Evaluate for g of shape (L, Y) and the log odds of ρ of shape (L,)."""
@@ -118,9 +121,9 @@ class _SharedPriorDensity(LogDensity):
         # ρ uniform, in terms of its log odds
         prior = -np.logaddexp(0.0, row) - np.logaddexp(0.0, -row)
         evidence = np.zeros(centre.size)
-        for table in self.tables:
-            for part in blocks(centre.size, table.z.size, _BLOCK):
-                evidence[part] += _products(table, centre[part], sd[part])[0]
+        for likelihood in self.likelihoods:
+            for part in blocks(centre.size, likelihood.score.size, _BLOCK):
+                evidence[part] += likelihood.products(centre[part], sd[part])[0]
         return np.asarray(
             evidence.reshape(column.shape) - 0.5 * column**2 + prior[:, None], dtype=np.float64
         )
@@ -135,24 +138,30 @@ def _roots(log_odds: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.sqrt(special.expit(log_odds)), np.sqrt(special.expit(-log_odds))
 
 
-def _products(
-    table: TaskTable, centre: FloatArray, sd: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the log evidence of a task at each node, its integrand and the sd that was used.
+def predictive_ratios(likelihoods: Sequence[Likelihood]) -> list[FloatArray]:
+    """Return the log of the prior that each task gets from the others, over its own.
 
-    The evidence, (G,), is ∫ likelihood(z) N(z; centre, sd²) dz; the integrand at every z, (G, Z),
-    is up to a constant at each node. The sd is at least `_LEAST_SD` steps of z.
+    Parameters
+    ----------
+    likelihoods : sequence of Likelihood
+        Of one variable of each task, a standard normal under its own prior.
+
+    Returns
+    -------
+    list of array
+        For every task at the points of its likelihood: the predictive density given the other
+        tasks over the standard normal.
     """
-    step = table.z[1] - table.z[0]
-    sd = np.maximum(sd, _LEAST_SD * step)
-    exponent = (table.z - centre[:, None]) / sd[:, None]
-    np.square(exponent, out=exponent)
-    exponent *= -0.5
-    exponent += table.log_likelihood
-    largest = exponent.max(axis=1)
-    exponent -= largest[:, None]
-    integrand = np.exp(exponent, out=exponent)
-    return largest + np.log(integrand.sum(axis=1) * (step / sd)), integrand, sd
+    nodes = Nodes.of(likelihoods)
+    ratios = []
+    for likelihood in likelihoods:
+        evidence, _, sd = likelihood.products(nodes.centre, nodes.sd)
+        # the posterior of the nodes given the other tasks
+        log_weight = np.log(nodes.weight) - evidence - np.log(sd)
+        distance = (likelihood.score[:, None] - nodes.centre) / sd
+        density = special.logsumexp(log_weight - 0.5 * distance**2, axis=1)
+        ratios.append(density + 0.5 * likelihood.score**2)
+    return ratios
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,16 +217,16 @@ class SharedMean(FromTable):
         slope = np.zeros(nodes.weight.size)
         for table, coefficient in zip(self.tables, self.coefficients, strict=True):
             given = table.given(self.scope)
-            moments = given.raw_moments()
-            values = np.column_stack([moments, table.z, table.z * moments[:, 1]])
-            for part in blocks(nodes.weight.size, table.z.size, _BLOCK):
-                _, integrand, sd = _products(table, nodes.centre[part], nodes.sd[part])
+            moments, z = given.raw_moments(), table.mean.score
+            values = np.column_stack([moments, z, z * moments[:, 1]])
+            for part in blocks(nodes.weight.size, table.mean.score.size, _BLOCK):
+                _, integrand, sd = table.mean.products(nodes.centre[part], nodes.sd[part])
                 raw = integrand @ values
                 cumulants = node_cumulants(raw[:, :5], float(coefficient), given.centre)
                 sums[:, part] += np.stack(cumulants)
                 # d E b / d centre = Cov(b, z) / sd²
-                first, z, product = (raw[:, [1, 5, 6]] / raw[:, :1]).T
-                slope[part] += coefficient * (product - first * z) / sd**2
+                first, score, product = (raw[:, [1, 5, 6]] / raw[:, :1]).T
+                slope[part] += coefficient * (product - first * score) / sd**2
         # a spread below this is a point; its higher cumulants are rounding errors
         deviation = nodes.weight @ (sums[0] - nodes.weight @ sums[0]) ** 2
         total = float(nodes.weight @ sums[1] + deviation)
@@ -263,7 +272,7 @@ class SharedMean(FromTable):
             spread = np.sinc(self.movement[0, part, None] * frequency / (2.0 * np.pi))
             product = (spread * nodes.weight[part, None]).astype(np.complex128)
             for table, transform in zip(self.tables, by_task, strict=True):
-                _, integrand, _ = _products(table, nodes.centre[part], nodes.sd[part])
+                _, integrand, _ = table.mean.products(nodes.centre[part], nodes.sd[part])
                 integrand /= integrand.sum(axis=1, keepdims=True)
                 product *= integrand @ transform.real + 1j * (integrand @ transform.imag)
             total += product.sum(axis=0)
@@ -291,7 +300,7 @@ class TaskMeans:
     Raises
     ------
     InvalidInputError
-        If `tasks` are not a mapping to outcomes of two distinct weights.
+        If `tasks` are not a mapping to outcomes.
     """
 
     def __init__(
@@ -315,11 +324,24 @@ class TaskMeans:
 
     @cached_property
     def _tables(self) -> tuple[TaskTable, ...]:
-        return tuple(task_table(*_trials(outcomes)) for outcomes in self.tasks.values())
+        tasks = {name: trials for name, task in self.tasks.items() if (trials := _trials(task))}
+        binary = {name: BinaryTask.of(*trials) for name, trials in tasks.items()}
+        ratios = predictive_ratios([task.strength for task in binary.values()]) if binary else []
+        by_name = {
+            name: task.table(ratio)
+            for (name, task), ratio in zip(binary.items(), ratios, strict=True)
+        }
+        for (name, task), own in zip(self.tasks.items(), self.posteriors, strict=True):
+            if name not in by_name:
+                population = own
+                if own.scope != "population":
+                    population = hbayes_at_n(task, "population", seed=self.seed)
+                by_name[name] = category_table(population, task)
+        return tuple(by_name[name] for name in self.tasks)
 
     @cached_property
     def _nodes(self) -> Nodes:
-        return Nodes.of(self._tables)
+        return Nodes.of([table.mean for table in self._tables])
 
     def weights(self, weights: TaskWeights | Mapping[str, float]) -> FloatArray:
         """Return the weights of the tasks, in their order, which sum to 1.
@@ -396,24 +418,21 @@ class TaskMeans:
             for (name, task), post in zip(self.tasks.items(), self.posteriors, strict=True)
             if name not in without
         ]
+        rubrics = [name for name, task in self.tasks.items() if task.top_categories() is None]
+        if rubrics:
+            notes.append(f"{BY_MOMENTS} {', '.join(rubrics)}.")
         if without:
             notes.append(f"Predicted from the other tasks, without trials: {', '.join(without)}.")
         return joined_notes(notes)
 
 
-def _trials(outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
+def _trials(outcomes: Outcomes) -> tuple[FloatArray, FloatArray] | None:
     """Return the trials of the larger and of the smaller weight, prior ones by theirs, each (M,).
 
-    Raises
-    ------
-    InvalidInputError
-        If there are more than two distinct weights.
+    None for more than two distinct weights.
     """
     at_top = outcomes.top_categories()
-    if at_top is None:
-        rule = "have two distinct weights each"
-        raise InvalidInputError.of("tasks", rule, outcomes.weights.tolist())
-    return trials_by_weight(outcomes, at_top)
+    return None if at_top is None else trials_by_weight(outcomes, at_top)
 
 
 def mean_over_tasks(
@@ -465,9 +484,16 @@ def mean_over_tasks(
     -----
     With z_t the normal score of task t's mean m_t, Φ(z_t) = F(m_t) where F is the distribution
     function of the prior of m in `hbayes_at_n`, z_t = √ρ g + √(1 − ρ) e_t with g and e_t standard
-    normal and ρ uniform on (0, 1). g, ρ and every task's strength s_t are integrated out by
-    quadrature. The mean over tasks is a mixture over g and ρ of sums of independent scores, by
-    Edgeworth's expansion or, where that is not accurate, by inversion of the Fourier transform.
+    normal and ρ uniform on (0, 1). The normal scores of the strengths s_t share a prior of the
+    same kind; each task's is replaced by its predictive distribution given the other tasks. g, ρ
+    and the strengths are integrated out by quadrature. The mean over tasks is a mixture over g
+    and ρ of sums of independent scores, by Edgeworth's expansion or, where that is not accurate,
+    by inversion of the Fourier transform.
+
+    A task of more than two distinct weights enters by moments: the likelihood of its mean is that
+    of a binomial with the mean and sd of its own posterior, its strength is its own, and the
+    `note` names it. Weights need not be on one scale; the means share their prior as shares of
+    the range of each task's weights.
 
     Examples
     --------

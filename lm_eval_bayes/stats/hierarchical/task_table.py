@@ -13,12 +13,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, Cumulants
+from lm_eval_bayes.stats.distributions.mixtures import (
+    DirichletMixtureDistribution,
+    ParticleDistribution,
+)
 from lm_eval_bayes.stats.hierarchical.beta_binomial import BetaBinomialDensity, hyper_posterior
-from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
+from lm_eval_bayes.stats.hierarchical.hyperprior import (
+    MEAN_SHAPE,
+    STRENGTH_SCALE,
+    STRENGTH_SHAPE,
+    mean_concentration,
+)
 from lm_eval_bayes.stats.hierarchical.row_grid import DEPTH
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.outcomes import distinct_pairs
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, scaled_weights
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, protect
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
@@ -30,6 +41,10 @@ _POINTS = (80, 20_000)
 _SDS_IN_ROW = 14.0
 #: The axis goes beyond the bracket of the task's own posterior by this share of it, either side.
 _BEYOND = 0.25
+#: The mass beyond each end of the axis of a task with more than two weights.
+_TAIL = 1e-9
+#: The least sd of a density that is summed over an axis, in its steps: the sum is then exact.
+_LEAST_SD = 0.6
 #: Values of s whose probability given z is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-7
 #: The same for transforms, and the sd of their smoothing in steps of the mean along z.
@@ -62,6 +77,72 @@ def logs_of_mean(z: FloatArray) -> tuple[FloatArray, FloatArray]:
     small = special.betaincinv(MEAN_SHAPE, MEAN_SHAPE, special.ndtr(-np.abs(z)))
     near, far = np.log(small), np.log1p(-small)
     return np.where(z < 0.0, near, far), np.where(z < 0.0, far, near)
+
+
+def strength_score(log_strength: FloatArray) -> FloatArray:
+    """Return the normal score of s from log s: Φ⁻¹ of its prior distribution function.
+
+    Examples
+    --------
+    >>> median = STRENGTH_SCALE / (2 ** (1 / STRENGTH_SHAPE) - 1)
+    >>> bool(abs(strength_score(np.log([median])))[0] < 1e-12)
+    True
+    """
+    log_below = -STRENGTH_SHAPE * np.log1p(STRENGTH_SCALE * np.exp(-log_strength))
+    upper = -special.ndtri(-np.expm1(log_below))
+    lower = special.ndtri_exp(np.minimum(log_below, -1e-300))
+    return np.asarray(np.where(log_below > -0.5, upper, lower))
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The likelihood of a variable that is standard normal a priori, on an axis of points.
+
+    Parameters
+    ----------
+    score : array, shape (Z,)
+        Ascending points.
+    log_mass : array, shape (Z,)
+        Log of the likelihood times the width of each point's cell, up to a constant.
+    least_sd : float
+        The least sd of a normal density whose product with the likelihood is summed here.
+    """
+
+    score: FloatArray
+    log_mass: FloatArray
+    least_sd: float
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+    def products(
+        self, centre: FloatArray, sd: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Multiply the likelihood by normal densities.
+
+        Parameters
+        ----------
+        centre, sd : array, shape (G,)
+            Of each density.
+
+        Returns
+        -------
+        log_evidence : array, shape (G,)
+            Log of the integral of the product, up to a constant.
+        integrand : array, shape (G, Z)
+            The product, up to a constant for each density.
+        sd : array, shape (G,)
+            The sds, at least `least_sd`.
+        """
+        sd = np.maximum(sd, self.least_sd)
+        exponent = (self.score - centre[:, None]) / sd[:, None]
+        np.square(exponent, out=exponent)
+        exponent *= -0.5
+        exponent += self.log_mass
+        largest = exponent.max(axis=1)
+        exponent -= largest[:, None]
+        integrand = np.exp(exponent, out=exponent)
+        return largest + np.log(integrand.sum(axis=1) / sd), integrand, sd
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,103 +212,185 @@ class TaskTable:
 
     Parameters
     ----------
-    z : array, shape (Z,)
-        Even normal scores of the mean.
-    log_likelihood : array, shape (Z,)
-        Log of the probability of the task's trials given m, s integrated out, up to a constant.
+    mean : Likelihood
+        Of the normal score z of m.
     benchmark, population : Conditional
         The mean of the questions' p, and m itself, given z.
     """
 
-    z: FloatArray
-    log_likelihood: FloatArray
+    mean: Likelihood
     benchmark: Conditional = field(repr=False)
     population: Conditional = field(repr=False)
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def given(self, scope: Scope) -> Conditional:
         """Return the distribution of the score of a scope given z."""
         return self.benchmark if scope == "benchmark" else self.population
 
 
-def task_table(x: FloatArray, y: FloatArray) -> TaskTable:
-    """Tabulate a task of two categories.
+@dataclass(frozen=True, eq=False)
+class BinaryTask:
+    """The trials of a task of two categories, and the likelihood of (m, s) on a grid.
 
     Parameters
     ----------
     x, y : array, shape (M,)
-        Successes and failures of each question, at least 0, not necessarily whole.
+        Successes and failures of each question.
+    z, log_m, log_rest : array, shape (Z,)
+        Even normal scores of m, log m and log(1 − m).
+    log_strength : array, shape (L,)
+        Even values of log s.
+    log_joint : array, shape (L, Z)
+        The log of the likelihood times the prior density of log s.
     """
-    grid = hyper_posterior(x, y, rough=True)
-    by_row = grid.weight.sum(axis=1)
-    matters = by_row > np.exp(-DEPTH) * by_row.max()
-    ends = normal_score(grid.logit_mean[matters][:, [0, -1]])
-    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
-    step = float(np.diff(ends, axis=1).min()) / (_SDS_IN_ROW * _STEPS_IN_SD)
-    low, high = low - _BEYOND * (high - low), high + _BEYOND * (high - low)
-    z = np.linspace(low, high, int(np.clip((high - low) / step, *_POINTS)) + 1)
+
+    x: FloatArray
+    y: FloatArray
+    z: FloatArray
+    log_m: FloatArray
+    log_rest: FloatArray
+    log_strength: FloatArray
+    log_joint: FloatArray
+
+    @classmethod
+    def of(cls, x: FloatArray, y: FloatArray) -> BinaryTask:
+        """Tabulate the likelihood of a task.
+
+        Parameters
+        ----------
+        x, y : array, shape (M,)
+            Successes and failures of each question, at least 0, not necessarily whole.
+        """
+        grid = hyper_posterior(x, y, rough=True)
+        by_row = grid.weight.sum(axis=1)
+        matters = by_row > np.exp(-DEPTH) * by_row.max()
+        ends = normal_score(grid.logit_mean[matters][:, [0, -1]])
+        low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+        step = float(np.diff(ends, axis=1).min()) / (_SDS_IN_ROW * _STEPS_IN_SD)
+        low, high = low - _BEYOND * (high - low), high + _BEYOND * (high - low)
+        z = np.linspace(low, high, int(np.clip((high - low) / step, *_POINTS)) + 1)
+        log_m, log_rest = logs_of_mean(z)
+        log_s = grid.log_strength[matters, 0]
+        logit = np.broadcast_to(log_m - log_rest, (log_s.size, z.size))
+        # the density of log(m / (1 − m)), without the prior of m
+        log_joint = BetaBinomialDensity(x, y)(logit, log_s) - MEAN_SHAPE * (log_m + log_rest)
+        return cls(x, y, z, log_m, log_rest, log_s, log_joint - log_joint.max())
+
+    @property
+    def strength(self) -> Likelihood:
+        """The likelihood of the normal score of s, m integrated out over its own prior."""
+        log_mass = special.logsumexp(self.log_joint - 0.5 * self.z**2, axis=1)
+        score = strength_score(self.log_strength)
+        # the density of the score under its own prior is in `log_joint`
+        return Likelihood(score, log_mass + 0.5 * score**2, _LEAST_SD * float(np.diff(score).max()))
+
+    def table(self, log_ratio: FloatArray) -> TaskTable:
+        """Return the table of the task, s integrated out.
+
+        Parameters
+        ----------
+        log_ratio : array, shape (L,)
+            Log of the prior density of log s over that of `hyperprior`.
+        """
+        value = self.log_joint + log_ratio[:, None]
+        largest = value.max(axis=0)
+        weight = np.exp(value - largest)
+        log_mass = largest + np.log(weight.sum(axis=0))
+        weight[weight < _NEGLIGIBLE] = 0.0
+        weight /= weight.sum(axis=0)
+        own = log_mass - 0.5 * self.z**2
+        own = np.exp(own - own.max())
+        m = np.exp(self.log_m)
+        centre = float(own @ m / own.sum())
+        nothing = np.zeros((1, m.size))
+        return TaskTable(
+            Likelihood(self.z, log_mass, _LEAST_SD * float(self.z[1] - self.z[0])),
+            self._benchmark(weight, centre),
+            Conditional(nothing + 1.0, (m - centre)[None], nothing, nothing, nothing, centre),
+        )
+
+    def _benchmark(self, weight: FloatArray, centre: float) -> Conditional:
+        """Return the mean of the questions' p given z, with one component for each value of s."""
+        rows, columns = np.nonzero(weight)
+        pairs = distinct_pairs(self.x, self.y)
+        at_node = BetaMixture(
+            x=pairs.first,
+            y=pairs.second,
+            times=pairs.times.astype(np.float64),
+            m=np.exp(self.log_m)[columns],
+            rest=np.exp(self.log_rest)[columns],
+            s=np.exp(self.log_strength)[rows],
+            weight=weight[rows, columns],
+            steps=np.zeros((2, rows.size)),
+        ).cumulants()
+
+        def spread(values: FloatArray) -> FloatArray:
+            table = np.zeros_like(weight)
+            table[rows, columns] = values
+            return table
+
+        return Conditional(
+            weight,
+            spread(at_node.mean - centre),
+            spread(at_node.variance),
+            spread(at_node.third),
+            spread(at_node.fourth),
+            centre,
+        )
+
+
+def category_table(population: Posterior, outcomes: Outcomes) -> TaskTable:
+    """Return the table of a task of more than two distinct weights, by moments.
+
+    The likelihood of its mean is that of as many successes and failures as make the moments of
+    its own prior those of its own posterior. Its questions' mean score given the mean is normal,
+    with the regression line and the residual variance of its own posterior.
+
+    Parameters
+    ----------
+    population : Posterior
+        hbayes@N of the task, scope "population", with the posterior of scope "benchmark".
+    outcomes : Outcomes
+        Its trials.
+    """
+    low, span, unit = scaled_weights(outcomes.weights)
+    benchmark, distribution = population.benchmark, population.distribution
+    if (
+        benchmark is None
+        or not isinstance(distribution, ParticleDistribution)
+        or not isinstance(benchmark.distribution, DirichletMixtureDistribution)
+    ):
+        rule = 'be of hbayes@N for more than two weights, of scope "population"'
+        raise InvalidInputError.of("population", rule, population.quantity)
+    concentration = mean_concentration(unit.size) * unit.size
+    prior = _beta_of(float(unit.mean()), float(unit.var()) / (concentration + 1.0))
+    mean, sd = (population.mu - low) / span, population.sigma / span
+    right, wrong = (max(p - q, 0.0) for p, q in zip(_beta_of(mean, sd**2), prior, strict=True))
+    a, b = right + MEAN_SHAPE, wrong + MEAN_SHAPE
+    below, above = (special.betaincinv(p, q, _TAIL) for p, q in ((a, b), (b, a)))
+    ends = normal_score(np.array([special.logit(below), -special.logit(above)]))
+    beyond = _BEYOND * (ends[1] - ends[0])
+    z = np.linspace(ends[0] - beyond, ends[1] + beyond, _POINTS[0] + 1)
     log_m, log_rest = logs_of_mean(z)
-    log_s = grid.log_strength[matters, 0]
-    value = BetaBinomialDensity(x, y)(
-        np.broadcast_to(log_m - log_rest, (log_s.size, z.size)), log_s
-    )
-    largest = value.max(axis=0)
-    weight = np.exp(value - largest)
-    total = weight.sum(axis=0)
-    # the density of log(m / (1 − m)) without the prior of m
-    log_likelihood = largest + np.log(total) - MEAN_SHAPE * (log_m + log_rest)
-    weight[weight < _NEGLIGIBLE] = 0.0
-    weight /= weight.sum(axis=0)
-    own = np.exp(log_likelihood - log_likelihood.max() - 0.5 * z**2)
     m = np.exp(log_m)
-    centre = float(own @ m / own.sum())
+    at_particle = (benchmark.distribution.particle_means() - low) / span
+    score = (distribution.scores - low) / span
+    slope = float(distribution.weight @ ((score - mean) * at_particle)) / sd**2
+    residual = (benchmark.sigma / span) ** 2 - (slope * sd) ** 2
+    line = (benchmark.mu - low) / span + slope * (m - mean) - mean
     nothing = np.zeros((1, z.size))
-    population = Conditional(nothing + 1.0, (m - centre)[None], nothing, nothing, nothing, centre)
     return TaskTable(
-        z,
-        log_likelihood - log_likelihood.max(),
-        _benchmark(x, y, (log_m, log_rest), np.exp(log_s), weight, centre),
-        population,
+        Likelihood(z, right * log_m + wrong * log_rest, _LEAST_SD * float(z[1] - z[0])),
+        Conditional(
+            nothing + 1.0, line[None], nothing + max(residual, 0.0), nothing, nothing, mean
+        ),
+        Conditional(nothing + 1.0, (m - mean)[None], nothing, nothing, nothing, mean),
     )
 
 
-def _benchmark(
-    x: FloatArray,
-    y: FloatArray,
-    logs: tuple[FloatArray, FloatArray],
-    s: FloatArray,
-    weight: FloatArray,
-    centre: float,
-) -> Conditional:
-    """Return the mean of the questions' p given z, with one component for each value of s."""
-    rows, columns = np.nonzero(weight)
-    pairs = distinct_pairs(x, y)
-    at_node = BetaMixture(
-        x=pairs.first,
-        y=pairs.second,
-        times=pairs.times.astype(np.float64),
-        m=np.exp(logs[0])[columns],
-        rest=np.exp(logs[1])[columns],
-        s=s[rows],
-        weight=weight[rows, columns],
-        steps=np.zeros((2, rows.size)),
-    ).cumulants()
-
-    def spread(values: FloatArray) -> FloatArray:
-        table = np.zeros_like(weight)
-        table[rows, columns] = values
-        return table
-
-    return Conditional(
-        weight,
-        spread(at_node.mean - centre),
-        spread(at_node.variance),
-        spread(at_node.third),
-        spread(at_node.fourth),
-        centre,
-    )
+def _beta_of(mean: float, variance: float) -> tuple[float, float]:
+    """Return the parameters of the Beta distribution with these moments."""
+    total = mean * (1.0 - mean) / variance - 1.0
+    return mean * total, (1.0 - mean) * total
 
 
 def node_cumulants(moments: FloatArray, weight: float, centre: float) -> Cumulants:
