@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from lm_eval_bayes.stats.comparison.compare import (
     compare,
     summarise_difference,
 )
+from lm_eval_bayes.stats.comparison.difference import difference_posterior
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Align
+from lm_eval_bayes.stats.outcomes import Align, Aligned, align_questions
 from lm_eval_bayes.stats.results import Posterior
 
 #: Posterior draws of a mean difference without a computed distribution.
@@ -255,9 +257,10 @@ def compare_runs(
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}
+    pairs = {task.task: align_questions(task.a.outcomes, task.b.outcomes, align) for task in tasks}
     return RunComparison(
         tasks=tuple(tasks),
-        overall=None if len(tasks) == 1 else mean_difference(comparisons, spec),
+        overall=None if len(tasks) == 1 else mean_difference(comparisons, pairs, spec),
         spec=spec,
         only_a=tuple(task for task in runs_a if task not in runs_b),
         only_b=tuple(task for task in runs_b if task not in runs_a),
@@ -346,16 +349,23 @@ def _pass_curves(
 # -- the mean over tasks -------------------------------------------------------------------------
 
 
-def mean_difference(comparisons: Mapping[str, Comparison], spec: IntervalSpec) -> MeanDifference:
+def mean_difference(
+    comparisons: Mapping[str, Comparison], pairs: Mapping[str, Aligned], spec: IntervalSpec
+) -> MeanDifference:
     """Return the posterior of the equally weighted mean of A − B over tasks.
 
-    The trials of different tasks are independent, so the mean of T differences has the standard
-    deviation sqrt(Σ σ²)/T.
+    In scope "benchmark" it is the difference of two means over tasks, in each of which the
+    model's tasks share a prior, see `lm_eval_bayes.mean_over_tasks`. In scope "population" a
+    task's difference is that of the trials' own means, question by question; no prior pulls it,
+    and the tasks are independent: the mean of T differences has the standard deviation
+    sqrt(Σ σ²)/T.
 
     Parameters
     ----------
     comparisons : mapping of str to Comparison
         By task; all with the same scope, rope and confidence.
+    pairs : mapping of str to Aligned
+        The trials of both models by task, on the same questions.
     spec : IntervalSpec
         Settings of the interval; its seed is that of the draws, if there are any.
 
@@ -363,12 +373,26 @@ def mean_difference(comparisons: Mapping[str, Comparison], spec: IntervalSpec) -
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
     >>> a, b = Outcomes.from_counts([[2, 6]] * 9), Outcomes.from_counts([[5, 3]] * 9)
-    >>> mean = mean_difference({"x": compare(a, b), "y": compare(b, a)}, DEFAULT_INTERVAL)
-    >>> abs(mean.posterior.mu) < 1e-12, round(mean.p_a_greater, 3)
+    >>> pairs = {"x": align_questions(a, b), "y": align_questions(b, a)}
+    >>> comparisons = {"x": compare(a, b), "y": compare(b, a)}
+    >>> mean = mean_difference(comparisons, pairs, DEFAULT_INTERVAL)
+    >>> abs(mean.posterior.mu) < 1e-9, round(mean.p_a_greater, 3)
     (True, 0.5)
     """
     first = next(iter(comparisons.values()))
-    posterior = mean_posterior([comparison.posterior for comparison in comparisons.values()])
+    if first.scope == "population":
+        parts = [comparison.posterior for comparison in comparisons.values()]
+        posterior = mean_posterior(parts)
+    else:
+        means = [
+            TaskMeans(
+                {task: pair.a if side == 0 else pair.b for task, pair in pairs.items()},
+                {task: (item.a, item.b)[side] for task, item in comparisons.items()},
+                seed=spec.seed,
+            ).posterior("equal", replace(spec, scope="benchmark"))
+            for side in (0, 1)
+        ]
+        posterior = difference_posterior(*means)
     sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
     summary = summarise_difference(posterior, sides, spec, first.rope, first.confidence, _DRAWS)
     return MeanDifference(tasks=tuple(comparisons), posterior=posterior, **vars(summary))

@@ -11,12 +11,13 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
-from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import (
     Ranking,
     rank,
@@ -78,6 +79,8 @@ class LeaderboardRow(Record):
         Model time, if recorded.
     counted : str
         Metric and filter, such as "exact_match, filter strict-match"; "" for several tasks.
+    outcomes : Outcomes or None
+        The trials; None for several tasks.
     """
 
     model: str
@@ -96,6 +99,7 @@ class LeaderboardRow(Record):
     tokens: int | None = None
     seconds: float | None = None
     counted: str = ""
+    outcomes: Outcomes | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -289,6 +293,7 @@ def _rows(
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,
                 counted="" if run is None else run.counted,
+                outcomes=None if run is None else run.outcomes,
             )
         )
     return tuple(rows)
@@ -300,14 +305,14 @@ def _rows(
 def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     """Rank models by the equally weighted mean of their scores on several tasks.
 
-    The trials of different tasks are independent, so the mean of T scores has the standard
-    deviation sqrt(Σ σ²)/T. In scope "population" two models are paired by question within every
-    task, as in `rank`.
+    A model's tasks share a prior on their means, see `lm_eval_bayes.mean_over_tasks`. In scope
+    "population" two models are paired by question within every task, as in `rank`: the difference
+    of two means is then that of the questions' own means, which no prior pulls together.
 
     Parameters
     ----------
     boards : sequence of Leaderboard
-        At least two, of different tasks, the same models and the same rules.
+        At least two, each of one task; of different tasks, the same models and the same rules.
 
     Returns
     -------
@@ -321,8 +326,9 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     first = boards[0]
     _check_boards(boards)
     posteriors = {
-        model: mean_posterior(
-            [row.posterior for board in boards for row in board.rows if row.model == model]
+        model: _shared_mean(
+            [(board.task, row) for board in boards for row in board.rows if row.model == model],
+            first.spec,
         )
         for model in first.models
     }
@@ -338,6 +344,13 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
             posteriors, first.spec.level, correlation=_mean_correlation(boards, posteriors)
         ),
     )
+
+
+def _shared_mean(rows: Sequence[tuple[str, LeaderboardRow]], spec: IntervalSpec) -> Posterior:
+    """Return the posterior of a model's mean over the tasks of its rows."""
+    outcomes = {task: row.outcomes for task, row in rows if row.outcomes is not None}
+    posteriors = {task: row.posterior for task, row in rows}
+    return TaskMeans(outcomes, posteriors, seed=spec.seed).posterior("equal", spec)
 
 
 def _check_boards(boards: Sequence[Leaderboard]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +14,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.pass_family.estimators import (
@@ -356,8 +357,9 @@ def summarise_groups(
 ) -> tuple[GroupSummary, ...]:
     """Summarise groups of tasks: the posteriors of two weighted means of the tasks' scores.
 
-    Given the trials, the tasks' posteriors are independent. A mean with weights w therefore has
-    mean Σ w μ and standard deviation sqrt(Σ w² σ²); its distribution is their convolution.
+    In those of hbayes@N the tasks share a prior, see `lm_eval_bayes.mean_over_tasks`. Those of
+    bayes@N have a uniform prior for every question and are independent: a mean with weights w has
+    mean Σ w μ and standard deviation sqrt(Σ w² σ²), and its distribution is their convolution.
 
     Parameters
     ----------
@@ -408,13 +410,19 @@ def _tasks_of(group: str, groups: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary:
+    shared = TaskMeans(
+        {summary.run.task: summary.run.outcomes for summary in summaries},
+        {summary.run.task: summary.learned["population"] for summary in summaries},
+        seed=summaries[0].spec.seed,
+    )
     sizes = [summary.run.n_questions for summary in summaries]
     weightings = {
         "size": tuple(size / sum(sizes) for size in sizes),
         "equal": (1.0 / len(sizes),) * len(sizes),
     }
     means = {
-        weighting: _group_mean(weights, summaries) for weighting, weights in weightings.items()
+        weighting: _group_mean(weights, summaries, shared)
+        for weighting, weights in weightings.items()
     }
     return GroupSummary(
         group=group,
@@ -425,9 +433,12 @@ def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary
     )
 
 
-def _group_mean(weights: tuple[float, ...], summaries: Sequence[TaskSummary]) -> GroupMean:
+def _group_mean(
+    weights: tuple[float, ...], summaries: Sequence[TaskSummary], shared: TaskMeans
+) -> GroupMean:
+    by_task = dict(zip(shared.tasks, weights, strict=True))
     learned = {
-        scope: mean_posterior([summary.learned[scope] for summary in summaries], weights)
+        scope: shared.posterior(by_task, replace(summaries[0].spec, scope=scope))
         for scope in SCOPES
     }
     averages = [math.nan if s.average is None else s.average.value for s in summaries]

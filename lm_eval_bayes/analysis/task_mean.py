@@ -1,4 +1,9 @@
-"""The posterior of a weighted mean of independent scores, such as those of several tasks."""
+"""The posterior of a weighted mean of independent scores.
+
+Scores under a uniform prior for every question, and differences that are paired by question, are
+independent from task to task. Those of hbayes@N share a prior: see
+`lm_eval_bayes.stats.hierarchical.mean_over_tasks`.
+"""
 
 from __future__ import annotations
 

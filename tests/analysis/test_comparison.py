@@ -10,6 +10,7 @@ import pytest
 from _support import by_hand
 from scipy import stats
 
+from lm_eval_bayes import mean_over_tasks
 from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparison import compare_runs, verdict_sentence
 from lm_eval_bayes.errors import InvalidInputError
@@ -186,6 +187,14 @@ def test_the_mean_of_the_tasks(scope):
     overall = result.overall
     mean = (parts[0].difference + parts[1].difference) / 2
     sd = math.hypot(parts[0].sd, parts[1].sd) / 2
+    if scope == "benchmark":
+        # the tasks of either model share a prior
+        first, second = (
+            mean_over_tasks({run.task: run.outcomes for run in side if run.task in ("x", "y")})
+            for side in (a, b)
+        )
+        mean, sd = first.mu - second.mu, math.hypot(first.sigma, second.sigma)
+        assert sd == pytest.approx(math.hypot(parts[0].sd, parts[1].sd) / 2, rel=0.02)
     assert (overall.posterior.mu, overall.posterior.sigma) == pytest.approx((mean, sd), abs=1e-9)
     assert overall.z == pytest.approx(abs(mean) / sd)
     normal = stats.norm(mean, sd)

@@ -10,6 +10,7 @@ import pytest
 from _support import by_hand
 from scipy import integrate, stats
 
+from lm_eval_bayes import mean_over_tasks
 from lm_eval_bayes.analysis.summary import summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
@@ -207,22 +208,23 @@ def two_tasks(model="A"):
     return item, run_of([[0, 0, 1, 0, 0]], model, "two")
 
 
-def test_means_of_independent_tasks():
+def test_means_of_tasks():
     summaries = [summarise(run) for run in two_tasks()]
     (group,) = summarise_groups(summaries, {"both": ["one", "two"]})
     assert (group.model, group.tasks, group.n_questions) == ("A", ("one", "two"), 4)
     for name, weights in (("size", (0.75, 0.25)), ("equal", (0.5, 0.5))):
         mean = group.means[name]
         assert mean.weights == weights
-        parts = {
-            "paper": (mean.paper, [item.paper for item in summaries]),
-            **{s: (mean.learned[s], [item.learned[s] for item in summaries]) for s in SCOPES},
-        }
-        for result, (first, second) in parts.values():
-            mu = weights[0] * first.mu + weights[1] * second.mu
-            sigma = math.sqrt((weights[0] * first.sigma) ** 2 + (weights[1] * second.sigma) ** 2)
-            assert (result.mu, result.sigma) == pytest.approx((mu, sigma), abs=1e-12)
-            assert result.scope == first.scope
+        first, second = (item.paper for item in summaries)
+        mu = weights[0] * first.mu + weights[1] * second.mu
+        sigma = math.sqrt((weights[0] * first.sigma) ** 2 + (weights[1] * second.sigma) ** 2)
+        assert (mean.paper.mu, mean.paper.sigma) == pytest.approx((mu, sigma), abs=1e-12)
+        outcomes = {item.run.task: item.run.outcomes for item in summaries}
+        for scope in SCOPES:
+            shared = mean_over_tasks(outcomes, dict(zip(outcomes, weights, strict=True)), scope)
+            assert mean.learned[scope].mu == pytest.approx(shared.mu)
+            assert mean.intervals[scope].low == pytest.approx(shared.interval().low)
+            assert mean.learned[scope].scope == scope
     assert group.means["size"].average == pytest.approx(0.75 * 0.75 + 0.25 * 0.2)
     assert group.means["equal"].average == pytest.approx((0.75 + 0.2) / 2)
 

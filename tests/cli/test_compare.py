@@ -141,8 +141,10 @@ def test_several_tasks(two, tmp_path):
     assert "left out: alone, which only A has" in printed
     plain = compared(tmp_path / "g", tmp_path / "p")
     parts = plain["tasks"]
-    assert plain["overall"]["mu"] == pytest.approx(np.mean([part["difference"] for part in parts]))
-    assert plain["overall"]["sigma"] == pytest.approx(np.hypot(*[part["sd"] for part in parts]) / 2)
+    # the tasks of either model share a prior, which moves their mean by a small part of its sd
+    mean, sd = np.mean([part["difference"] for part in parts]), np.hypot(*[p["sd"] for p in parts])
+    assert plain["overall"]["mu"] == pytest.approx(mean, abs=0.1 * sd / 2)
+    assert plain["overall"]["sigma"] == pytest.approx(sd / 2, rel=0.05)
     assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
 
 
