@@ -4,7 +4,8 @@ A benchmark of M questions is drawn (every question gets a success probability),
 question, then each method gives its 95% interval for the benchmark's true score, the mean of
 its questions' probabilities; "population" is that of `hbayes` for the mean of the population that
 they are drawn from. Printed for every shape, M and N: how often the interval contained the truth,
-its mean width, and the bias of its centre. Rubrics of five categories and real counts follow.
+its mean width, and the bias of its centre. Rubrics of three to seven categories and real counts
+follow.
 
     python examples/calibration.py                             # a short version, under a minute
     python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # all cells
@@ -56,12 +57,20 @@ METHODS = ("hbayes", "population", "paper", "jeffreys", "avg ± σ_avg", "CLT")
 PARTS = ("binary", "rubrics", "real")
 #: The methods whose interval is about these questions.
 FINITE = tuple(method for method in METHODS if method != "population")
+#: name: (share, parameters of a Dirichlet distribution) of each part; a tuple: the same shares for
+#: all questions. Of K categories, category k scores k/(K - 1).
 RUBRICS = {
-    "even": (1.0, 1.0, 1.0, 1.0, 1.0),
-    "mostly best": (0.2, 0.2, 0.2, 0.2, 2.0),
-    "all alike": None,
+    "spread out": [(1.0, (0.8, 1.2, 1.0, 1.2, 0.8))],
+    "mostly best": [(1.0, (0.3, 0.3, 0.3, 0.3, 3.0))],
+    "mostly worst": [(1.0, (1.8, 0.5, 0.3, 0.2, 0.1))],
+    "middle": [(1.0, (0.4, 1.5, 3.0, 1.5, 0.4))],
+    "half best, half worst": [(0.5, (2.5, 0.6, 0.3, 0.1, 0.1)), (0.5, (0.1, 0.1, 0.3, 0.6, 2.5))],
+    "all alike, .9 worst": (0.9, 0.02, 0.02, 0.02, 0.04),
+    "all alike, .86 best": (0.02, 0.01, 0.03, 0.08, 0.86),
+    "three of five used": [(1.0, (0.6, 0.0, 0.4, 0.0, 1.2))],
+    "three, all alike": (0.93, 0.04, 0.03),
+    "seven, mostly best": [(1.0, (0.1, 0.1, 0.15, 0.15, 0.2, 0.2, 1.8))],
 }
-ALIKE = (0.05, 0.05, 0.1, 0.3, 0.5)
 COUNTS = Path(__file__).with_name("counts128_aime24_amc23.csv")
 
 
@@ -166,23 +175,37 @@ def binary_cell(task, methods=METHODS):
     }
 
 
+def draw_shares(shape, m, rng):
+    """Return each category's share in m questions, and its mean in their population."""
+    parts = RUBRICS[shape]
+    if isinstance(parts, tuple):
+        return np.tile(parts, (m, 1)), np.array(parts)
+    weight, parameters = zip(*parts, strict=True)
+    weight, parameters = np.array(weight), np.array(parameters)
+    # a category without a parameter has no share
+    gamma = rng.standard_gamma(parameters[rng.choice(weight.size, size=m, p=weight)]) + 1e-300
+    population = weight @ (parameters / parameters.sum(axis=1, keepdims=True))
+    return gamma / gamma.sum(axis=1, keepdims=True), population
+
+
 def rubric_cell(task):
-    """Simulate a rubric of five categories, k/4 points for category k."""
+    """Simulate one rubric, M and N."""
     shape, m, n, runs, seed = task
     rng = np.random.default_rng([seed, 100 + list(RUBRICS).index(shape), m, n])
     rows = []
     for run in range(runs):
-        alpha = RUBRICS[shape]
-        theta = np.tile(ALIKE, (m, 1)) if alpha is None else rng.dirichlet(alpha, size=m)
+        theta, mean = draw_shares(shape, m, rng)
         outcomes = leb.Outcomes.from_counts(rng.multinomial(n, theta))
         truth = float((theta @ outcomes.weights).mean())
+        population = leb.hbayes_at_n(outcomes, scope="population", seed=run)
         row = {}
-        for name, posterior, method in (
-            ("hbayes", leb.hbayes_at_n(outcomes, seed=run), "exact"),
-            ("paper", leb.bayes_at_n(outcomes), "normal"),
+        for name, posterior, method, value in (
+            ("hbayes", population.benchmark, "exact", truth),
+            ("population", population, "exact", float(mean @ outcomes.weights)),
+            ("paper", leb.bayes_at_n(outcomes), "normal", truth),
         ):
-            end = posterior.interval(LEVEL, method, seed=run, draws=4000)
-            row[name] = (posterior.mu, end.low, end.high, truth)
+            end = posterior.interval(LEVEL, method, seed=run, draws=2000)
+            row[name] = (posterior.mu, end.low, end.high, value)
         rows.append(row)
     return {"shape": shape, "M": m, "N": n, **summary(rows)}
 
@@ -244,13 +267,14 @@ def print_binary(cells, methods=METHODS):
 
 def print_rubrics(cells, runs):
     """Print coverage and width of the rubrics."""
-    print(f"Rubrics of five categories, M = 30, {runs} runs\n")
+    print(f"Rubrics, M = 30, {runs} runs\n")
+    methods = ("hbayes", "population", "paper")
     rows = [
         [cell["shape"], str(cell["N"])]
-        + [f"{percent(cell[m]['coverage'])} ({cell[m]['width']:.3f})" for m in ("hbayes", "paper")]
+        + [f"{percent(cell[m]['coverage'])} ({cell[m]['width']:.3f})" for m in methods]
         for cell in cells
     ]
-    table(["rubric", "N", "hbayes", "paper"], rows)
+    table(["rubric", "N", *methods], rows)
 
 
 def print_real(cells):

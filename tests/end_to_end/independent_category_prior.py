@@ -26,6 +26,7 @@ from independent_scores import (
     Score,
     draw,
     expected,
+    log_sigmoid,
     rising,
 )
 
@@ -47,7 +48,7 @@ def by_chains(counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...]) -
         states, worth = _weighted(counts[0])
     else:
         states, worth = _chained(counts), None
-    shares = [expected(shape, unit) for shape in states]
+    shares = _spread_out([expected(shape, unit) for shape in states], counts, unit, states)
     rows = Counter(counts)
     means, within = [], []
     for shape in states:
@@ -81,6 +82,42 @@ def by_chains(counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...]) -
         score(means, math.fsum(within) / len(within), drawn),
         score(shares, 0.0, lambda effective: Sample(shares, effective)),
     )
+
+
+def _spread_out(
+    values: list[float],
+    counts: Sequence[Sequence[int]],
+    unit: Sequence[float],
+    states: Sequence[Sequence[float]],
+) -> list[float]:
+    """Return the population's score in each state, spread by Pearson's dispersion.
+
+    The question's average scores are compared with the variances that are expected of them.
+    """
+    tried = [row for row in counts if sum(row) >= 2]
+    if len(unit) < 3 or len(tried) < 2:
+        return values
+
+    def expected_square(n: int) -> float:
+        total = 0.0
+        for shape, value in zip(states, values, strict=True):
+            s = sum(shape)
+            variance = expected(shape, [(u - value) ** 2 for u in unit])
+            total += variance * (1 / n + (1 - 1 / n) / (s + 1))
+        return total / len(states)
+
+    squares = {n: expected_square(n) for n in {sum(row) for row in tried}}
+    averages = [(expected(row, unit), squares[sum(row)]) for row in tried]
+    centre = sum(a / v for a, v in averages) / sum(1 / v for _, v in averages)
+    pearson = sum((a - centre) ** 2 / v for a, v in averages)
+    factor = math.sqrt(max(1.0, (5 + pearson) / (5 + len(tried) - 1)))
+    mean = math.fsum(values) / len(values)
+    middle = math.log(mean / (1 - mean))
+    spread = []
+    for value in values:
+        y = middle + factor * (math.log(value / (1 - value)) - middle)
+        spread.append(math.exp(log_sigmoid(y)))
+    return spread
 
 
 def _effective(values: Sequence[float], mu: float, variance: float) -> float:

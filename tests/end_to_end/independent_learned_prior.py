@@ -1,7 +1,7 @@
 """The posterior under a prior that questions share, without any library.
 
 Used by ``recompute.py``; imports nothing of the package it checks. The chances of question i are
-theta_i ~ Dirichlet(s m), m uniform on the simplex and u = 1 / (1 + s) uniform on (0, 1). (m, s) is
+theta_i ~ Dirichlet(s m), m ~ Dirichlet(1.4/K, ..., 1.4/K) and s / (20 + s) ~ Beta(.7, 1). (m, s) is
 integrated out, and the score is one of two: the benchmark's, the mean of w.theta_i, or that of the
 population of such questions, w.m. How, by the number of distinct weights:
 
@@ -79,8 +79,8 @@ class Hyper:
 
     def log(self, y: float, log_s: float) -> float:
         more, less = log_sigmoid(y), log_sigmoid(-y)
-        # the Jacobians: m (1 - m), and s / (1 + s)^2
-        prior = more + less + log_sigmoid(log_s) + log_sigmoid(-log_s)
+        # on the axes of y and l
+        prior = 0.7 * (more + less + log_s) - 1.7 * math.log(20 + math.exp(log_s))
         return prior + self.right(log_s + more) + self.wrong(log_s + less) - self.all(log_s)
 
     def even(self, low: float, high: float) -> list[float]:

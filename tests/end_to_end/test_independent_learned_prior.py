@@ -28,9 +28,9 @@ def by_brute_force(counts: Any, weights: Any, seed: int, draws: int = 120_000) -
     """Draw the hyperparameters from their prior; return both scores with their likelihoods."""
     rng = np.random.default_rng(seed)
     counts, unit = np.asarray(counts, float), np.asarray(weights)
-    m = rng.dirichlet(np.ones(unit.size), draws)
-    u = rng.random(draws)
-    alpha = m * ((1 - u) / u)[:, None]
+    m = rng.dirichlet(np.full(unit.size, 1.4 / unit.size), draws)
+    u = rng.beta(0.7, 1.0, draws)
+    alpha = np.maximum(m * (20 * u / (1 - u))[:, None], 1e-300)
     log = np.zeros(draws)
     score = np.zeros(draws)
     for row in counts:
@@ -41,7 +41,24 @@ def by_brute_force(counts: Any, weights: Any, seed: int, draws: int = 120_000) -
         total = gamma.sum(1)
         score += np.where(total > 0, gamma @ unit / np.where(total > 0, total, 1), m @ unit)
     likelihood = np.exp(log - log.max())
-    return [(score / len(counts), likelihood), (m @ unit, likelihood)]
+    weight = likelihood / likelihood.sum()
+    population = spread_out(counts, unit, m, alpha.sum(1), weight) if unit.size > 2 else m @ unit
+    return [(score / len(counts), likelihood), (population, likelihood)]
+
+
+def spread_out(counts: Any, unit: Any, m: Any, s: Any, weight: Any) -> Any:
+    """Spread the population's score by Pearson's dispersion of the questions' average scores."""
+    tried = counts[counts.sum(1) >= 2]
+    n = tried.sum(1)
+    score = m @ unit
+    variance = m @ unit**2 - score**2
+    expected = np.array([weight @ (variance * (1 / k + (1 - 1 / k) / (s + 1))) for k in n])
+    averages = tried @ unit / n
+    centre = np.average(averages, weights=1 / expected)
+    pearson = (np.square(averages - centre) / expected).sum()
+    factor = np.sqrt(max(1.0, (5 + pearson) / (5 + n.size - 1)))
+    middle = special.logit(weight @ score)
+    return special.expit(middle + factor * (special.logit(score) - middle))
 
 
 def compare_with_draws(found: Any, drawn: Weighted, tolerance: float) -> None:
@@ -63,7 +80,7 @@ def test_the_population_of_single_trials_is_a_beta(
     prior: ModuleType, right: int, wrong: int
 ) -> None:
     found = prior.learned([[0, 1]] * right + [[1, 0]] * wrong, (0.0, 1.0))
-    law = stats.beta(1 + right, 1 + wrong)  # [Bowyer 2025, eq. 7]
+    law = stats.beta(0.7 + right, 0.7 + wrong)
     assert found.population.mu == pytest.approx(law.mean(), rel=1e-8)
     assert found.population.sigma == pytest.approx(law.std(), rel=1e-8)
     assert found.population.ends("exact", 0.95) == pytest.approx(law.ppf([0.025, 0.975]), abs=2e-6)
@@ -72,19 +89,23 @@ def test_the_population_of_single_trials_is_a_beta(
 def test_the_moments_against_adaptive_quadrature(prior: ModuleType) -> None:
     counts = [(4, 0), (1, 3), (0, 2), (0, 0), (2, 9)]
 
-    def density(m: float, u: float) -> tuple[float, float, float]:
-        s = (1 - u) / u
+    def density(v: float, t: float) -> tuple[float, float, float]:
+        # m = v^2 (3 - 2v) and s / (20 + s) = t^2, so that no density has a pole
+        m, u = v * v * (3 - 2 * v), t * t
+        s = 20 * u / (1 - u)
         ab = [(right + s * m, wrong + s * (1 - m)) for right, wrong in counts]
         log = sum(special.betaln(a, b) - special.betaln(s * m, s * (1 - m)) for a, b in ab)
         means = [a / (a + b) for a, b in ab]
         spread = sum(p * (1 - p) / (a + b + 1) for p, (a, b) in zip(means, ab, strict=True))
+        log += np.log(6 * v * (1 - v)) - 0.3 * np.log(m * (1 - m)) + np.log(2 * t) - 0.3 * np.log(u)
         return np.exp(log), np.mean(means), spread / len(ab) ** 2
 
     def mean(value: Callable[[float, float, float], float]) -> float:
         total = 0.0
         for low, high in ((0, 0.1), (0.1, 1)):
             inner = integrate.dblquad(
-                lambda m, u: (d := density(m, u))[0] * value(m, d[1], d[2]), low, high, 0, 1,
+                lambda v, t: (d := density(v, t))[0] * value(v * v * (3 - 2 * v), d[1], d[2]),
+                low, high, 0, 1,
                 epsabs=0, epsrel=1e-7,
             )  # fmt: skip
             total += inner[0]

@@ -58,10 +58,13 @@ def test_the_uniform_prior_does_not_where_questions_are_hard(calibration):
 @pytest.mark.slow
 def test_rubrics_too(calibration):
     runs = 40
+    paper = {}
     for shape in calibration.RUBRICS:
         cell = calibration.rubric_cell((shape, 30, 4, runs, 3))
-        assert cell["hbayes"]["coverage"] > 0.92 - spread(0.92, runs), cell
-    assert cell["paper"]["coverage"] < 0.1  # all questions alike, far from the middle
+        for method in ("hbayes", "population"):
+            assert cell[method]["coverage"] > 0.92 - spread(0.92, runs), cell
+        paper[shape] = cell["paper"]["coverage"]
+    assert paper["all alike, .9 worst"] < 0.1  # far from the middle
 
 
 @pytest.mark.parametrize("source", ["aime24", "amc23"])

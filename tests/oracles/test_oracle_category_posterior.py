@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes import Outcomes, bayes_at_n
+from lm_eval_bayes import Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import category_posterior
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -36,6 +36,34 @@ def hyper_grid(categories, size):
     return np.stack([*share, left], axis=1), 20.0 * u / (1.0 - u), weight
 
 
+def spread_out(counts, weights, share, strength, weight):
+    """Spread the population's score by Pearson's dispersion of the questions' average scores."""
+    if weights.size == 2:
+        return share @ weights
+    low, span = weights.min(), np.ptp(weights)
+    unit = (weights - low) / span
+    score = share @ unit
+    variance = share @ unit**2 - score**2
+    averages, expected = [], []
+    for row in counts:
+        n = row.sum()
+        if n >= 2:
+            averages.append(row @ unit / n)
+            # between questions var/(s + 1), within one of them s/(s + 1) of var per trial
+            between, within = variance / (strength + 1), variance * strength / (strength + 1)
+            expected.append(weight @ (between + within / n))
+    if len(averages) < 2:
+        return low + span * score
+    averages, expected = np.array(averages), np.array(expected)
+    centre = np.average(averages, weights=1 / expected)
+    pearson = (np.square(averages - centre) / expected).sum()
+    dispersion = max(1.0, (5 + pearson) / (5 + len(averages) - 1))
+    middle = special.logit(weight @ score)
+    return low + span * special.expit(
+        middle + np.sqrt(dispersion) * (special.logit(score) - middle)
+    )
+
+
 def quadrature(counts, weights, size):
     """Return moments of the benchmark, the population and each question, and the nodes."""
     share, strength, weight = hyper_grid(counts.shape[1], size)
@@ -62,7 +90,7 @@ def quadrature(counts, weights, size):
     questions = [moments(m, v) for m, v in zip(means, variances, strict=True)]
     return {
         "benchmark": moments(means.mean(axis=0), variances.sum(axis=0) / len(counts) ** 2),
-        "population": moments(share @ weights, 0.0),
+        "population": moments(spread_out(counts, weights, share, strength, weight), 0.0),
         "questions": np.array(questions),
         "nodes": (a, weight),
     }
@@ -74,6 +102,7 @@ CASES = {
     "two: one question": ([[3, 1]], [0, 1], 1.0),
     "three: spread": ([[4, 0, 0], [1, 3, 0], [0, 0, 4], [2, 2, 0]], [0, 0.5, 1], 1.0),
     "three: never seen": ([[3, 2, 0], [5, 0, 0], [4, 1, 0]], [0, 0.3, 1], 1.0),
+    "three: all or nothing": ([[7, 1, 0], [0, 1, 7], [8, 0, 0], [0, 0, 8]], [0, 0.5, 1], 1.0),
     "three: ragged": ([[0, 0, 0], [1, 0, 0], [2, 1, 5], [0, 3, 0]], [-1, 2, 0.5], 1.0),
     "three: power prior": ([[2, 1, 0], [0, 2, 1], [1, 0, 0]], [0, 0.5, 1], 0.3),
 }
@@ -98,6 +127,20 @@ def test_quadrature_agrees(name):
         error = np.abs(posterior.per_question.mu - expected[:, 0]) / expected[:, 1]
         assert error.max() < 0.032
         np.testing.assert_allclose(posterior.per_question.sigma, expected[:, 1], rtol=0.03)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("two")])
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_two_categories_have_the_posterior_of_the_quadrature_in_the_package(name, scope):
+    counts, weights, _ = CASES[name]
+    outcomes = Outcomes.from_counts(counts, weights=weights)
+    sampled = category_posterior(outcomes, IntervalSpec(0.9, scope, "exact", 3))
+    computed = hbayes_at_n(outcomes, scope, 0.9)
+    assert computed.ess is None
+    assert sampled.mu == pytest.approx(computed.mu, abs=0.032 * computed.sigma)
+    assert sampled.sigma == pytest.approx(computed.sigma, rel=0.03)
+    ends = [(p.interval().low, p.interval().high) for p in (sampled, computed)]
+    assert ends[0] == pytest.approx(ends[1], abs=0.08 * computed.sigma)
 
 
 @pytest.mark.parametrize("name", ["two: spread", "three: ragged", "three: never seen"])

@@ -45,6 +45,9 @@ PRIOR_ALONE = (
 #: The warning of any posterior without trials.
 NO_TRIALS = "There are no trials: this posterior is the prior."
 
+#: The degrees of freedom of the prior, at 1, of the dispersion of the questions' scores.
+_DISPERSION_DF = 5.0
+
 #: The effective sample size below which a posterior carries a note about it.
 FEW = 400.0
 
@@ -258,7 +261,12 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     number of the merged categories over K instead of ½, and all K categories teach s.
 
     Scope "benchmark": the posterior of (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope
-    "population": that of Σ_k w_k m_k, about the population of questions. Prior trials count as
+    "population": that of Σ_k w_k m_k, about the population of questions. There, for K > 2, one
+    strength s describes how much questions differ in all categories, and their scores can differ
+    more than that, as where questions are either all but solved or all but failed. With Q, the sum
+    of squares of the questions' average scores over the variances that the model expects of them
+    (Pearson's statistic, of the M' questions with two trials or more), the posterior is spread
+    by the square root of max(1, (5 + Q)/(5 + M' − 1)) on the logit scale. Prior trials count as
     trials, each with the weight `prior_strength`.
 
     Parameters
@@ -288,7 +296,12 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
     particles = learn_particles(counts[order], spec.seed)
-    score, population, mean, sd = _moments(counts[order], unit, particles)
+    score, mean, sd = _moments(counts[order], unit, particles)
+    population_scores = _population_scores(counts[order], unit, particles)
+    population_mean = float(particles.weight @ population_scores)
+    population_sd = float(
+        np.sqrt(particles.weight @ np.square(population_scores - population_mean))
+    )
     back = np.argsort(order)
     return _posterior(
         outcomes,
@@ -303,10 +316,10 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
             span * score.sd,
         ),
         lambda: ParticleDistribution(
-            read_only(low + span * (particles.share @ unit), np.float64),
+            read_only(low + span * population_scores, np.float64),
             particles.weight,
-            float(np.clip(low + span * population.mean, *outcomes.bounds)),
-            span * population.sd,
+            float(np.clip(low + span * population_mean, *outcomes.bounds)),
+            span * population_sd,
         ),
         n_trials=outcomes.mean_trials,
         learned=LearnedPrior.of(
@@ -317,13 +330,40 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     )
 
 
+def _population_scores(counts: FloatArray, unit: FloatArray, particles: Particles) -> FloatArray:
+    """Return the population's score at each particle, shape (P,), for weights in [0, 1].
+
+    They are spread by the dispersion of the questions' scores, see `category_posterior`.
+    """
+    weight, s = particles.weight, particles.strength
+    score = particles.share @ unit
+    trials = counts.sum(axis=1)
+    informative = trials >= 2.0
+    # of two categories s is learned from the scores themselves
+    if unit.size < 3 or informative.sum() < 2:
+        return score
+    n = trials[informative]
+    average = counts[informative] @ unit / n
+    variance = particles.share @ unit**2 - score**2
+    sizes, size = np.unique(n, return_inverse=True)
+    expected = np.array([weight @ (variance * (k + s) / (k * (s + 1.0))) for k in sizes])[size]
+    centre = (average / expected).sum() / (1.0 / expected).sum()
+    pearson = float((np.square(average - centre) / expected).sum())
+    dispersion = (_DISPERSION_DF + pearson) / (_DISPERSION_DF + n.size - 1.0)
+    if dispersion <= 1.0:
+        return score
+    middle = special.logit(weight @ score)
+    spread = np.sqrt(dispersion) * (special.logit(score) - middle)
+    return np.asarray(special.expit(middle + spread))
+
+
 def _moments(
     counts: FloatArray, unit: FloatArray, particles: Particles
-) -> tuple[Moments, Moments, FloatArray, FloatArray]:
+) -> tuple[Moments, FloatArray, FloatArray]:
     """Average the conditional moments given (m, s) over the particles.
 
-    Return those of the benchmark's score, those of the population's, and the questions' means and
-    standard deviations, each of shape (M,), for weights in [0, 1].
+    Return those of the benchmark's score, and the questions' means and standard deviations, each of
+    shape (M,), for weights in [0, 1].
 
     Question α has mean (1−κ) a + κ b and variance [(1−κ) A + κ B + κ(1−κ)(a−b)²] / (N+s+1),
     where a and A are the mean and variance of its own trials' scores, b and B those under
@@ -370,7 +410,6 @@ def _moments(
     variance = within.sum() / m**2 + float(weight @ np.square(total)) / m**2
     return (
         Moments(origin + float(mean.mean()), float(np.sqrt(variance))),
-        Moments(origin, float(np.sqrt(weight @ b**2))),
         origin + mean,
         np.sqrt(np.maximum(within, 0.0) + np.maximum(between, 0.0)),
     )
