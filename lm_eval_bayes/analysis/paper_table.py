@@ -108,8 +108,8 @@ def paper_table(
     for task, runs in runs_by_task.items():
         check_comparable(runs, argument)
         posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
-        plain = rank(posteriors, ties="none")
-        tied = rank(posteriors, ties="adjacent", confidence=confidence)
+        plain = rank(posteriors, ties="none", numbering="dense")
+        tied = rank(posteriors, ties="adjacent", numbering="dense", confidence=confidence)
         ranks_by_task[task] = {
             model: PaperRanks(int(tied.rank_of(model)), int(plain.rank_of(model)))
             for model in plain.models
