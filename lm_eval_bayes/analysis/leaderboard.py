@@ -190,6 +190,7 @@ def leaderboard(
     ties: TieRule = "simultaneous",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
+    quantile: float | None = None,
     argument: str = "RUN",
 ) -> Leaderboard:
     """Rank the models that answered the questions of a task.
@@ -201,10 +202,10 @@ def leaderboard(
     spec : IntervalSpec
         Settings of the intervals of hbayes@N. In scope "population" models are paired by
         question.
-    ties, numbering, confidence
-        Which models share a rank, and how ranks are numbered: see `lm_eval_bayes.rank`. The
-        default is not the paper's rule, "adjacent": it has no correction for the number of
-        pairs, and both ends of a long leaderboard may share a rank.
+    ties, numbering, confidence, quantile
+        Which models share a rank, and how ranks are numbered and ordered: see
+        `lm_eval_bayes.rank`. The default is not the paper's rule, "adjacent": it has no
+        correction for the number of pairs, and both ends of a long leaderboard may share a rank.
     argument : str
         Name of the runs in error messages.
 
@@ -236,7 +237,13 @@ def leaderboard(
         for run in runs
     }
     return leaderboard_of(
-        runs, posteriors, spec, ties=ties, numbering=numbering, confidence=confidence
+        runs,
+        posteriors,
+        spec,
+        ties=ties,
+        numbering=numbering,
+        confidence=confidence,
+        quantile=quantile,
     )
 
 
@@ -248,6 +255,7 @@ def leaderboard_of(
     ties: TieRule = "simultaneous",
     numbering: Numbering = "dense",
     confidence: float = 0.95,
+    quantile: float | None = None,
 ) -> Leaderboard:
     """Rank comparable runs of a task by posteriors that are known already.
 
@@ -257,10 +265,17 @@ def leaderboard_of(
         One per model, comparable with each other.
     posteriors : mapping of str to Posterior
         hbayes@N in the scope of `spec`, by model.
-    spec, ties, numbering, confidence
+    spec, ties, numbering, confidence, quantile
         As for `leaderboard`.
     """
-    ranking = rank(dict(posteriors), ties, confidence, numbering=numbering, seed=spec.seed)
+    ranking = rank(
+        dict(posteriors),
+        ties,
+        confidence,
+        numbering=numbering,
+        quantile=quantile,
+        seed=spec.seed,
+    )
     first = runs[0]
     return Leaderboard(
         task=first.task,
@@ -370,7 +385,8 @@ def _check_boards(boards: Sequence[Leaderboard]) -> None:
 
 def _rules(board: Leaderboard) -> tuple[object, ...]:
     ranking = board.ranking
-    return (board.spec, ranking.ties, ranking.numbering, ranking.confidence, ranking.seed)
+    rules = (ranking.ties, ranking.numbering, ranking.confidence, ranking.quantile, ranking.seed)
+    return (board.spec, *rules)
 
 
 def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:

@@ -197,15 +197,49 @@ def test_other_questions_cannot_be_ranked(tmp_path):
     assert len(error.splitlines()) == 1
 
 
+def test_a_method_of_scorio_beside_ours(four):
+    scorio = pytest.importorskip("scorio.rank", reason="scorio is not installed")
+    code, printed, error = lmeb("rank", four, "--method", "bradley_terry", "--json")
+    assert (code, error) == (0, "")
+    (other,) = json.loads(printed)["scorio"]
+    expected = scorio.bradley_terry(np.stack(MATRICES), return_scores=True)
+    by_model = {row["model"]: row for row in other["rows"]}
+    for i in range(4):
+        assert by_model[f"m {i + 1}"]["rank"] == expected[0][i]
+        assert by_model[f"m {i + 1}"]["score"] == pytest.approx(expected[1][i])
+    ours = [row["mu"] for row in json.loads(printed)["leaderboards"][0]["places"]]
+    names = [row["model"] for row in json.loads(printed)["leaderboards"][0]["places"]]
+    theirs = [-by_model[name]["rank"] for name in names]
+    assert other["agreement"]["tau_b"] == pytest.approx(stats.kendalltau(ours, theirs).statistic)
+    code, printed, _ = lmeb("rank", four, "--method", "pass_at_k:k=2")
+    assert code == 0
+    assert "by pass_at_k, k=2 (scorio " in printed
+    assert "with the order by mean: tau_b " in printed
+
+
+def test_the_order_by_a_quantile(four):
+    code, printed, _ = lmeb("rank", four, "--quantile", ".05", "--json")
+    assert code == 0
+    (board,) = json.loads(printed)["leaderboards"]
+    assert board["quantile"] == 0.05
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--quantile", "1"], "`--quantile` must be a number strictly between 0 and 1"),
+        (["--method", "magic"], "`--method` must be one of scorio's ranking functions: alpharank"),
+        (["--method", "elo:x=1"], "`--method` must have arguments of elo: ['K', "),
+        (["--method", "elo:x"], "`--method` must be NAME or NAME:ARG=VALUE"),
+        (["--method", "pass_at_k:k=99"], "`--method` must be one that scorio can compute"),
         (["--confidence", "1"], "`--confidence` must be a number in [0.5, 1)"),
         (["--level", "0"], "`--level` must be"),
         (["--seed", "-1"], "`--seed` must be"),
     ],
 )
 def test_wrong_options_end_in_one_sentence(four, options, message):
+    if "--method" in options:
+        pytest.importorskip("scorio.rank", reason="scorio is not installed")
     code, printed, error = lmeb("rank", four, *options)
     assert (code, printed) == (2, "")
     assert error.startswith(f"error: {message}")
@@ -214,4 +248,4 @@ def test_wrong_options_end_in_one_sentence(four, options, message):
 def test_help():
     code, printed, _ = lmeb("rank", "--help")
     assert code == 0
-    assert printed.count("\n    lm-eval-bayes rank ") == 2
+    assert printed.count("\n    lm-eval-bayes rank ") == 3

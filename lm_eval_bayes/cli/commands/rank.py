@@ -29,6 +29,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
+    from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
@@ -57,6 +58,22 @@ def command(
             "least this probability, one-sided.",
         ),
     ] = 0.95,
+    quantile: Annotated[
+        float | None,
+        option(
+            "Q",
+            "Order models by this quantile of the posterior, such as 0.05, in place of the mean.",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "Also rank by a function of scorio on the same outcomes: bradley_terry, elo, "
+            "plackett_luce, rasch, borda, …; arguments after a colon, as in pass_at_k:k=2. Needs "
+            "lm-eval-bayes[scorio].",
+        ),
+    ] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
     ] = False,
@@ -93,6 +110,7 @@ def command(
     Examples:
       lm-eval-bayes rank runs/*
       lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
+      lm-eval-bayes rank runs/* --method bradley_terry
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.stats.validation import check_confidence
@@ -100,6 +118,8 @@ def command(
     spec = intervals.spec()
     with named_as_options("confidence"):
         check_confidence(confidence)
+    if paper and method is not None:
+        raise InvalidInputError.of("--method", "be left out with --paper", method)
     if paper and (pairs or spec.scope != "benchmark"):
         rule = "be given without --pairs and in scope benchmark"
         raise InvalidInputError.of("--paper", rule, "--pairs" if pairs else spec.scope)
@@ -107,18 +127,29 @@ def command(
     if paper:
         _show_paper_table(saved, confidence, as_json)
         return
-    boards = [
-        leaderboard(
-            saved.of_task(name), spec, ties=ties, numbering=numbering, confidence=confidence
-        )
-        for name in saved.tasks
-    ]
+    with named_as_options("quantile"):
+        boards = [
+            leaderboard(
+                saved.of_task(name),
+                spec,
+                ties=ties,
+                numbering=numbering,
+                confidence=confidence,
+                quantile=quantile,
+            )
+            for name in saved.tasks
+        ]
     overall, overall_note = _overall(saved, boards)
+    others = [] if method is None else _rank_by_scorio(saved, boards, method)
     if as_json:
-        say_json({"leaderboards": boards, "overall": overall, "warnings": saved.warnings})
+        content = {"leaderboards": boards, "overall": overall, "warnings": saved.warnings}
+        say_json(content if method is None else {**content, "scorio": others})
         return
     all_boards = boards if overall is None else [*boards, overall]
     say_each(all_boards, partial(_show, pairs=pairs))
+    for other in others:
+        say()
+        _show_scorio(other)
     say()
     counted = dict.fromkeys(kind for board in boards for kind in board.counted)
     say(f"counted: {'; '.join(counted)}")
@@ -128,6 +159,39 @@ def command(
     for board in all_boards:
         for note in board.notes:
             warn(f"note: {board.task}: {note}")
+    for other in others:
+        for note in other.notes:
+            warn(f"note: {other.task}: {note}")
+
+
+def _rank_by_scorio(
+    saved: SavedRuns, boards: Sequence[Leaderboard], method: str
+) -> list[ScorioRanking]:
+    """Return the ranking of every task by a function of scorio."""
+    from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio
+
+    with named_as_options("method"):
+        return [
+            rank_by_scorio(saved.of_task(board.task), method, board.ranking, seed=board.spec.seed)
+            for board in boards
+        ]
+
+
+def _show_scorio(other: ScorioRanking) -> None:
+    arguments = "".join(f", {key}={value}" for key, value in other.arguments.items())
+    title = f"{other.task}: by {other.method}{arguments} (scorio {other.version})"
+    columns: dict[str, Callable[[ScorioRow], object]] = {
+        "rank": lambda row: f"{row.rank:g}",
+        "model": lambda row: row.model,
+        "score": lambda row: f"{row.score:.4g}",
+        "rank by mean": lambda row: f"{row.mean_rank:g}",
+    }
+    say_records(title, other.rows, columns)
+    agreement = other.agreement
+    named = (("tau_b", agreement.tau_b), ("spearman", agreement.spearman))
+    values = [f"{name} {NO_VALUE if value is None else f'{value:.3f}'}" for name, value in named]
+    far = f"largest displacement {agreement.largest_displacement:g}"
+    say(f"  with the order by mean: {', '.join([*values, far])}")
 
 
 def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> None:

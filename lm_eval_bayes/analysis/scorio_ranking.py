@@ -1,0 +1,250 @@
+"""Rankings by the functions of the scorio library, beside the one by posterior mean.
+
+scorio [Hariri 2026] has some fifty ranking functions of binary outcomes: Bradley–Terry, Elo,
+Plackett–Luce, Rasch models, voting rules and more. They are called, not rewritten.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.ranking.agreement import RankingAgreement, compare_rankings
+from lm_eval_bayes.stats.ranking.rank import Ranking
+from lm_eval_bayes.stats.validation import IntArray, check_seed
+
+#: Arguments of scorio's functions that are given here.
+_OWN_ARGUMENTS = ("R", "method", "return_scores")
+
+
+@dataclass(frozen=True)
+class ScorioRow(Record):
+    """A model's rank and score by a function of scorio.
+
+    Attributes
+    ----------
+    model : str
+        The model.
+    rank : float
+        Its rank, 1 the best; tied models share the first of their places.
+    score : float
+        The number that it is ranked by.
+    mean_rank : float
+        Its rank by posterior mean, without ties but for equal means.
+    """
+
+    model: str
+    rank: float
+    score: float
+    mean_rank: float
+
+
+@dataclass(frozen=True)
+class ScorioRanking(Record):
+    """The ranking of models on a task by a function of scorio.
+
+    Attributes
+    ----------
+    task : str
+        The task.
+    method : str
+        The function's name.
+    arguments : mapping
+        The arguments that it was given.
+    version : str
+        scorio's version.
+    n_trials : int
+        Trials of every question that it was given.
+    rows : tuple of ScorioRow
+        Best first by this ranking.
+    agreement : RankingAgreement
+        With the ranking by posterior mean.
+    seed : int or None
+        Seed of the order of the trials where only their counts are known.
+    notes : tuple of str
+        What was left out, and scorio's warnings.
+    """
+
+    task: str
+    method: str
+    arguments: Mapping[str, Any]
+    version: str
+    n_trials: int
+    rows: tuple[ScorioRow, ...]
+    agreement: RankingAgreement
+    seed: int | None
+    notes: tuple[str, ...]
+
+
+def scorio_methods() -> tuple[str, ...]:
+    """Return the names of scorio's ranking functions.
+
+    Raises
+    ------
+    InvalidInputError
+        If scorio is not installed.
+    """
+    module = _scorio()
+    names = (name for name in dir(module) if not name.startswith("_"))
+    return tuple(name for name in names if _is_ranking(getattr(module, name)))
+
+
+def rank_by_scorio(
+    runs: Sequence[TaskRun], method: str, ranking: Ranking, *, seed: int = 0
+) -> ScorioRanking:
+    """Rank models by a function of scorio on the outcomes of the same questions and trials.
+
+    scorio takes an array of 0 and 1, models × questions × trials. Where models or questions have
+    more trials than others the first ones of each count, and where a run has counts only its
+    trials are in an order drawn by `seed`.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        At least two, comparable, of right and wrong trials.
+    method : str
+        A function's name, such as "bradley_terry", with arguments after a colon:
+        "pass_at_k:k=2".
+    ranking : Ranking
+        The ranking of the same models that the result is compared with.
+    seed : int
+        See above.
+
+    Returns
+    -------
+    ScorioRanking
+
+    Raises
+    ------
+    InvalidInputError
+        If scorio is not installed, has no such function, or refuses the outcomes or arguments.
+    """
+    seed = check_seed(seed)
+    name, arguments = _parse(method)
+    module = _scorio()
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None or not _is_ranking(function):
+        rule = f"be one of scorio's ranking functions: {', '.join(scorio_methods())}"
+        raise InvalidInputError.of("method", rule, name)
+    accepted = [key for key in inspect.signature(function).parameters if key not in _OWN_ARGUMENTS]
+    for key in arguments:
+        if key not in accepted or key.startswith("return_"):
+            raise InvalidInputError.of("method", f"have arguments of {name}: {accepted}", key)
+    check_comparable(runs)
+    if len(runs) < 2:
+        raise InvalidInputError.of("RUN", "be at least two models", len(runs))
+    table, notes, is_drawn = _outcomes(runs, seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            ranks, scores = function(table, return_scores=True, **arguments)[:2]
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+            rule = f"be one that scorio can compute from these outcomes ({name})"
+            raise InvalidInputError.of("method", rule, str(error)) from error
+    notes += [f"scorio: {warning.message}" for warning in caught]
+    models = [run.model for run in runs]
+    theirs = dict(zip(models, np.asarray(ranks, dtype=np.float64).tolist(), strict=True))
+    of_model = dict(zip(models, np.asarray(scores, dtype=np.float64).tolist(), strict=True))
+    mu = ranking.mu.round(12)
+    by_mean = (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist()
+    ours = dict(zip(ranking.models, by_mean, strict=True))
+    return ScorioRanking(
+        task=runs[0].task,
+        method=name,
+        arguments=arguments,
+        version=_version(),
+        n_trials=table.shape[2],
+        rows=tuple(
+            ScorioRow(model, theirs[model], of_model[model], ours[model])
+            for model in sorted(ranking.models, key=lambda model: theirs[model])
+        ),
+        agreement=compare_rankings(ours, theirs),
+        seed=seed if is_drawn else None,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _scorio() -> ModuleType:
+    """Return scorio's module of ranking functions."""
+    try:
+        return importlib.import_module("scorio.rank")
+    except ImportError as error:
+        rule = "be left out, or scorio be installed: pip install 'lm-eval-bayes[scorio]'"
+        raise InvalidInputError.of("method", rule, str(error)) from None
+
+
+def _version() -> str:
+    return metadata.version("scorio")
+
+
+def _is_ranking(function: object) -> bool:
+    """Return whether this is a function of outcomes that can return scores."""
+    if not inspect.isfunction(function):
+        return False
+    parameters = inspect.signature(function).parameters
+    return all(name in parameters for name in _OWN_ARGUMENTS)
+
+
+def _parse(method: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of NAME or NAME:ARG=VALUE,ARG=VALUE."""
+    name, _, rest = method.partition(":")
+    arguments: dict[str, Any] = {}
+    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InvalidInputError.of("method", "be NAME or NAME:ARG=VALUE,…", method)
+        try:
+            arguments[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            arguments[key.strip()] = value.strip()
+    return name.strip(), arguments
+
+
+def _outcomes(runs: Sequence[TaskRun], seed: int) -> tuple[IntArray, list[str], bool]:
+    """Return right trials as 1, shape (L, M, N); notes; and whether an order was drawn."""
+    rng = np.random.default_rng(seed)
+    fewest = min(run.outcomes.trials_range[0] for run in runs)
+    most = max(run.outcomes.trials_range[1] for run in runs)
+    if fewest == 0:
+        raise InvalidInputError.of("RUN", "have at least one trial of every question", "none")
+    of_counts = [run.model for run in runs if run.trials is None]
+    table = np.stack([_right_trials(run, runs[0], rng)[:, :fewest] for run in runs])
+    notes = []
+    if most > fewest:
+        trials = "trial" if fewest == 1 else f"{fewest} trials"
+        notes.append(f"scorio was given the first {trials} of every question, of up to {most}")
+    if of_counts:
+        notes.append(f"the order of the trials of {join_words(of_counts)} is unknown and was drawn")
+    return table, notes, bool(of_counts)
+
+
+def _right_trials(run: TaskRun, reference: TaskRun, rng: np.random.Generator) -> IntArray:
+    """Return right trials as 1, a row of equal length per question, in the order of `reference`."""
+    at_top = run.outcomes.top_categories()
+    if at_top is None:
+        rule = "be of right and wrong trials for scorio's functions"
+        raise InvalidInputError.of("RUN", rule, f"a rubric on {run.task}")
+    n_trials = run.outcomes.trials_range[0]
+    rows = []
+    for row in aligned_rows(run, reference).tolist():
+        if run.trials is None:
+            counts = run.outcomes.counts[row]
+            categories = rng.permutation(np.repeat(np.arange(counts.size), counts.astype(np.int64)))
+        else:
+            categories = run.trials[row]
+        rows.append(at_top[categories[:n_trials]].astype(np.int64))
+    return np.stack(rows)
