@@ -25,6 +25,9 @@ ALGORITHMS: dict[str, Callable[[bytes], str]] = {
     "blake2b-128": lambda data: hashlib.blake2b(data, digest_size=16).hexdigest()
 }
 
+#: Made once: `json.dumps` makes an encoder on every call with these options.
+_encode_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
 
 def text_bytes(text: str) -> bytes:
     """Return a text as UTF-8, with lone surrogates, which the JSON of an API may have, encoded too.
@@ -115,7 +118,7 @@ def canonical_json(value: object, argument: str = "value") -> str:
     """
     try:
         plain = _canonical(value, argument)
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _encode_json(plain)
     except RecursionError:
         rule = "not be nested too deeply"
         raise InvalidInputError.of(argument, rule, type(value).__name__) from None

@@ -45,6 +45,36 @@ def test_the_learned_prior_holds_the_truth(calibration, shape, n):
     assert not cell["hbayes"]["width"] > longest * cell["true prior"]
 
 
+@pytest.mark.parametrize("n", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [
+        ("constant .95", 0.885),
+        ("constant .97", 0.885),
+        ("constant .98", 0.885),
+        ("constant .99", 0.885),
+        ("constant .02", 0.885),
+        ("one U(.9,1) for all", 0.935),
+    ],
+)
+def test_the_learned_prior_holds_the_truth_near_0_and_1(calibration, shape, target, n):
+    runs = 400
+    cell = calibration.binary_cell((shape, 30, n, runs, 19), ("hbayes", "population"))
+    for method in ("hbayes", "population"):
+        assert cell[method]["coverage"] > target - spread(target, runs), cell
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [10, 30])
+@pytest.mark.parametrize(
+    "shape", ["Beta(20,5)", "Beta(.1,3)", "Beta(.05,.5)", "80% zeros, 20% U(0,1)"]
+)
+def test_the_learned_prior_holds_the_truth_of_skewed_benchmarks(calibration, shape, m):
+    runs, target = 300, 0.91 if m == 10 else 0.925
+    cell = calibration.binary_cell((shape, m, 4, runs, 23), ("hbayes",))
+    assert cell["hbayes"]["coverage"] > target - spread(target, runs), cell
+
+
 @pytest.mark.slow
 def test_the_uniform_prior_does_not_where_questions_are_hard(calibration):
     # the issue that began this: 0 of 400 runs at N = 4 and N = 8, 3% at N = 16
