@@ -214,7 +214,7 @@ class _Merger:
                 raise self._duplicates(merged, partial, n_common)
             if n_common:
                 self.warnings.append(
-                    f"{n_common:,} trials of {partial.source} are in {merged.source} too and "
+                    f"{n_common:,} trials of {partial.source} are in {_sources(merged)} too and "
                     "count once"
                 )
             merged = _sum(merged, partial)
@@ -270,13 +270,19 @@ class _Merger:
         rule = (
             f"have every trial of {partial.model} on {partial.task} once ({advice}): "
             f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
-            f"{merged.source}"
+            f"{_sources(merged)}"
         )
         return InvalidInputError.of(self.argument, rule, partial.source)
 
 
 def _file(partial: PartialRun) -> str:
     return Path(partial.source).name
+
+
+def _sources(partial: PartialRun) -> str:
+    """Return the files that were merged, the first three by name."""
+    first, others = partial.sources[:3], len(partial.sources) - 3
+    return ", ".join(first) + (f" and {others:,} more" if others > 0 else "")
 
 
 def _age(partial: PartialRun) -> tuple[bool, str, int]:
@@ -319,7 +325,7 @@ def _common_questions(
 
 
 def _by_number(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether trials without a seed are the same where their numbers are."""
+    """Return whether trials are the same where their numbers are, if one of them has no seed."""
     greedy = not (first.sampled and second.sampled)
     return greedy or same_numbers_same_texts(_common_questions(first, second))
 
@@ -359,15 +365,15 @@ def duplicates(
     """Return which trials of the second are trials of the first.
 
     Trials of one seed are the same if their numbers or their texts are the same too: seeds are
-    hashes of 31 bits, and among many trials two may agree by accident. Trials without a seed are
-    the same if their numbers are, where a number means the same in both.
+    hashes of 31 bits, and among many trials two may agree by accident. Trials of which one or
+    both have no seed are the same if their numbers are, where a number means the same in both.
 
     Parameters
     ----------
     first, second : QuestionTrials
         The same question twice.
     by_number : bool
-        Whether trials without a seed are the same if their numbers are.
+        Whether trials of which one has no seed are the same if their numbers are.
 
     Returns
     -------
@@ -375,19 +381,22 @@ def duplicates(
         One per trial of `second`.
     """
     by_seed: dict[int, list[int]] = {}
-    numbers = set()
+    without_seed = set()
     for i in range(first.trials.size):
         seed = first.seeds[i] if first.seeds is not None else None
         if seed is None:
-            numbers.add(int(first.numbers[i]))
+            without_seed.add(int(first.numbers[i]))
         else:
             by_seed.setdefault(seed, []).append(i)
+    numbers = set(first.numbers.tolist())
 
     def is_duplicate(j: int) -> bool:
         seed = second.seeds[j] if second.seeds is not None else None
-        if seed is None:
-            return by_number and int(second.numbers[j]) in numbers
-        return any(_same_trial(first, i, second, j) for i in by_seed.get(seed, ()))
+        if by_number and int(second.numbers[j]) in (numbers if seed is None else without_seed):
+            return True
+        return seed is not None and any(
+            _same_trial(first, i, second, j) for i in by_seed.get(seed, ())
+        )
 
     return np.array([is_duplicate(j) for j in range(second.trials.size)], dtype=np.bool_)
 

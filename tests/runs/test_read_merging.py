@@ -37,6 +37,11 @@ def test_a_seed_tells_a_trial_unless_two_agree_by_accident():
     more = question([0, 0, 0, 0], seeds=[7, 8, 7, None], numbers=[9, 1, 4, 2], texts="xyaz")
     assert duplicates(known, more, by_number=False).tolist() == [False, True, True, False]
     assert duplicates(known, more, by_number=True).tolist() == [False, True, True, True]
+    # a copy without seeds, and a copy with them: the numbers decide, where they mean the same
+    copy = replace(known, seeds=None)
+    assert duplicates(known, copy, by_number=True).tolist() == [True, True, True]
+    assert duplicates(copy, known, by_number=True).tolist() == [True, True, True]
+    assert duplicates(known, copy, by_number=False).tolist() == [False, False, False]
     bare = replace(more, digests=None)
     assert duplicates(known, bare, by_number=False).tolist() == [True, True, True, False]
 

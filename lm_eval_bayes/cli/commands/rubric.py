@@ -255,8 +255,11 @@ def _classify(
         needed=[*(schemata or ()), *weights],
     )
     if not classified.scores:
-        missing = "; ".join(map(str, classified.left_out))
-        rule = f"have the signals of a schema in every run of {classified.task}: {missing}"
+        least = min(classified.left_out, key=lambda schema: len(schema.lacks))
+        rule = (
+            f"have the signals of a schema in every run of {classified.task}; of all schemata the "
+            f"fewest are missing of {least}"
+        )
         raise InvalidInputError.of("RUN", rule, ", ".join(classified.models))
     return classified
 

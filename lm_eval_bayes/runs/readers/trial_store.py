@@ -63,6 +63,7 @@ def read(file: Path, query: Query) -> FileContents:
         by_task: dict[str, list[GradedTask]] = {}
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
+        n_trials = store.info().trials
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
         bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
@@ -71,8 +72,9 @@ def read(file: Path, query: Query) -> FileContents:
                 runs.append(series.read(file, query, warnings))
             query.advance(bytes_each * len(graded.questions))
     if not runs:
-        rule = "hold graded trials: run a task of this package on it once"
-        raise InvalidInputError.of(query.argument, rule, file.name)
+        rule = "hold graded trials: a run grades them at its end, started again if it was stopped"
+        got = f"{n_trials:,} trials without a grade in {file.name}"
+        raise InvalidInputError.of(query.argument, rule, got)
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 

@@ -193,8 +193,9 @@ class _Layout:
 
 def _layout(table: CsvTable) -> _Layout:
     names = [cell.strip() for cell in table.rows[0].cells]
+    without_header = _Layout([""] * len(names), table.rows, {}, list(range(len(names))), False)
     if not _is_header(names, table.rows):
-        return _Layout([""] * len(names), table.rows, {}, list(range(len(names))), False)
+        return without_header
     special: dict[str, int] = {}
     for kind, aliases in (("id", IDS), ("model", MODELS), ("task", TASKS), ("trial", TRIALS)):
         columns = [i for i, name in enumerate(names) if name.lower() in aliases]
@@ -208,6 +209,8 @@ def _layout(table: CsvTable) -> _Layout:
         values = sorted([*values, special.pop("trial")])
     numbered = all(_NUMBERED.fullmatch(names[i]) or not names[i] for i in values)
     columns_are_models = not (numbered or "model" in special or "trial" in special)
+    if columns_are_models and any(names[i] in ("0", "1") for i in values):
+        return without_header  # outcomes beside a cell that is none, not names of models
     return _Layout(names, table.rows[1:], special, values, columns_are_models)
 
 
