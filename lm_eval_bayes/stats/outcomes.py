@@ -15,12 +15,14 @@ from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
     as_ids,
+    check_clusters,
     check_counts,
     check_ids,
     check_matrix,
     check_option,
     check_real,
     check_weights,
+    cluster_index,
     numeric,
     protect,
     read_only,
@@ -52,6 +54,9 @@ class Outcomes:
         `LearnedStrength`, from `learn_prior_strength`, is integrated out.
     question_ids : tuple or None
         One distinct name per question.
+    clusters : tuple or None
+        The cluster of every question, such as its contest, topic or passage. Scope "population"
+        takes the questions of a cluster as dependent; scope "benchmark" is not affected.
 
     Raises
     ------
@@ -72,6 +77,7 @@ class Outcomes:
     prior_counts: IntArray
     prior_strength: float = 1.0
     question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
+    clusters: tuple[Hashable, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weights = check_weights(self.weights)
@@ -91,6 +97,8 @@ class Outcomes:
         if not isinstance(self.prior_strength, LearnedStrength):
             object.__setattr__(self, "prior_strength", strength)
         object.__setattr__(self, "question_ids", ids)
+        clusters = check_clusters(self.clusters, counts.shape[0])
+        object.__setattr__(self, "clusters", clusters)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # a pickled array is writable again
@@ -105,6 +113,7 @@ class Outcomes:
         R0: npt.ArrayLike | None = None,
         prior_strength: float = 1.0,
         question_ids: Sequence[Hashable] | None = None,
+        clusters: Sequence[Hashable] | None = None,
     ) -> Outcomes:
         """Count an outcome matrix.
 
@@ -122,6 +131,8 @@ class Outcomes:
             λ >= 0, the weight of one prior trial.
         question_ids : sequence, optional
             One distinct name per question.
+        clusters : sequence, length M, optional
+            The cluster of every question.
 
         Raises
         ------
@@ -146,7 +157,7 @@ class Outcomes:
                 raise InvalidInputError.of("R0", rule, f"{prior.shape[0]} rows")
             prior_counts = _count(prior, checked.size)
         ids = None if question_ids is None else as_ids(question_ids)
-        return cls(counts, checked, prior_counts, prior_strength, ids)
+        return cls(counts, checked, prior_counts, prior_strength, ids, _as_tuple(clusters))
 
     @classmethod
     def from_counts(
@@ -156,6 +167,7 @@ class Outcomes:
         prior_counts: npt.ArrayLike | None = None,
         prior_strength: float = 1.0,
         question_ids: Sequence[Hashable] | None = None,
+        clusters: Sequence[Hashable] | None = None,
     ) -> Outcomes:
         """Take counts as they are; questions may have different numbers of trials.
 
@@ -171,6 +183,8 @@ class Outcomes:
             λ >= 0, the weight of one prior trial.
         question_ids : sequence, optional
             One distinct name per question.
+        clusters : sequence, length M, optional
+            The cluster of every question.
 
         Raises
         ------
@@ -195,7 +209,7 @@ class Outcomes:
         ids = None if question_ids is None else as_ids(question_ids)
         # The constructor checks the rest and converts the arrays.
         weights, prior = numeric("weights", weights), numeric("prior_counts", prior)
-        return cls(array, weights, prior, prior_strength, ids)
+        return cls(array, weights, prior, prior_strength, ids, _as_tuple(clusters))
 
     @property
     def n_questions(self) -> int:
@@ -233,14 +247,36 @@ class Outcomes:
         """Return some of the questions, in the order asked for."""
         if list(rows) == list(range(self.n_questions)):
             return self
-        ids = self.question_ids
+        ids, clusters = self.question_ids, self.clusters
         return Outcomes(
             self.counts[rows],
             self.weights,
             self.prior_counts[rows],
             self.prior_strength,
             None if ids is None else tuple(ids[row] for row in rows),
+            None if clusters is None else tuple(clusters[row] for row in rows),
         )
+
+    @property
+    def cluster_index(self) -> IntArray | None:
+        """The clusters numbered in the order of their first questions, shape (M,).
+
+        None without clusters, and where every question is a cluster of its own: then they say
+        nothing.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is a single cluster, which has no information about others.
+        """
+        if self.clusters is None:
+            return None
+        index = cluster_index(self.clusters, self.n_questions, "question")
+        n_clusters = int(index.max()) + 1
+        if n_clusters == 1:
+            rule = 'name at least two clusters for scope "population"'
+            raise InvalidInputError.of("clusters", rule, f"only {self.clusters[0]!r}")
+        return index if n_clusters < self.n_questions else None
 
     def top_categories(self) -> npt.NDArray[np.bool_] | None:
         """Return which categories have the largest weight, shape (C+1,); None for a rubric.
@@ -350,6 +386,13 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
         got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
         raise InvalidInputError.of(name, rule, got)
     return np.asarray(outcomes.counts[:, 1] == 1)
+
+
+def _as_tuple(clusters: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
+    """Return the clusters as the constructor checks them; anything that is no list, as it is."""
+    if isinstance(clusters, (list, np.ndarray)):
+        return tuple(clusters.tolist() if isinstance(clusters, np.ndarray) else clusters)
+    return clusters  # type: ignore[return-value]
 
 
 def _count(matrix: IntArray, n_categories: int) -> IntArray:
@@ -465,6 +508,37 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
             rule = 'have the questions of `a`; align="intersection" compares the common ones'
         raise InvalidInputError.of("b", rule, _difference(a.question_ids, b.question_ids))
     return Aligned(a.take(rows_a), b.take(rows_b), left_out_a, left_out_b)
+
+
+def common_clusters(
+    of_models: Sequence[tuple[Hashable, ...] | None], argument: str = "clusters"
+) -> tuple[Hashable, ...] | None:
+    """Return the clusters of M questions that several models answered; None if none has any.
+
+    Parameters
+    ----------
+    of_models : sequence of tuple or None
+        The clusters of the same questions in the same order, for every model that has some.
+    argument : str
+        Their name in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        If two models have different clusters for a question.
+
+    Examples
+    --------
+    >>> common_clusters([None, ("x", "x", "y")])
+    ('x', 'x', 'y')
+    """
+    known = [labels for labels in of_models if labels is not None]
+    for labels in known[1:]:
+        for question, (own, first) in enumerate(zip(labels, known[0], strict=True)):
+            if own != first:
+                rule = f"put a question into the same cluster for all models ({first!r})"
+                raise InvalidInputError.of(argument, rule, f"{own!r} for question {question}")
+    return known[0] if known else None
 
 
 def check_same_weights(a: Outcomes, b: Outcomes) -> None:

@@ -66,6 +66,36 @@ class LearnedPrior(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class LearnedClusters(Record):
+    """The clusters of a population of questions, and the posterior of how alike they are.
+
+    A cluster's mean is p_t ~ Beta(d θ, d (1 − θ)), and that of a question in it is
+    q_α ~ Beta(s p_t, s (1 − p_t)).
+
+    Attributes
+    ----------
+    labels : tuple, length M
+        The cluster of every question.
+    n_clusters : int
+        T, the number of clusters.
+    strength, strength_low, strength_high : float
+        Posterior median of d and its central 95%; 1/(1 + d) is the correlation of two questions of
+        one cluster with one trial each.
+    within, within_low, within_high : float or None
+        The same for s; None where no question has two trials, or no cluster two questions.
+    """
+
+    labels: tuple[Hashable, ...] = field(repr=False, metadata=NOT_IN_JSON)
+    n_clusters: int
+    strength: float
+    strength_low: float
+    strength_high: float
+    within: float | None = None
+    within_low: float | None = None
+    within_high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior(Record):
     """The posterior of a benchmark's score, the mean of its questions' scores.
 
@@ -113,6 +143,8 @@ class Posterior(Record):
         models that answered the same questions are paired; None where there is none.
     question_ids : tuple or None
         The names of the questions, where they are known.
+    clusters : LearnedClusters or None
+        In scope "population" the clusters of the questions, where they have some.
     """
 
     quantity: str
@@ -137,6 +169,7 @@ class Posterior(Record):
         default=None, repr=False, metadata=NOT_IN_JSON
     )
     trials_range: tuple[int, int] | None = field(default=None, repr=False)
+    clusters: LearnedClusters | None = None
 
     def interval(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
@@ -576,3 +576,43 @@ def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
             got = f"{name!r} again (question {position})"
             raise InvalidInputError.of("question_ids", "be distinct", got)
     return ids
+
+
+def check_clusters(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
+    """Return the cluster of each of M questions, or None."""
+    if values is None:
+        return None
+    rule = f"have one entry per question ({n_questions})"
+    labels = check_sequence("clusters", values, rule)
+    cluster_index(labels, n_questions, "question")
+    if any(label is None for label in labels):
+        rule = "name the cluster of every question"
+        raise InvalidInputError.of("clusters", rule, f"None for question {labels.index(None)}")
+    return tuple(labels)
+
+
+def cluster_index(
+    clusters: Sequence[Hashable] | npt.NDArray[np.generic], size: int, of_what: str
+) -> IntArray:
+    """Number the clusters in the order of their first entries.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is not one hashable entry for each of the `size` things.
+
+    Examples
+    --------
+    >>> cluster_index(["b", "a", "b"], 3, "score").tolist()
+    [0, 1, 0]
+    """
+    rule = f"have one entry per {of_what} ({size})"
+    entries = check_sequence("clusters", clusters, rule)
+    if len(entries) != size:
+        raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
+    numbers: dict[Hashable, int] = {}
+    try:
+        indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+    except TypeError:
+        raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
+    return np.asarray(indices, dtype=np.int64)

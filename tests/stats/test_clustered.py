@@ -1,16 +1,18 @@
-"""The cluster model, against plain quadrature and the importance sampler it replaces."""
+"""The cluster model, against plain quadrature and importance sampling."""
 
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.clustered import CLUSTER_PRIORS, clustered_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes, common_clusters
 
 FEW = [[0, 4], [4, 0], [0, 4], [1, 3], [3, 1]]
 
@@ -41,7 +43,7 @@ def test_moments_and_quantiles_by_plain_quadrature(counts):
     theta, d, mass = panels(counts)
     total = mass.sum()
     mass /= total
-    posterior = clustered_posterior(Outcomes.from_counts(counts))
+    posterior = clustered_posterior(Outcomes.from_counts(counts), prior="gamma")
     by_theta = mass.sum(axis=1)
     mean = by_theta @ theta
     assert posterior.mu == pytest.approx(mean, abs=1e-6)
@@ -62,7 +64,7 @@ def test_moments_and_quantiles_by_plain_quadrature(counts):
 
 
 def test_one_trial_a_cluster_is_the_beta_of_independent_answers():
-    posterior = clustered_posterior(Outcomes.from_matrix([[1]] * 7 + [[0]] * 3))
+    posterior = clustered_posterior(Outcomes.from_matrix([[1]] * 7 + [[0]] * 3), prior="gamma")
     truth = stats.beta(8, 4)
     assert posterior.mu == pytest.approx(truth.mean(), abs=1e-9)
     assert posterior.sigma == pytest.approx(truth.std(), abs=1e-9)
@@ -82,7 +84,7 @@ def test_the_importance_sampler_of_the_paper_draws_the_same_posterior():
     weights[~np.isfinite(weights)] = 0.0
     weights /= weights.sum()
     ess = 1 / (weights**2).sum()
-    posterior = clustered_posterior(Outcomes.from_counts(counts))
+    posterior = clustered_posterior(Outcomes.from_counts(counts), prior="gamma")
     mean = weights @ theta
     assert posterior.mu == pytest.approx(mean, abs=4 * posterior.sigma / np.sqrt(ess))
     order = np.argsort(theta)
@@ -93,12 +95,147 @@ def test_the_importance_sampler_of_the_paper_draws_the_same_posterior():
         assert share == pytest.approx(tail, abs=4 * np.sqrt(0.025 * 0.975 / ess))
 
 
-def test_clusters_put_questions_together():
+@pytest.mark.parametrize("prior", CLUSTER_PRIORS)
+def test_clusters_put_questions_of_one_trial_together(prior):
     outcomes = Outcomes.from_matrix([[1], [1], [0], [1], [0], [0]])
-    together = clustered_posterior(outcomes, ["a", "a", "b", "a", "b", "c"])
-    by_hand = clustered_posterior(Outcomes.from_counts([[0, 3], [2, 0], [1, 0]]))
+    together = clustered_posterior(outcomes, ["a", "a", "b", "a", "b", "c"], prior)
+    by_hand = clustered_posterior(Outcomes.from_counts([[0, 3], [2, 0], [1, 0]]), prior=prior)
     assert together.to_dict() == by_hand.to_dict()
     assert together.per_question.mu.size == 3
+
+
+def gauss(n):
+    """Nodes and weights on (0, 1)."""
+    x, w = np.polynomial.legendre.leggauss(n)
+    return 0.5 * (x + 1.0), 0.5 * w
+
+
+NESTED = np.array([[1, 3], [0, 4], [2, 2], [4, 0], [3, 1], [0, 2], [1, 1]])
+LABELS = ["a", "a", "b", "c", "c", "c", "d"]
+
+
+@pytest.mark.parametrize("trials", ["several", "one"])
+def test_the_learned_prior_by_plain_quadrature(trials):
+    """All four integrals by Gauss-Legendre in the quantiles of what is integrated out."""
+    counts = NESTED if trials == "several" else np.eye(2, dtype=int)[(NESTED[:, 0] > 1) * 1]
+    u, w = gauss(28)
+    theta = stats.beta(0.7, 0.7).ppf(u)
+    share_d, share_s = stats.beta(1.0, 0.7).ppf(u), stats.beta(0.7, 0.7).ppf(u)
+    d, s = 3 * share_d / (1 - share_d), 20 * share_s / (1 - share_s)
+    v, wv = gauss(90)
+    # p by the quantile of Beta(dθ, d(1 − θ)), shape (θ, d, p)
+    p = special.betaincinv(np.outer(theta, d)[..., None], np.outer(1 - theta, d)[..., None], v)
+    p = np.clip(p, 1e-14, 1 - 1e-14)
+    likelihood = np.ones((28, 28, 28))
+    for label in "abcd":
+        for i, strength in enumerate(s):
+            product = np.ones_like(p)
+            for (wrong, right), of in zip(counts.tolist(), LABELS, strict=True):
+                if of == label:
+                    a, b = strength * p, strength * (1 - p)
+                    product *= np.exp(special.betaln(a + right, b + wrong) - special.betaln(a, b))
+            likelihood[:, :, i] *= product @ wv
+    mass = likelihood * w[:, None, None] * w[:, None] * w
+    mass /= mass.sum()
+    posterior = clustered_posterior(Outcomes.from_counts(counts), LABELS)
+    mean = mass.sum(axis=(1, 2)) @ theta
+    assert posterior.mu == pytest.approx(mean, abs=3e-4)
+    sd = np.sqrt(mass.sum(axis=(1, 2)) @ (theta - mean) ** 2)
+    assert posterior.sigma == pytest.approx(sd, abs=3e-4)
+    log_d = mass.sum(axis=(0, 2)) @ np.log(d)
+    learned = posterior.clusters
+    assert learned.n_clusters == 4
+    assert learned.strength_low < np.exp(log_d) < learned.strength_high
+    assert (learned.within is None) == (trials == "one")
+
+
+def test_importance_sampling_draws_the_same_posterior():
+    rng = np.random.default_rng(5)
+    n = 400_000
+    theta = rng.beta(0.7, 0.7, n)
+    d, s = (
+        scale * share / (1 - share)
+        for scale, share in ((3, rng.beta(1, 0.7, n)), (20, rng.beta(0.7, 0.7, n)))
+    )
+    logs = np.zeros(n)
+    for label in "abcd":
+        p = np.clip(rng.beta(d * theta + 1e-12, d * (1 - theta) + 1e-12), 1e-12, 1 - 1e-12)
+        for (wrong, right), of in zip(NESTED.tolist(), LABELS, strict=True):
+            if of == label:
+                a, b = s * p + 1e-12, s * (1 - p) + 1e-12
+                logs += special.betaln(a + right, b + wrong) - special.betaln(a, b)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    error = 4.0 / np.sqrt(1.0 / (weights**2).sum())
+    posterior = clustered_posterior(Outcomes.from_counts(NESTED), LABELS)
+    assert posterior.mu == pytest.approx(weights @ theta, abs=error * posterior.sigma)
+    interval = posterior.interval()
+    for end, tail in ((interval.low, 0.025), (interval.high, 0.975)):
+        below = weights[theta <= end].sum()
+        assert below == pytest.approx(tail, abs=error * np.sqrt(0.025 * 0.975))
+    learned = posterior.clusters
+    for values, median in ((d, learned.strength), (s, learned.within)):
+        assert weights[values <= median].sum() == pytest.approx(0.5, abs=0.5 * error + 0.01)
+
+
+def test_ten_thousand_questions_take_less_than_two_seconds():
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(np.arange(1000), 10)
+    p = rng.beta(2, 2, 1000)[clusters]
+    right = rng.binomial(16, rng.beta(4 * p, 4 * (1 - p)))
+    outcomes = Outcomes.from_counts(np.stack([16 - right, right], axis=1), clusters=clusters)
+    start = time.process_time()
+    posterior = hbayes_at_n(outcomes, "population")
+    assert time.process_time() - start < 8.0  # a shared machine; 0.6 s of it for the clusters
+    assert posterior.clusters.n_clusters == 1000
+    assert posterior.clusters.strength == pytest.approx(4.0, rel=0.3)
+    assert posterior.clusters.within == pytest.approx(4.0, rel=0.1)
+    interval = posterior.interval()
+    assert interval.low < 0.5 < interval.high
+
+
+def test_scope_population_of_outcomes_with_clusters_is_the_cluster_model():
+    outcomes = Outcomes.from_counts(NESTED, clusters=LABELS)
+    population = hbayes_at_n(outcomes, "population")
+    assert population.mu == clustered_posterior(outcomes).mu
+    assert population.clusters.labels == tuple(LABELS)
+    assert population.to_dict()["clusters"]["n_clusters"] == 4
+    benchmark, alone = population.benchmark, hbayes_at_n(Outcomes.from_counts(NESTED))
+    assert benchmark.to_dict() == alone.to_dict()
+    # clusters of one question each say nothing
+    single = Outcomes.from_counts(NESTED, clusters=range(7))
+    assert hbayes_at_n(single, "population").clusters is None
+    one = Outcomes.from_counts(NESTED, clusters=["a"] * 7)
+    assert hbayes_at_n(one).scope == "benchmark"
+    with pytest.raises(InvalidInputError, match="at least two clusters"):
+        hbayes_at_n(one, "population")
+
+
+def test_a_rubric_of_two_weights_is_the_binary_model_and_others_have_a_note():
+    thirds = np.stack([NESTED[:, 0], np.zeros(7, dtype=int), NESTED[:, 1]], axis=1)
+    rubric = hbayes_at_n(
+        Outcomes.from_counts(thirds, weights=[0, 0.5, 1], clusters=LABELS), "population"
+    )
+    binary = hbayes_at_n(Outcomes.from_counts(NESTED, clusters=LABELS), "population")
+    assert rubric.mu == pytest.approx(binary.mu, abs=1e-9)
+    assert "share of a success" in rubric.note
+    assert "only 4 clusters" in binary.note
+
+
+def test_prior_trials_count_by_their_weight():
+    counts, prior = NESTED[:, :], NESTED[::-1]
+    whole = Outcomes.from_counts(counts + prior, clusters=LABELS)
+    split = Outcomes.from_counts(counts, prior_counts=prior, clusters=LABELS)
+    assert hbayes_at_n(split, "population").mu == hbayes_at_n(whole, "population").mu
+
+
+def test_outcomes_carry_clusters():
+    outcomes = Outcomes.from_matrix([[1], [0], [1]], clusters=np.array(["x", "y", "x"]))
+    assert outcomes.clusters == ("x", "y", "x")
+    assert outcomes.take([2, 1]).clusters == ("x", "y")
+    assert outcomes.cluster_index.tolist() == [0, 1, 0]
+    with pytest.raises(InvalidInputError, match="same cluster for all models"):
+        common_clusters([("x", "y"), None, ("x", "x")])
 
 
 def test_scores_follow_the_weights():
@@ -111,11 +248,12 @@ def test_scores_follow_the_weights():
     assert turned.mu == pytest.approx(1 - plain.mu, abs=1e-12)
 
 
+@pytest.mark.parametrize("prior", CLUSTER_PRIORS)
 @pytest.mark.parametrize(
     "counts", [[[0, 3]] * 40, [[30_000, 70_000]] * 200, [[1, 0]], [[10**6, 0], [0, 10**6]]]
 )
-def test_extreme_counts_stay_in_order(counts):
-    posterior = clustered_posterior(Outcomes.from_counts(counts))
+def test_extreme_counts_stay_in_order(counts, prior):
+    posterior = clustered_posterior(Outcomes.from_counts(counts), prior=prior)
     for method in ("normal", "beta", "exact", "hdi"):
         interval = posterior.interval(method=method)
         assert 0.0 <= interval.low < interval.high <= 1.0
@@ -150,6 +288,18 @@ def test_it_is_wider_than_the_posterior_that_takes_answers_as_independent():
         (
             lambda: clustered_posterior(Outcomes.from_counts([[1, 0]]), ["a", "b"]),
             r"`clusters` must have one entry per question \(1\)",
+        ),
+        (
+            lambda: clustered_posterior(Outcomes.from_counts([[1, 0]] * 2), ["a", None]),
+            "`clusters` must name the cluster of every question",
+        ),
+        (
+            lambda: clustered_posterior(Outcomes.from_counts([[1, 0]]), prior="flat"),
+            '`prior` must be "learned" or "gamma"',
+        ),
+        (
+            lambda: Outcomes.from_counts([[1, 0]] * 2, clusters="ab"),
+            "`clusters` must have one entry per question",
         ),
     ],
 )

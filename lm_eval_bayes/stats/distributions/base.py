@@ -223,6 +223,31 @@ class SampleDistribution(Distribution):
         return self.sample if n_draws == self.sample.size else rng.choice(self.sample, n_draws)
 
 
+def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
+    """Return mean, sd and distribution function of a probability from the density of its logit.
+
+    Parameters
+    ----------
+    axis, density : array, shape (Y,)
+        The density at even steps of the logit, smooth, and negligible at both ends.
+    """
+    probability = special.expit(axis)
+    weight = density * (axis[1] - axis[0])
+    mean = float(weight @ probability)
+    sd = float(np.sqrt(weight @ (probability - mean) ** 2))
+    finer, below = cdf_from_density(axis, density)
+    return mean, sd, CdfTable(below, np.asarray(special.expit(finer)))
+
+
+def cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Integrate a density on an even axis: a finer axis, and the distribution function there."""
+    from scipy.interpolate import CubicSpline  # takes long to import
+
+    finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
+    below = CubicSpline(axis, density).antiderivative()(finer)
+    return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+
+
 def mean_in_blocks(
     distribution: Distribution, per_draw: int, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:

@@ -39,8 +39,8 @@ from lm_eval_bayes.stats.validation import (
     check_level,
     check_option,
     check_seed,
-    check_sequence,
     check_size,
+    cluster_index,
 )
 
 
@@ -330,33 +330,6 @@ def difference_interval(
     return mean_interval(
         estimate, error, level, method=method, estimand=estimand, scope=scope, bounds=possible
     )
-
-
-def cluster_index(
-    clusters: Sequence[Hashable] | npt.NDArray[np.generic], size: int, of_what: str
-) -> IntArray:
-    """Number the clusters in the order of their first entries.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is not one hashable entry for each of the `size` things.
-
-    Examples
-    --------
-    >>> cluster_index(["b", "a", "b"], 3, "score").tolist()
-    [0, 1, 0]
-    """
-    rule = f"have one entry per {of_what} ({size})"
-    entries = check_sequence("clusters", clusters, rule)
-    if len(entries) != size:
-        raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
-    numbers: dict[Hashable, int] = {}
-    try:
-        indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
-    except TypeError:
-        raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
-    return np.asarray(indices, dtype=np.int64)
 
 
 def bootstrap_interval(

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
     Distribution,
     Moments,
     TabulatedDistribution,
+    cdf_from_density,
+    logit_table,
 )
 from lm_eval_bayes.stats.distributions.mixtures import (
     BetaMixtureDistribution,
@@ -28,6 +29,7 @@ from lm_eval_bayes.stats.hierarchical.beta_binomial import (
     mean_density,
     mixture_on_grid,
 )
+from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, learn_particles
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
@@ -78,7 +80,8 @@ def hbayes_at_n(
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
         question the latter is Beta(.7 + S, .7 + M − S), with S the number of right answers;
-        `single_trial_posterior` is that of [Bowyer 2025, eq. 7], Beta(1 + S, 1 + M − S).
+        `single_trial_posterior` is that of [Bowyer 2025, eq. 7], Beta(1 + S, 1 + M − S). Where the
+        outcomes have clusters it is that of `clustered_posterior`.
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta", "hdi"}
@@ -119,6 +122,11 @@ def hbayes_at_n(
             strength,
             lambda fixed: hbayes_at_n(fixed, scope, level, interval, seed=seed),
         )
+    if spec.scope == "population":
+        index = outcomes.cluster_index
+        if index is not None:
+            benchmark = hbayes_at_n(outcomes, "benchmark", level, interval, seed=seed)
+            return clustered_population(outcomes, index, benchmark)
     at_top = outcomes.top_categories()
     if at_top is None:
         return category_posterior(outcomes, spec)
@@ -137,7 +145,7 @@ def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpe
     mu, sigma = mixture.score_moments()
 
     def population() -> TabulatedDistribution:
-        mean, sd, table = _mean_table(*mean_density(x, y, grid))
+        mean, sd, table = logit_table(*mean_density(x, y, grid))
         mean = float(np.clip(low + span * mean, low, high))
         return TabulatedDistribution(table.scaled(low, high), mean, span * sd)
 
@@ -223,29 +231,10 @@ def _posterior(
     )
 
 
-def _mean_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
-    """Return mean, sd and distribution function of m from the density of its logit."""
-    m = special.expit(axis)
-    weight = density * (axis[1] - axis[0])
-    mu = float(weight @ m)
-    sigma = float(np.sqrt(weight @ (m - mu) ** 2))
-    finer, below = _cdf_from_density(axis, density)
-    return mu, sigma, CdfTable(below, np.asarray(special.expit(finer)))
-
-
-def _cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Integrate a density on an even axis: a finer axis, and the distribution function there."""
-    from scipy.interpolate import CubicSpline  # takes long to import
-
-    finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
-    below = CubicSpline(axis, density).antiderivative()(finer)
-    return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
-
-
 def learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     """Summarize the hyperparameters: the mean of m, the median and central 95% of s."""
     mean = float((grid.weight * special.expit(grid.logit_mean)).sum())
-    axis, below = _cdf_from_density(grid.log_strength[:, 0], grid.weight.sum(axis=1))
+    axis, below = cdf_from_density(grid.log_strength[:, 0], grid.weight.sum(axis=1))
     strength = np.exp(np.interp(STRENGTH_MASSES, below, axis))
     return LearnedPrior.of([1.0 - mean, mean], strength)
 
