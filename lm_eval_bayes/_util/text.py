@@ -88,15 +88,20 @@ def interval_label(level: float, method: str) -> str:
     return f"{100 * level:g}% " + ("" if method == "exact" else f"{method} ") + "interval"
 
 
-def scope_label(scope: str) -> str:
-    """Return what a posterior of this scope is about.
+def scope_label(scope: str, n_clusters: int | None = None) -> str:
+    """Return what a posterior of this scope is about, with the number of clusters if there are any.
 
     Examples
     --------
-    >>> scope_label("benchmark"), scope_label("population")
+    >>> scope_label("benchmark", 12), scope_label("population")
     ('these questions', 'the population of questions')
+    >>> scope_label("population", 12)
+    'the population of questions in clusters (12 clusters)'
     """
-    return "these questions" if scope == "benchmark" else "the population of questions"
+    if scope == "benchmark":
+        return "these questions"
+    clusters = f" in clusters ({plural(n_clusters, 'cluster')})" if n_clusters else ""
+    return f"the population of questions{clusters}"
 
 
 # -- probabilities -------------------------------------------------------------------------------

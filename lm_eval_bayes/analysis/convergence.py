@@ -479,4 +479,6 @@ def curve_points(n_trials: int, n_points: int) -> tuple[int, ...]:
 
 
 def _first_trials(run: TaskRun, matrix: IntArray, n: int) -> Outcomes:
-    return Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
+    return Outcomes.from_matrix(
+        matrix[:, :n], weights=run.outcomes.weights, clusters=run.outcomes.clusters
+    )

@@ -156,6 +156,11 @@ class Leaderboard(Record):
         return self.ranking.scope
 
     @property
+    def n_clusters(self) -> int | None:
+        """Number of clusters of the questions of a task, in scope "population"; None without."""
+        return self.ranking.n_clusters
+
+    @property
     def counted(self) -> tuple[str, ...]:
         """Distinct metrics and filters of the rows."""
         return tuple(dict.fromkeys(row.counted for row in self.rows if row.counted))

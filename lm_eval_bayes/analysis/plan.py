@@ -109,6 +109,8 @@ class PlanLine(Record):
         Further trials of every question.
     n_questions : int
         M.
+    n_clusters : int or None
+        In scope "population" the number of clusters of the questions; None without.
     trials : ForecastAmount
         Further trials of all questions and models.
     tokens : ForecastAmount or None
@@ -134,6 +136,7 @@ class PlanLine(Record):
     unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: bool = False
+    n_clusters: int | None = None
 
     @property
     def reached(self) -> bool:
@@ -188,7 +191,7 @@ def plan_width(
         forecast = trials_needed(
             posterior, width=width, level=level, method=method, max_trials=max_trials, seed=seed
         )
-        lines.append(_plan_line([run], forecast))
+        lines.append(_plan_line([run], forecast, posterior))
     return tuple(lines)
 
 
@@ -262,7 +265,7 @@ def plan_separation(
         forecast = trials_needed(
             better, z=threshold, other=other, max_trials=max_trials, seed=spec.seed
         )
-        lines.append(_plan_line([a, b], forecast))
+        lines.append(_plan_line([a, b], forecast, better))
     return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
 
 
@@ -270,7 +273,7 @@ def _z(posteriors: Mapping[str, Posterior], a: TaskRun, b: TaskRun) -> float:
     return separation(posteriors[a.model], posteriors[b.model]).z
 
 
-def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
+def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:
     """Convert a forecast of trials into tokens and time."""
     costs = {run.model: round_cost(run) for run in runs}
     unrecorded = []
@@ -296,6 +299,7 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast) -> PlanLine:
         unrecorded=tuple(unrecorded),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
+        n_clusters=None if posterior.clusters is None else posterior.clusters.n_clusters,
     )
 
 

@@ -104,6 +104,12 @@ class TaskSummary(ScorePosteriors):
         return str(fewest) if fewest == most else f"{fewest} to {most}"
 
     @property
+    def n_clusters(self) -> int | None:
+        """Number of clusters of the questions; None without clusters."""
+        clusters = self.learned["population"].clusters
+        return None if clusters is None else clusters.n_clusters
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Distinct notes of the run and of its posteriors."""
         return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
@@ -124,6 +130,7 @@ class TaskSummary(ScorePosteriors):
             "metric": run.metric,
             "filter": run.filter,
             "questions": run.n_questions,
+            "clusters": self.n_clusters,
             "trials": run.n_trials,
             "n_range": list(self.n_range),
             **self.posteriors_to_dict(),

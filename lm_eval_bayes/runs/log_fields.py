@@ -20,6 +20,21 @@ def document_hash(row: Mapping[str, Any]) -> str:
     return sha256_text(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
 
 
+def cluster_label(doc: object, field: str) -> str | None:
+    """Return the field of a document that names its cluster; None without such a text or number.
+
+    Examples
+    --------
+    >>> doc = {"contest": "AIME I ", "year": 2025, "tags": ["a"], "topic": ""}
+    >>> [cluster_label(doc, field) for field in ("contest", "year", "tags", "topic", "passage")]
+    ['AIME I', '2025', None, None, None]
+    """
+    value = doc.get(field) if isinstance(doc, Mapping) else None
+    if not isinstance(value, (str, bool, int, float)) or value != value:
+        return None
+    return str(value).strip() or None
+
+
 def prompt_and_settings(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     """Return the prompt of a question, and the generation settings that were sent with it.
 

@@ -442,6 +442,11 @@ def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) 
         As in :func:`duplicates`.
     """
     merged = questions[0]
+    labels = {question.cluster for question in questions if question.cluster is not None}
+    if len(labels) > 1:
+        rule = "put a question into the same cluster in all files of a run"
+        got = f"question {id} in {' and in '.join(sorted(labels))}"
+        raise InvalidInputError.of("RUN", rule, got)
     for question in questions[1:]:
         if (merged.trials < 0).any():
             graded_elsewhere = (merged.trials < 0) & duplicates(question, merged, by_number)
@@ -477,6 +482,7 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
         digests=digests,
         measured=_joined_columns(first.measured, second.measured, n, m),
         doc_id=second.doc_id if first.doc_id is None else first.doc_id,
+        cluster=second.cluster if first.cluster is None else first.cluster,
         signals=_joined_columns(first.signals, second.signals, n, m),
         logged=logged,
     )

@@ -54,6 +54,8 @@ class QuestionTrials:
         By name, one float per trial, as in `measured`; empty unless the query asks for signals.
     logged : LoggedTexts or None
         Where the texts of the trials are logged.
+    cluster : str or None
+        The cluster of the question, such as its contest; None where none is known.
     """
 
     id: str
@@ -69,6 +71,7 @@ class QuestionTrials:
     doc_id: int | None = None
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
     logged: LoggedTexts | None = None
+    cluster: str | None = None
 
     @property
     def n_trials(self) -> int:
@@ -195,9 +198,17 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     if len(doc_ids) == len(questions):
         attributes["doc_ids"] = doc_ids
     weights = partial.weights
+    clusters = tuple(question.cluster for question in questions if question.cluster is not None)
+    if len(clusters) < len(questions):
+        if clusters:
+            note = f"only {len(clusters)} of {len(questions)} questions have a cluster: they were "
+            attributes["notes"] = (*partial.notes, f"{note}taken as independent")
+        clusters = ()
     if partial.only_counts:
         counts = np.array([_counts(question, len(weights)) for question in questions])
-        outcomes = Outcomes.from_counts(counts, weights=weights, question_ids=tuple(ids))
+        outcomes = Outcomes.from_counts(
+            counts, weights=weights, question_ids=ids, clusters=clusters or None
+        )
         return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
     answers = [question.answers for question in questions if question.answers is not None]
     if len(answers) == len(questions):
@@ -210,6 +221,7 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     if any(question.logged is not None for question in responses):
         attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
     trials = [question.trials for question in questions]
+    attributes["clusters"] = clusters or None
     return TaskRun.from_trials(name, partial.task, trials, ids, weights=weights, **attributes)
 
 

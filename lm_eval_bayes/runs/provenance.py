@@ -89,6 +89,12 @@ class LoggedTask:
         return tuple(self.settings.get("weights") or (0.0, 1.0))
 
     @property
+    def cluster_field(self) -> str | None:
+        """The field of a document that names its cluster, by the metadata of the task."""
+        field = mapping(self.config.get("metadata")).get("cluster")
+        return field if isinstance(field, str) and field else None
+
+    @property
     def metric_list(self) -> list[Mapping[str, Any]]:
         """The metrics that the task lists."""
         listed = self.config.get("metric_list")

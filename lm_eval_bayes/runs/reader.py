@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys
 from lm_eval_bayes.runs.partial_run import PartialRun
@@ -35,6 +36,7 @@ def read_runs(
     merge: bool = True,
     signals: Literal["all", "recorded"] | None = None,
     verdicts: bool = True,
+    cluster: str | None = None,
     argument: str = "RUN",
     progress: Progress | None = None,
 ) -> SavedRuns:
@@ -66,6 +68,10 @@ def read_runs(
         Whether the signals of all trials are read too, or only of runs whose model recorded some.
     verdicts : bool
         Whether the verdicts of a verifier, beside the samples, are among the signals.
+    cluster : str, optional
+        The field of a logged document, or the column of a file of counts, that names the cluster of
+        each question; by default what the task's `metadata: cluster:` recorded, or the column
+        `cluster`. Runs of one task share the clusters of their questions.
     argument : str
         The name of a path in an error.
     progress : callable, optional
@@ -81,7 +87,7 @@ def read_runs(
     InvalidInputError
         If a path holds no run, a file is broken, or runs contradict each other.
     """
-    query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, argument)
+    query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, cluster, argument)
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     files, file_warnings = files_at(listed, argument, merge=merge)
     if progress is not None:
@@ -91,6 +97,7 @@ def read_runs(
     runs, run_paths, merge_warnings = merge_runs(
         partials, dedupe=dedupe, by_path=not merge, argument=argument
     )
+    runs = share_clusters(runs, required=cluster)
     tasks = {run.task for run in runs}
     groups, group_warnings = _tasks_of_groups(file_groups, tasks, query)
     saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths))

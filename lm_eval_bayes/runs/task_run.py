@@ -257,6 +257,7 @@ class TaskRun:
         trials: Sequence[Sequence[int] | IntArray],
         question_ids: Sequence[str],
         weights: Sequence[float] = (0.0, 1.0),
+        clusters: Sequence[str] | None = None,
         **more: Any,
     ) -> TaskRun:
         """Count trials.
@@ -269,6 +270,8 @@ class TaskRun:
             One distinct identifier per question.
         weights : sequence of float, length C + 1
             The score of each category.
+        clusters : sequence of str, length M, optional
+            The cluster of every question.
         **more
             Further attributes.
 
@@ -291,7 +294,7 @@ class TaskRun:
             array.setflags(write=False)
         counts = [np.bincount(array, minlength=len(weights)) for array in arrays]
         outcomes = Outcomes.from_counts(
-            np.stack(counts), weights=weights, question_ids=tuple(question_ids)
+            np.stack(counts), weights=weights, question_ids=tuple(question_ids), clusters=clusters
         )
         more.setdefault("sources", ())
         return cls(model=model, task=task, outcomes=outcomes, trials=arrays, **more)
@@ -300,6 +303,12 @@ class TaskRun:
     def question_ids(self) -> tuple[str, ...]:
         """The identifiers of the questions, by which runs of several models match them."""
         return tuple(map(str, self.outcomes.question_ids or ()))
+
+    @property
+    def clusters(self) -> tuple[str, ...] | None:
+        """The cluster of every question, such as its contest; None where they are unknown."""
+        labels = self.outcomes.clusters
+        return None if labels is None else tuple(map(str, labels))
 
     @property
     def n_questions(self) -> int:

@@ -273,10 +273,12 @@ class Outcomes:
             return None
         index = cluster_index(self.clusters, self.n_questions, "question")
         n_clusters = int(index.max()) + 1
+        if n_clusters == self.n_questions:
+            return None
         if n_clusters == 1:
             rule = 'name at least two clusters for scope "population"'
             raise InvalidInputError.of("clusters", rule, f"only {self.clusters[0]!r}")
-        return index if n_clusters < self.n_questions else None
+        return index
 
     def top_categories(self) -> npt.NDArray[np.bool_] | None:
         """Return which categories have the largest weight, shape (C+1,); None for a rubric.

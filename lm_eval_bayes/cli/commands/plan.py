@@ -140,6 +140,7 @@ def _check(width: float | None, separate: bool, confidence: float, max_trials: i
 
 def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
     models, digits = ("model", 3) if goal == "width" else ("models", 2)
+    clustered = any(line.n_clusters is not None for line in lines)
     say_records(
         title,
         lines,
@@ -147,6 +148,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             "task": lambda line: line.task,
             models: lambda line: join_words(line.models),
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
+            **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
             "N": lambda line: f"{line.forecast.trials:g}",
             f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
             "total N": _total_trials,
@@ -159,7 +161,8 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
 
 def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> None:
     separated = plural(plan.separated, "pair")
-    scope_text = f"for {scope_label(scope)}"
+    n_clusters = next((line.n_clusters for line in plan.lines), None)
+    scope_text = f"for {scope_label(scope, n_clusters)}"
     if not plan.lines:
         say(f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}")
         return

@@ -233,7 +233,8 @@ def _overall(
 
 
 def _show(board: Leaderboard, pairs: bool) -> None:
-    title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope_label(board.scope)}"
+    scope = scope_label(board.scope, board.n_clusters)
+    title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope}"
     confidence = f"{100 * board.ranking.confidence:g}%"
     columns: dict[str, Callable[[LeaderboardRow], object]] = {
         "rank": lambda row: f"{row.rank:g}",

@@ -9,6 +9,7 @@ import typer
 
 from lm_eval_bayes._util.text import (
     format_duration,
+    format_integer,
     format_interval,
     format_large,
     format_mean_sd,
@@ -114,12 +115,15 @@ def _show(
 ) -> None:
     posteriors = ["hbayes@N", *map(scope_label, scopes), "bayes@N, uniform prior", "its interval"]
     intervals = interval_label(spec.level, spec.method)
-    head = ["task", "model", "questions", "N", "avg@N", *posteriors]
+    clustered = any(summary.n_clusters is not None for summary in summaries)
+    sizes = ["questions", "clusters"] if clustered else ["questions"]
+    head = ["task", "model", *sizes, "N", "avg@N", *posteriors]
     rows = [
         [
             summary.run.task,
             summary.run.model,
             f"{summary.run.n_questions:,}",
+            *([format_integer(summary.n_clusters)] if clustered else []),
             format_range(summary.n_range),
             format_score(None if summary.average is None else summary.average.value),
             *_posterior_cells(summary, scopes),
@@ -129,6 +133,8 @@ def _show(
     say_table(f"Scores, {intervals}s", head, rows)
     counted = sorted({summary.run.counted for summary in summaries})
     say(f"counted: {'; '.join(counted)}")
+    if clustered and "population" in scopes:
+        say(f"{scope_label('population')}: the questions of a cluster are taken as dependent")
     if groups:
         say()
         head = ["group", "model", "size", "weights", "avg@N", *posteriors]

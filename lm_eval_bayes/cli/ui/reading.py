@@ -78,6 +78,16 @@ class ReadingOptions:
         ),
     ] = False
 
+    cluster: Annotated[
+        str | None,
+        option(
+            "FIELD",
+            "The field of the logged documents (contest, topic, passage), or the column of files "
+            "of counts, that names the cluster of each question. Scope population then takes the "
+            "questions of a cluster as dependent. By default what the task recorded.",
+        ),
+    ] = None
+
     def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
         """Read runs; warnings, notes and the progress of long reads go to standard error.
 
@@ -95,7 +105,8 @@ class ReadingOptions:
             from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
-        with _Bar() as bar, named_as_options("metric", "filter", "regrade"):
+        arguments.setdefault("cluster", self.cluster)
+        with _Bar() as bar, named_as_options("metric", "filter", "regrade", "cluster"):
             saved = read_runs(
                 paths,
                 task=self.task,

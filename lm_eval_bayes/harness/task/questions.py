@@ -17,6 +17,7 @@ from typing import Any
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.runs.log_fields import cluster_label
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -250,6 +251,31 @@ def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
                     f"taken, revision {commits[-1]}: delete {Path(file['filename']).parent}, "
                     "or run once with a network"
                 )
+
+
+def check_clusters(docs: Iterable[Mapping[str, Any]], field: str, task: str) -> None:
+    """Raise an error unless every question has a field that names its cluster, at least two.
+
+    Raises
+    ------
+    TaskConfigError
+        If a question lacks it, or all have the same.
+    """
+    labels: set[str] = set()
+    for number, doc in enumerate(docs):
+        label = cluster_label(doc, field)
+        if label is None:
+            fields = ", ".join(map(str, doc)) if isinstance(doc, Mapping) else "none"
+            raise TaskConfigError(
+                f"task {task}: `cluster` must be a field of every question, a text or a number; "
+                f"question {number} has no {field} (its fields are {fields})"
+            )
+        labels.add(label)
+    if len(labels) == 1:
+        raise TaskConfigError(
+            f"task {task}: `cluster` must name at least two clusters; all questions have the "
+            f"{field} {min(labels)}"
+        )
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from lm_eval_bayes.harness.task.requests import (
     store_outcomes,
 )
 from lm_eval_bayes.harness.task.settings import Settings
+from lm_eval_bayes.runs.log_fields import cluster_label
 
 __all__ = ["RepeatedSamplingTask"]
 
@@ -110,6 +111,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._outcome = self._outcome_metric()
         self._n_failures: Counter[str] = Counter()
         self._chosen: list[int] | None = None
+        if self.settings.cluster is not None:
+            questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
         if self.settings.check:
             self._check_first_question()
 
@@ -250,12 +253,17 @@ class RepeatedSamplingTask(ConfigurableTask):
         measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
+        field = self.settings.cluster
         graded = rows.GradedResponses.of(
-            [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)], self.settings
+            [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)],
+            self.settings,
+            cluster=None if field is None else cluster_label(doc, field),
         )
         task, version = str(self.config.task), str(self.VERSION)
         store_outcomes(responses, graded, task=task, version=version, chosen=self._chosen)
         logged = {"outcomes": list(graded.outcomes), "answers": list(graded.answers), **measured}
+        if graded.cluster is not None:
+            logged["cluster"] = graded.cluster
         if graded.error_notes:
             logged["grading_error_notes"] = graded.error_notes
         return LoggedResult(rows.question_rows(graded), logged)

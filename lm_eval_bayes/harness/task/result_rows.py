@@ -8,7 +8,7 @@ back to :func:`aggregate`, which computes the row for all questions from a :clas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -45,18 +45,23 @@ class GradedResponses:
         Why the grader failed on a trial, which then counts as category 0; None if it did not.
     settings : Settings
         The run's settings.
+    cluster : str or None
+        The cluster of the question; None without clusters.
     """
 
     outcomes: tuple[int, ...]
     answers: tuple[str | None, ...]
     errors: tuple[str | None, ...]
     settings: Settings
+    cluster: str | None = None
 
     @classmethod
-    def of(cls, graded: Sequence[Grading], settings: Settings) -> GradedResponses:
+    def of(
+        cls, graded: Sequence[Grading], settings: Settings, cluster: str | None = None
+    ) -> GradedResponses:
         """Return the record of a question's graded responses."""
         outcomes, answers, errors = zip(*graded, strict=True) if graded else ((), (), ())
-        return cls(outcomes, answers, errors, settings)
+        return cls(outcomes, answers, errors, settings, cluster)
 
     @property
     def error_notes(self) -> dict[int, str]:
@@ -140,7 +145,12 @@ class TrialTable(Table):
         """Counts and weights of all questions."""
         width = len(self.settings.weights)
         counts = [np.bincount(q.outcomes, minlength=width) for q in self.questions]
-        return api.Outcomes.from_counts(np.stack(counts), weights=self.settings.weights)
+        labels = [q.cluster for q in self.questions]
+        # with --limit all questions may be of one cluster, which says nothing about others
+        clusters = labels if None not in labels and len(set(labels)) > 1 else None
+        return api.Outcomes.from_counts(
+            np.stack(counts), weights=self.settings.weights, clusters=clusters
+        )
 
     @cached_property
     def posterior(self) -> api.Posterior:
@@ -155,7 +165,8 @@ class TrialTable(Table):
     def learned(self, scope: Scope) -> api.Posterior:
         """Return the posterior under the learned prior."""
         counts = tuple(map(tuple, self.outcomes.counts.tolist()))
-        return _learned(counts, self.settings.weights, scope, self.settings.seed)
+        clusters = self.outcomes.clusters if scope == "population" else None
+        return _learned(counts, self.settings.weights, scope, self.settings.seed, clusters)
 
     def learned_mean(self) -> float:
         """Return the mean of hbayes@N; its note is logged for all questions together."""
@@ -177,10 +188,14 @@ class TrialTable(Table):
 
 @cached_in_evaluation(maxsize=1024)
 def _learned(
-    counts: tuple[tuple[int, ...], ...], weights: tuple[float, ...], scope: Scope, seed: int
+    counts: tuple[tuple[int, ...], ...],
+    weights: tuple[float, ...],
+    scope: Scope,
+    seed: int,
+    clusters: tuple[Hashable, ...] | None,
 ) -> api.Posterior:
     # Several rows need one posterior, and many questions have the same counts.
-    outcomes = api.Outcomes.from_counts(counts, weights=weights)
+    outcomes = api.Outcomes.from_counts(counts, weights=weights, clusters=clusters)
     return api.hbayes_at_n(outcomes, scope, seed=seed)
 
 

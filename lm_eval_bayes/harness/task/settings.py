@@ -36,6 +36,7 @@ KEYS = {
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
+    "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
 }
 
 
@@ -68,6 +69,8 @@ class Settings(Record):
     extra_trials : tuple of (int, int)
         (question, further trials) of the questions that have more than N. Rows of a mean
         and its posterior use them all; N is then the fewest.
+    cluster : str or None
+        The field of a document that names the cluster of its question; None without clusters.
     """
 
     n: int
@@ -81,6 +84,7 @@ class Settings(Record):
     metric: str | None = None
     check: bool = True
     extra_trials: tuple[tuple[int, int], ...] = ()
+    cluster: str | None = None
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -105,7 +109,8 @@ class Settings(Record):
         Parameters
         ----------
         metadata : mapping
-            A task's metadata. Keys that do not start with ``bayes_`` are ignored.
+            A task's metadata. Keys other than ``cluster`` and those that start with ``bayes_`` are
+            ignored.
         repeats : int
             The task's `repeats`, which is N where ``bayes_n`` is absent.
         categories : int, optional
@@ -148,7 +153,14 @@ class Settings(Record):
             metric=metric,
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
+            cluster=_cluster(metadata.get("cluster")),
         )
+
+
+def _cluster(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise InvalidInputError.of("cluster", "be the name of a field of a question", value)
+    return value
 
 
 def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:

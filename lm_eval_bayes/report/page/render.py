@@ -116,6 +116,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "headline": headline(panel, data.spec.level),
         "winner": winners_sentence(panel),
         "size": _panel_size(panel),
+        "n_clusters": panel.summaries[0].n_clusters,
         "axis": figures.axis_above(axis),
         "rows": [
             {
@@ -162,7 +163,8 @@ def headline(panel: TaskPanel, level: float) -> Markup:
     board, scale = panel.board, Scale(*panel.bounds)
     first = board.rows[0]
     leader = _model_markup(first.model)
-    about = "" if board.scope == "benchmark" else f", for {scope_label(board.scope)}"
+    scope = scope_label(board.scope, board.n_clusters)
+    about = "" if board.scope == "benchmark" else f", for {scope}"
     score = (
         f"{scale.with_unit(first.posterior.mu)} ({scale.short(first.interval.low)} to "
         f"{scale.with_unit(first.interval.high)} with {100.0 * level:g}% probability{about})"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
@@ -53,6 +54,8 @@ def has_counts(names: Iterable[str]) -> bool:
 def read(file: Path, query: Query) -> FileContents:
     """Read id, c and n of every question; with a model, or with c_A and c_B of models A and B.
 
+    A column `cluster`, or that of the query, names the cluster of each question.
+
     Raises
     ------
     InvalidInputError
@@ -92,6 +95,7 @@ def _partial_runs(
             rule = f"name the question in every row of {path} (id)"
             raise InvalidInputError.of(query.argument, rule, f"none in line {line}")
         task = _name(lower, TASKS) or query.task or UNNAMED
+        cluster = cluster_label(lower, (query.cluster or "cluster").lower())
         for model, c, n in _counts_by_model(row, _name(lower, MODELS) or path.stem):
             counts = _check_counts(c, n, f"{path}, line {line}", query.argument)
             questions = runs.setdefault((model, task), {})
@@ -100,7 +104,7 @@ def _partial_runs(
                 rule = f"count every question of a model once ({path})"
                 raise InvalidInputError.of(query.argument, rule, f"{id} again in line {line}")
             none = np.empty(0, dtype=np.int64)
-            questions[id] = QuestionTrials(id, none, none, counts=counts)
+            questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=cluster)
     if not runs:
         raise InvalidInputError.of(query.argument, f"hold rows of id, c and n ({path})", "none")
     return [

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from glob import escape
 from operator import attrgetter
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -169,7 +171,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
     """Read the trials of a samples file; warnings of what was left out are added to a list."""
     rows = JsonLines(task.samples, query.argument, query.advance)
     filters: dict[str, None] = {}
-    lines = _lines_of_filter(rows, query, filters)
+    lines = _lines_of_filter(task, rows, query, filters)
     first = next(lines, None)
     if first is None:
         if not filters:
@@ -178,7 +180,8 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         raise InvalidInputError.of("filter", rule, query.filter)
     trials = logged_trials(task, first, itertools.chain([first], lines), query)
     filter = next(iter(filters)) if query.filter is None else query.filter
-    notes = list(trials.notes)
+    questions, cluster_notes = _with_clusters(task, trials.questions, query)
+    notes = [*trials.notes, *cluster_notes]
     if len(filters) > 1 and query.filter is None:
         choice = alternatives(filters)
         notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
@@ -199,7 +202,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         model=task.model,
         task=task.task,
         sources=(str(task.samples),),
-        questions=_questions(task, trials.questions, sampled, query, warnings),
+        questions=_questions(task, questions, sampled, query, warnings),
         weights=trials.weights,
         metric=trials.metric,
         filter=filter,
@@ -217,7 +220,9 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
     )
 
 
-def _lines_of_filter(rows: JsonLines, query: Query, filters: dict[str, None]) -> Iterator[LogLine]:
+def _lines_of_filter(
+    task: LoggedTask, rows: JsonLines, query: Query, filters: dict[str, None]
+) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
     for row in rows:
         name = row.get("filter")
@@ -228,7 +233,45 @@ def _lines_of_filter(rows: JsonLines, query: Query, filters: dict[str, None]) ->
         if isinstance(doc_id, bool) or not isinstance(doc_id, int):
             rule = f"number its questions (`doc_id` in every line of {rows.file})"
             raise InvalidInputError.of(query.argument, rule, doc_id)
-        yield LogLine.of(row, LoggedLine(str(rows.file), rows.offset, doc_id))
+        position = LoggedLine(str(rows.file), rows.offset, doc_id)
+        yield LogLine.of(row, position, _cluster(task, row, query))
+
+
+def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:
+    """Return the cluster of a question: by `--cluster`, as logged, or by the task's metadata."""
+    if query.cluster is not None:
+        return cluster_label(row.get("doc"), query.cluster)
+    logged = row.get("cluster")
+    if isinstance(logged, str) and logged:
+        return logged
+    return None if task.cluster_field is None else cluster_label(row.get("doc"), task.cluster_field)
+
+
+def _with_clusters(
+    task: LoggedTask, questions: Sequence[QuestionTrials], query: Query
+) -> tuple[Sequence[QuestionTrials], list[str]]:
+    """Return the questions, without clusters unless they are usable, and notes on why not.
+
+    Raises
+    ------
+    InvalidInputError
+        If the field of `--cluster` is missing in a document.
+    """
+    missing = [question.doc_id for question in questions if question.cluster is None]
+    if not missing:
+        return questions, []
+    if query.cluster is not None:
+        rule = f"be a field of every logged question of task {task.task}, a text or a number"
+        got = f"{query.cluster}, which {len(missing):,} of {len(questions):,} questions lack"
+        raise InvalidInputError.of("cluster", rule, f"{got} (the first is question {missing[0]})")
+    notes = []
+    if task.cluster_field is not None or len(missing) < len(questions):
+        name = "cluster" if task.cluster_field is None else f"field {task.cluster_field}"
+        notes.append(
+            f"{len(missing):,} of {len(questions):,} questions have no {name}: all were taken as "
+            "independent"
+        )
+    return [replace(question, cluster=None) for question in questions], notes
 
 
 def _questions(

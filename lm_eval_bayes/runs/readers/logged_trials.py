@@ -55,17 +55,22 @@ class LogLine:
         The prompt of the question.
     settings : mapping or None
         The generation settings that were sent with it; None where nothing was generated.
+    cluster : str or None
+        The cluster of the question; None where it is not known.
     """
 
     row: Mapping[str, Any]
     position: LoggedLine
     prompt: str
     settings: Mapping[str, Any] | None
+    cluster: str | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], position: LoggedLine) -> LogLine:
+    def of(
+        cls, row: Mapping[str, Any], position: LoggedLine, cluster: str | None = None
+    ) -> LogLine:
         """Return a line that was read."""
-        return cls(row, position, *prompt_and_settings(row))
+        return cls(row, position, *prompt_and_settings(row), cluster)
 
     @property
     def doc_id(self) -> int:
@@ -85,6 +90,7 @@ class LogLine:
             text=question_text(self.row, self.prompt),
             prompt=prompt_hash(self.row, self.prompt),
             doc_id=self.doc_id,
+            cluster=self.cluster,
             **more,
         )
 
@@ -429,7 +435,16 @@ def _counted(
 NO_METRICS = frozenset(
     (
         *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-        *("doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths", "signals"),
+        *(
+            "cluster",
+            "doc_hash",
+            "prompt_hash",
+            "target_hash",
+            "outcomes",
+            "answers",
+            "lengths",
+            "signals",
+        ),
         *("grading_error_notes",),
     )
 )

@@ -39,6 +39,9 @@ class Query:
         Whether the signals of all trials are read, or only of runs whose model recorded some.
     verdicts : bool
         Whether the verdicts of a verifier are among the signals.
+    cluster : str or None
+        The field of a logged document, or the column of a file of counts, that names the cluster of
+        a question; None for that of the task's own settings.
     argument : str
         The name of the argument in an error.
     advance : callable
@@ -52,6 +55,7 @@ class Query:
     regrade: Regrade | None = None
     signals: Literal["all", "recorded"] | None = None
     verdicts: bool = True
+    cluster: str | None = None
     argument: str = "RUN"
     advance: Advance = field(default=lambda n_bytes: None, repr=False)
 

@@ -22,7 +22,7 @@ from lm_eval_bayes.stats.comparison.difference import (
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Align, Outcomes, align_questions
+from lm_eval_bayes.stats.outcomes import Align, Outcomes, align_questions, common_clusters
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -98,6 +98,8 @@ class Comparison(DifferenceSummary):
         Questions compared.
     left_out_a, left_out_b : int
         Questions of each that the other lacks.
+    n_clusters : int or None
+        In scope "population" the number of clusters of the questions, None without.
     seed : int or None
         Seed of the draws; None where nothing was drawn.
     """
@@ -111,6 +113,7 @@ class Comparison(DifferenceSummary):
     n_questions: int
     left_out_a: int = 0
     left_out_b: int = 0
+    n_clusters: int | None = None
     seed: int | None = None
 
     @property
@@ -171,7 +174,8 @@ def compare(
     difference. The part of its variance that is due to the sampling of trials is drawn as a
     normal and the rest from the bootstrap; the variance is never less than that part. With no
     more than ten questions of skewed differences the interval is narrow (simulated: 93% for
-    95%). For N = 1 see also `compare_paired`.
+    95%). For N = 1 see also `compare_paired`. Where the outcomes have clusters, the bootstrap draws
+    the weights of clusters and not of questions, with the variance of Student's t for few of them.
 
     Parameters
     ----------
@@ -229,9 +233,12 @@ def compare(
         first, second = (FITS[estimator](side, spec.seed) for side in (pair.a, pair.b))
         posterior = difference_posterior(first, second)
     else:
-        first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in (pair.a, pair.b))
+        clusters = common_clusters([pair.a.clusters, pair.b.clusters])
+        sides = [replace(side, clusters=clusters) for side in (pair.a, pair.b)]
+        first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in sides)
         # each carries the posterior of its questions, by which the two are paired
-        posterior = paired_posterior(first.benchmark or first, second.benchmark or second)
+        index = sides[0].cluster_index
+        posterior = paired_posterior(first.benchmark or first, second.benchmark or second, index)
     interval_a, interval_b = first.interval_by(spec, draws), second.interval_by(spec, draws)
     summary = summarise_difference(posterior, [first, second], spec, region, confidence, draws)
     drawn = (
@@ -246,6 +253,7 @@ def compare(
         **vars(summary),
         rule_intervals=_verdict(interval_a.low > interval_b.high, interval_b.low > interval_a.high),
         n_questions=pair.a.n_questions,
+        n_clusters=None if first.clusters is None else first.clusters.n_clusters,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
         seed=spec.seed if drawn else None,

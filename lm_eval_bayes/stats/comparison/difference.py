@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft
+from scipy import fft, special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import (
@@ -25,7 +25,7 @@ from lm_eval_bayes.stats.distributions.base import (
 from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import FloatArray, blocks, read_only
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
 
 Quantile = Callable[[FloatArray], FloatArray]
 
@@ -78,7 +78,8 @@ class PairedBootstrap(Distribution):
     Parameters
     ----------
     difference : array, shape (M,)
-        d_α, the difference of each question's mean scores.
+        d_α, the difference of each question's mean scores; or T values of clusters, see
+        `cluster_values`.
     spread : PairedSpread
         κ and the sd of ε, which is normal.
     """
@@ -148,7 +149,9 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     return _posterior(a, b, mu, sigma, distribution)
 
 
-def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
+def paired_posterior(
+    a: Posterior, b: Posterior, cluster_index: IntArray | None = None
+) -> Posterior:
     """Return the posterior of A − B over the population of questions, paired by question.
 
     The differences d_α of the questions' mean scores, weighted by Dirichlet(c, …, c).
@@ -162,10 +165,15 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
     rest from the bootstrap, so that one question that differs by one trial does not make the
     sign certain; the variance is at least v̄/M.
 
+    With clusters the bootstrap's weights are those of the T clusters: the weighted mean over
+    questions, to first order, see `cluster_values`.
+
     Parameters
     ----------
     a, b : Posterior
         Of hbayes@N and scope "benchmark", of the same M >= 2 questions in the same order.
+    cluster_index : array of int, shape (M,), optional
+        The number of each question's cluster, from 0; at least two clusters.
 
     Returns
     -------
@@ -182,8 +190,10 @@ def paired_posterior(a: Posterior, b: Posterior) -> Posterior:
         rule = 'have at least two questions for scope "population"'
         raise InvalidInputError.of("a", rule, "one question")
     first, second = question_means(a), question_means(b)
-    difference = first.average - second.average
-    spread = paired_spread(difference, first.noise + second.noise)
+    difference, noise = cluster_values(
+        first.average - second.average, first.noise + second.noise, cluster_index
+    )
+    spread = paired_spread(difference, noise, clustered=cluster_index is not None)
     distribution = PairedBootstrap(read_only(difference, np.float64), spread)
     return _posterior(a, b, *distribution.moments(), distribution, population=True)
 
@@ -229,7 +239,46 @@ class PairedSpread(NamedTuple):
     kappa: FloatArray
 
 
-def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
+def cluster_values(
+    average: FloatArray, noise: FloatArray, cluster_index: IntArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return values of clusters in place of questions, for the spread of a mean over questions.
+
+    The mean over the questions of a sample of clusters with weights g_t is
+    ā + Σ_t g_t Σ_{α in t} (a_α − ā)/n̄ to first order, n̄ = M/T being the mean number of questions
+    of a cluster. The value of a cluster is ā + Σ_{α in t} (a_α − ā)/n̄, so that the mean of these
+    values is ā.
+
+    Parameters
+    ----------
+    average, noise : array, shape (..., M)
+        Mean scores of the questions, or differences of them, and their sampling variances.
+    cluster_index : array of int, shape (M,), or None
+        The number of each question's cluster; without it the questions are returned.
+
+    Returns
+    -------
+    value, noise : array, shape (..., T)
+
+    Examples
+    --------
+    >>> index = np.array([0, 0, 0, 1])
+    >>> value, noise = cluster_values(np.array([0.2, 0.4, 0.6, 0.8]), np.full(4, 0.01), index)
+    >>> value.round(6).tolist(), noise.round(6).tolist()
+    ([0.35, 0.65], [0.0075, 0.0025])
+    """
+    if cluster_index is None:
+        return average, noise
+    n_clusters = int(cluster_index.max()) + 1
+    member = np.zeros((cluster_index.size, n_clusters))
+    member[np.arange(cluster_index.size), cluster_index] = n_clusters / cluster_index.size
+    mean = average.mean(axis=-1, keepdims=True)
+    return mean + (average - mean) @ member, noise @ member**2
+
+
+def paired_spread(
+    difference: FloatArray, noise: FloatArray, *, clustered: bool = False
+) -> PairedSpread:
     """Return the sd of a population's difference, see `paired_posterior`.
 
     Parameters
@@ -238,6 +287,9 @@ def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
         The difference of the mean scores of every question.
     noise : array, shape (..., M)
         Its sampling variance.
+    clustered : bool
+        Whether they are those of clusters, of which there are few: the variance is then s²/T times
+        (t/1.96)², with t the 97.5% quantile of Student's t at T − 1 degrees of freedom.
 
     Returns
     -------
@@ -258,12 +310,20 @@ def paired_spread(difference: FloatArray, noise: FloatArray) -> PairedSpread:
     """
     n_questions = difference.shape[-1]
     centre = difference.mean(axis=-1, keepdims=True)
-    precision = n_questions * bootstrap_weight(n_questions) + 1.0
-    between = ((difference - centre) ** 2).mean(axis=-1) / precision
+    bootstrap = ((difference - centre) ** 2).mean(axis=-1)
+    bootstrap /= n_questions * bootstrap_weight(n_questions) + 1.0
+    between = bootstrap * (few_clusters_factor(n_questions) if clustered else 1.0)
     chance = noise.mean(axis=-1) / n_questions
     rest = np.maximum(between - chance, 0.0)
-    share = np.divide(rest, between, out=np.zeros_like(rest), where=between > 0.0)
+    share = np.divide(rest, bootstrap, out=np.zeros_like(rest), where=bootstrap > 0.0)
     return PairedSpread(np.sqrt(rest + chance), np.sqrt(chance), np.sqrt(share))
+
+
+def few_clusters_factor(n_clusters: int) -> float:
+    """Return the factor from the bootstrap's variance of T clusters to that of Student's t."""
+    t = float(special.stdtrit(n_clusters - 1, 0.975) / special.ndtri(0.975))
+    precision = n_clusters * bootstrap_weight(n_clusters) + 1.0
+    return t**2 * precision / (n_clusters - 1)
 
 
 def bootstrap_weight(n_questions: int) -> float:

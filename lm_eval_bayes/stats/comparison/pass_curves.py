@@ -7,7 +7,7 @@ which budgets either is certain, and where the sign first changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,12 +15,14 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
+from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import (
     Align,
     Aligned,
     Outcomes,
     align_questions,
+    common_clusters,
     distinct_pairs,
     require_binary,
     require_trials,
@@ -65,7 +67,7 @@ class PassCurveComparison(Record):
         The two curves.
     difference, sd : array, shape (K,)
         Mean of A − B and its standard deviation: that of the posterior in scope "benchmark",
-        the standard error over questions in scope "population".
+        the standard error over questions in scope "population", over clusters where they have some.
     low, high : array, shape (K,)
         The simultaneous band, difference ± critical·sd within [−1, 1]; all of [−1, 1] where
         the sd is 0, since the data show no variation there.
@@ -283,7 +285,11 @@ class _Curves(NamedTuple):
 def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
     """Estimate the curves of the population of questions."""
     rows_a, rows_b = (finite_bank_curves(side, ks) for side in (pair.a, pair.b))
-    rows = rows_a - rows_b
+    labels = common_clusters([pair.a.clusters, pair.b.clusters])
+    index = replace(pair.a, clusters=labels).cluster_index
+    of_units = (rows_a - rows_b).T
+    values, no_noise = cluster_values(of_units, np.zeros_like(of_units), index)
+    rows = values.T
     difference = rows.mean(axis=0)
     sd = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
     centred = rows - difference
@@ -293,6 +299,8 @@ def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator
     for part in blocks(draws, max(centred.shape)):
         multipliers = rng.standard_normal((part.stop - part.start, len(rows)))
         farthest[part] = np.abs(multipliers @ scaled).max(axis=1)
+    if index is not None:
+        sd = paired_spread(values, no_noise, clustered=True).sd
     return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), difference, sd, farthest)
 
 

@@ -15,15 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_bayes.stats.comparison.difference import (
+    PairedSpread,
     bootstrap_weight,
+    cluster_values,
     notes_on_pairs,
     paired_spread,
     question_means,
     separation_in_sd,
 )
+from lm_eval_bayes.stats.outcomes import common_clusters
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, cluster_index
 
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (
@@ -43,10 +46,13 @@ class SharedQuestions:
         One per model.
     columns : tuple of array of int, shape (M,)
         Where each model keeps the first model's questions, in the first one's order.
+    cluster_index : array of int, shape (M,), or None
+        The number of each question's cluster, in the first model's order.
     """
 
     posteriors: tuple[Posterior, ...]
     columns: tuple[IntArray, ...]
+    cluster_index: IntArray | None = None
 
     @classmethod
     def of(cls, posteriors: Sequence[Posterior]) -> SharedQuestions | None:
@@ -74,12 +80,31 @@ class SharedQuestions:
         if any(p.per_question.mu.size > n_questions for p in benchmarks):
             return None
         ids = [p.question_ids for p in benchmarks if p.question_ids is not None]
-        if not ids:
-            return cls(benchmarks, (np.arange(n_questions),) * len(benchmarks))
-        if len(ids) < len(benchmarks) or any(set(names) != set(ids[0]) for names in ids):
-            return None
-        places = ({name: column for column, name in enumerate(names)} for names in ids)
-        return cls(benchmarks, tuple(np.array([at[name] for name in ids[0]]) for at in places))
+        columns = (np.arange(n_questions),) * len(benchmarks)
+        if ids:
+            if len(ids) < len(benchmarks) or any(set(names) != set(ids[0]) for names in ids):
+                return None
+            places = ({name: column for column, name in enumerate(names)} for names in ids)
+            columns = tuple(np.array([at[name] for name in ids[0]]) for at in places)
+        labels = common_clusters(
+            [
+                None if p.clusters is None else tuple(p.clusters.labels[i] for i in column.tolist())
+                for p, column in zip(posteriors, columns, strict=True)
+            ],
+            "posteriors",
+        )
+        index = None if labels is None else cluster_index(labels, n_questions, "question")
+        return cls(benchmarks, columns, index)
+
+    @property
+    def n_clusters(self) -> int | None:
+        """The number of clusters, None without."""
+        return None if self.cluster_index is None else int(self.cluster_index.max()) + 1
+
+    @property
+    def n_units(self) -> int:
+        """The number of weights of the bootstrap: of questions, or of clusters."""
+        return self.n_clusters or self.columns[0].size
 
     @property
     def note(self) -> str | None:
@@ -93,15 +118,22 @@ class SharedQuestions:
         """
         average, noise = self.question_means()
         rows = range(len(average))
-        sd = np.stack([paired_spread(average[i] - average, noise[i] + noise).sd for i in rows])
+        sd = np.stack([self._spread(average[i] - average, noise[i] + noise).sd for i in rows])
         score = average.mean(axis=1)
         return score[:, None] - score, sd
 
     def question_means(self) -> tuple[FloatArray, FloatArray]:
-        """Return what was observed of every question in the first model's order, both (L, M)."""
+        """Return what was observed of every question in the first model's order, both (L, M).
+
+        With clusters it is their values, both (L, T); see `cluster_values`.
+        """
         pairs = list(zip(map(question_means, self.posteriors), self.columns, strict=True))
         average = np.stack([means.average[columns] for means, columns in pairs])
-        return average, np.stack([means.noise[columns] for means, columns in pairs])
+        noise = np.stack([means.noise[columns] for means, columns in pairs])
+        return cluster_values(average, noise, self.cluster_index)
+
+    def _spread(self, difference: FloatArray, noise: FloatArray) -> PairedSpread:
+        return paired_spread(difference, noise, clustered=self.cluster_index is not None)
 
     def separations(self, mu: FloatArray) -> FloatArray:
         """Return z = |mean| / sd of the paired difference of every two models, (L, L).
@@ -140,7 +172,7 @@ class SharedQuestions:
         mean = average.mean(axis=1, keepdims=True)
         n_questions = average.shape[1]
         kappa = max(
-            float(paired_spread(average[row] - average, noise[row] + noise).kappa.max())
+            float(self._spread(average[row] - average, noise[row] + noise).kappa.max())
             for row in range(len(streams))
         )
         scores = np.empty((len(streams), draws))

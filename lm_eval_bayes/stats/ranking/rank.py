@@ -136,6 +136,7 @@ class Ranking(Record):
     seed: int
     mc_error: float
     paired: bool = False
+    n_clusters: int | None = None
     note: str | None = None
     quantile: float | None = None
     quantile_scores: FloatArray | None = field(default=None, metadata=NOT_IN_JSON)
@@ -297,7 +298,7 @@ def rank(
     else:
         z = shared.separations(levelled)
         if draws is None:
-            n_scores = len(best) * shared.columns[0].size
+            n_scores = len(best) * shared.n_units
             draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, _DRAWS))
         scores = shared.draw(draws, seed)
     return ranking_of_draws(
@@ -311,6 +312,7 @@ def rank(
         quantile=quantile,
         seed=seed,
         paired=shared is not None,
+        n_clusters=None if shared is None else shared.n_clusters,
         note=_note(best, shared),
     )
 
@@ -359,6 +361,7 @@ def ranking_of_draws(
     seed: int,
     paired: bool,
     note: str | None,
+    n_clusters: int | None = None,
 ) -> Ranking:
     """Return the ranking of models whose z and joint draws are computed.
 
@@ -372,7 +375,7 @@ def ranking_of_draws(
         Joint draws of the models' scores.
     errors : sequence of PairErrors
         One per task, for the simultaneous comparisons.
-    ties, numbering, confidence, quantile, seed, paired, note
+    ties, numbering, confidence, quantile, seed, paired, note, n_clusters
         As in `Ranking`.
     """
     best = list(posteriors.values())
@@ -413,6 +416,7 @@ def ranking_of_draws(
         seed=seed,
         mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
         paired=paired,
+        n_clusters=n_clusters,
         note=note,
         quantile=quantile,
         quantile_scores=None

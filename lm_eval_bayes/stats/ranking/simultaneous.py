@@ -17,7 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.stats.comparison.difference import bootstrap_weight, paired_spread
+from lm_eval_bayes.stats.comparison.difference import (
+    bootstrap_weight,
+    few_clusters_factor,
+    paired_spread,
+)
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
@@ -156,10 +160,13 @@ class PairedErrors:
         The mean score of every question.
     noise : array, shape (L, M)
         Its sampling variance.
+    clustered : bool
+        Whether these are the values of M clusters of questions.
     """
 
     average: FloatArray
     noise: FloatArray
+    clustered: bool = False
 
     @property
     def difference(self) -> FloatArray:
@@ -175,7 +182,11 @@ class PairedErrors:
         variance = np.empty(first.size)
         for part in blocks(first.size, self.average.shape[1]):
             i, j = first[part], second[part]
-            spread = paired_spread(self.average[i] - self.average[j], self.noise[i] + self.noise[j])
+            spread = paired_spread(
+                self.average[i] - self.average[j],
+                self.noise[i] + self.noise[j],
+                clustered=self.clustered,
+            )
             variance[part] = spread.sd**2
         return variance
 
@@ -195,6 +206,8 @@ class PairedErrors:
         larger = np.divide(floor, of_mean, out=np.ones_like(floor), where=of_mean > 0.0)
         larger = np.maximum(larger, 1.0)
         to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
+        if self.clustered:
+            to_estimate *= few_clusters_factor(n_questions)
         error, variance = np.empty((2, draws, first.size))
         for part in blocks(draws, n_models * n_models):
             size = part.stop - part.start
@@ -271,7 +284,8 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
     paired = None
     if shared is not None:
         average, noise = shared.question_means()
-        paired = PairedErrors(average, np.where(few[:, None], 0.0, noise))
+        noise = np.where(few[:, None], 0.0, noise)
+        paired = PairedErrors(average, noise, shared.cluster_index is not None)
     if posteriors[0].scope == "population" and paired is not None:
         return paired
     independent = IndependentErrors(

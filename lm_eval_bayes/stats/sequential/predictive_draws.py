@@ -11,13 +11,13 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.difference import paired_spread
+from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, cluster_index
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +144,8 @@ class PredictivePopulation:
     M questions with N trials each have the information of E = M(s + 1)N/(N + s) trials of as many
     different questions about a population's mean, so that its variance is proportional to
     1/(E + 1.4 + 1), 1.4 being the sum of its prior's parameters. For any N, E is below M(s + 1).
+    With clusters E is the sum of E_t (d + 1)/(E_t + d), E_t being the information of the questions
+    of a cluster about its mean.
 
     Parameters
     ----------
@@ -153,6 +155,10 @@ class PredictivePopulation:
         N so far.
     strength : array, shape (D,)
         Draws of s.
+    cluster_sizes : array, shape (T,), or None
+        The number of questions of every cluster.
+    cluster_strength : array, shape (D,), or None
+        Draws of d.
     step : array, shape (D,)
         Standard normal draws: the further change of each draw's mean, in sd.
     """
@@ -161,6 +167,8 @@ class PredictivePopulation:
     trials: float
     strength: FloatArray
     step: FloatArray
+    cluster_sizes: FloatArray | None = None
+    cluster_strength: FloatArray | None = None
 
     @classmethod
     def of(
@@ -177,12 +185,19 @@ class PredictivePopulation:
         if learned is None:
             rule = "have a learned prior in scope population"
             raise InvalidInputError.of("posterior", rule, f"one of {posterior.quantity}")
-        normal = rng.standard_normal(draws)
-        middle, low, high = np.log([learned.strength, learned.strength_low, learned.strength_high])
-        # log s is normal on either side of its median, with the two tails' own widths
-        width = np.where(normal < 0.0, middle - low, high - middle) / special.ndtri(0.975)
-        strength, step = np.exp(middle + width * normal), rng.standard_normal(draws)
-        return cls(posterior, trials, strength, step)
+        bounds = (learned.strength, learned.strength_low, learned.strength_high)
+        strength, step = _draw_strength(*bounds, draws, rng), rng.standard_normal(draws)
+        clusters = posterior.clusters
+        if clusters is None:
+            return cls(posterior, trials, strength, step)
+        index = cluster_index(clusters.labels, len(clusters.labels), "question")
+        bounds = (clusters.strength, clusters.strength_low, clusters.strength_high)
+        alike = _draw_strength(*bounds, draws, rng)
+        if clusters.within is not None and clusters.within_low and clusters.within_high:
+            within = (clusters.within, clusters.within_low, clusters.within_high)
+            strength = _draw_strength(*within, draws, rng)
+        sizes = np.bincount(index).astype(np.float64)
+        return cls(posterior, trials, strength, step, sizes, alike)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
@@ -207,13 +222,37 @@ class PredictivePopulation:
 
     def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each draw at 1/N = `per_trial`."""
-        s, mu_now, sigma_now = self.strength, self.posterior.mu, self.posterior.sigma
+        mu_now, sigma_now = self.posterior.mu, self.posterior.sigma
         # with any number of categories the prior's parameters have the sum of those for two
         prior = 2.0 * mean_concentration(2) + 1.0
-        most = self.posterior.per_question.mu.size * (s + 1.0)
-        now, then = prior + most / (1.0 + s / self.trials), prior + most / (1.0 + s * per_trial)
+        now, then = (prior + self._information(x) for x in (1.0 / self.trials, per_trial))
         sigma = sigma_now * np.sqrt(now / then)
         return mu_now + self.step * np.sqrt(sigma_now**2 - sigma**2), sigma
+
+    def _information(self, per_trial: float) -> FloatArray:
+        """Return E of each draw at 1/N = `per_trial`, shape (D,)."""
+        s = self.strength
+        of_question = (s + 1.0) / (1.0 + s * per_trial)
+        if self.cluster_sizes is None or self.cluster_strength is None:
+            return self.posterior.per_question.mu.size * of_question
+        d, total = self.cluster_strength, np.zeros_like(s)
+        for size, times in zip(*np.unique(self.cluster_sizes, return_counts=True), strict=True):
+            of_cluster = size * of_question
+            total += times * of_cluster * (d + 1.0) / (of_cluster + d)
+        return total
+
+
+def _draw_strength(
+    middle: float, low: float, high: float, draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw a strength whose median and central 95% are known.
+
+    Its logarithm is normal on either side of the median, with the two tails' own widths.
+    """
+    normal = rng.standard_normal(draws)
+    log_middle, log_low, log_high = np.log([middle, low, high])
+    width = np.where(normal < 0.0, log_middle - log_low, log_high - log_middle)
+    return np.asarray(np.exp(log_middle + width / special.ndtri(0.975) * normal))
 
 
 Predictive: TypeAlias = PredictiveTrials | PredictivePopulation
@@ -379,6 +418,7 @@ def paired_separation_goal(
     columns: Sequence[IntArray],
     target: float,
     rng: np.random.Generator,
+    cluster_index: IntArray | None = None,
 ) -> tuple[Goal, float]:
     """Return the goal of a z of at least `target` in scope "population", with paired questions.
 
@@ -397,6 +437,8 @@ def paired_separation_goal(
         The z to be reached.
     rng : Generator
         The source of the predicted trials.
+    cluster_index : array of int, shape (M,), optional
+        The number of the cluster of each of the first model's questions.
 
     Returns
     -------
@@ -411,8 +453,8 @@ def paired_separation_goal(
             (average[:, order], variance[:, order])
             for (average, variance), order in zip(averages, columns, strict=True)
         )
-        difference = first - second
-        sd = paired_spread(difference, noise + other_noise).sd
+        difference, noise = cluster_values(first - second, noise + other_noise, cluster_index)
+        sd = paired_spread(difference, noise, clustered=cluster_index is not None).sd
         return np.asarray(np.abs(difference.mean(axis=1)) > target * sd)
 
     def reached(extra: int) -> npt.NDArray[np.bool_]:

@@ -239,7 +239,9 @@ def trials_needed(
         notes.append(now.note)
         if now.shared is not None:
             paired = [PredictiveTrials.of(side, draws, rng) for side in now.shared.posteriors]
-            goal, share = paired_separation_goal(paired, now.shared.columns, target, rng)
+            goal, share = paired_separation_goal(
+                paired, now.shared.columns, target, rng, now.shared.cluster_index
+            )
             if share < 0.5:
                 beyond_reach = (
                     f"z is {target:g} or more in only {share:.0%} of the predictive draws"

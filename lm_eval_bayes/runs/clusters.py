@@ -1,0 +1,84 @@
+"""The clusters of questions: runs of one task share them, whichever of them recorded them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+
+#: What holds clusters, for errors.
+_SOURCES = "samples of the harness, with documents that have the field, or a column of counts"
+
+
+def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list[TaskRun]:
+    """Give the runs of a task the clusters of its questions, where all of a run's are known.
+
+    A cluster is recorded with the logged samples, and a trial store or a matrix holds none: the
+    questions of these get the clusters that another run of the task recorded, matched by id.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        Runs of any models and tasks.
+    required : str, optional
+        The field that was asked for by name; every run then has to have clusters, at least two.
+
+    Returns
+    -------
+    list of TaskRun
+        In the same order. Without `required`, a run whose questions are of one cluster has none,
+        and a note.
+
+    Raises
+    ------
+    InvalidInputError
+        If runs of one task put a question into different clusters, or `required` cannot be met.
+
+    Examples
+    --------
+    >>> ids, trials = ["p", "q", "r"], [[1], [0], [1]]
+    >>> known = TaskRun.from_trials("A", "aime", trials, ids, clusters=["I", "I", "II"])
+    >>> other = TaskRun.from_trials("B", "aime", trials, ids)
+    >>> share_clusters([known, other])[1].clusters
+    ('I', 'I', 'II')
+    """
+    by_task: dict[str, dict[str, tuple[str, TaskRun]]] = {}
+    for run in runs:
+        known = by_task.setdefault(run.task, {})
+        for question, label in zip(run.question_ids, run.clusters or (), strict=False):
+            first, other = known.setdefault(question, (label, run))
+            if label != first:
+                rule = (
+                    f"put a question of {run.task} into the same cluster: {other.model} has "
+                    f"question {question} in {first} (--cluster names a field for all runs)"
+                )
+                raise InvalidInputError.of("RUN", rule, f"{label} for {run.model}")
+    return [_with_clusters(run, by_task[run.task], required) for run in runs]
+
+
+def _with_clusters(
+    run: TaskRun, known: dict[str, tuple[str, TaskRun]], required: str | None
+) -> TaskRun:
+    if not all(question in known for question in run.question_ids) or not run.question_ids:
+        if required is not None:
+            rule = f"name what all runs have: {_SOURCES}"
+            got = f"{required}, which {run.label} lacks on {run.task}"
+            raise InvalidInputError.of("cluster", rule, got)
+        return run
+    labels = tuple(known[question][0] for question in run.question_ids)
+    if len(set(labels)) == 1 and len(labels) > 1:
+        if required is not None:
+            rule = f"name at least two clusters of the questions of {run.task}"
+            raise InvalidInputError.of("cluster", rule, f"only {labels[0]} in field {required}")
+        note = (
+            f"all questions are of one cluster ({labels[0]}), which says nothing about others: for "
+            "the population of questions they were taken as independent"
+        )
+        return replace(run, outcomes=replace(run.outcomes, clusters=None), notes=(*run.notes, note))
+    return (
+        run
+        if labels == run.clusters
+        else replace(run, outcomes=replace(run.outcomes, clusters=labels))
+    )
