@@ -96,11 +96,11 @@ def scope_label(scope: str, n_clusters: int | None = None) -> str:
     >>> scope_label("benchmark", 12), scope_label("population")
     ('these questions', 'the population of questions')
     >>> scope_label("population", 12)
-    'the population of questions in clusters (12 clusters)'
+    'the population of questions, sampled in 12 clusters'
     """
     if scope == "benchmark":
         return "these questions"
-    clusters = f" in clusters ({plural(n_clusters, 'cluster')})" if n_clusters else ""
+    clusters = f", sampled in {plural(n_clusters, 'cluster')}" if n_clusters else ""
     return f"the population of questions{clusters}"
 
 

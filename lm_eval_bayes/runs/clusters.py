@@ -68,6 +68,11 @@ def _with_clusters(
             raise InvalidInputError.of("cluster", rule, got)
         return run
     labels = tuple(known[question][0] for question in run.question_ids)
+    if required is not None and len(set(labels)) == len(labels):
+        note = (
+            f"every question has a {required} of its own: clusters of one question change nothing"
+        )
+        run = replace(run, notes=(*run.notes, note))
     if len(set(labels)) == 1 and len(labels) > 1:
         if required is not None:
             rule = f"name at least two clusters of the questions of {run.task}"

@@ -61,11 +61,11 @@ def clustered_posterior(
     per question s cancels; without clusters of several questions it is left out, and the trials
     of a cluster are independent given p_t.
 
-    The prior "learned" is θ ~ Beta(.7, .7), d/(3 + d) ~ Beta(1, .7), s/(20 + s) ~ Beta(.7, .7),
-    chosen by simulated coverage. "gamma" is the model of [Bowyer 2025, §3.2]: θ ~ U(0, 1),
-    d ~ Gamma(1, 1), and all trials of a cluster independent given p_t. It expects clusters that are
-    nearly all right or all wrong (d about 1): where they are more alike its intervals
-    hold 97 to 100% at 95% and are up to 1.7 times as wide as necessary.
+    The prior "learned" is θ ~ Beta(.7, .7), d/(3 + d) ~ Beta(1, .7), s/(20 + s) ~ Beta(.7, 1),
+    chosen by simulated coverage (`examples/clusters.py`). "gamma" is the model of [Bowyer 2025,
+    §3.2]: θ ~ U(0, 1), d ~ Gamma(1, 1), and all trials of a cluster independent given p_t. It
+    expects clusters that are nearly all right or all wrong (d about 1): where they are more alike
+    its intervals hold 97 to 100% at 95% and are up to 1.7 times as wide as necessary.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def test_the_learned_prior_by_plain_quadrature(trials):
     counts = NESTED if trials == "several" else np.eye(2, dtype=int)[(NESTED[:, 0] > 1) * 1]
     u, w = gauss(28)
     theta = stats.beta(0.7, 0.7).ppf(u)
-    share_d, share_s = stats.beta(1.0, 0.7).ppf(u), stats.beta(0.7, 0.7).ppf(u)
+    share_d, share_s = stats.beta(1.0, 0.7).ppf(u), stats.beta(0.7, 1.0).ppf(u)
     d, s = 3 * share_d / (1 - share_d), 20 * share_s / (1 - share_s)
     v, wv = gauss(90)
     # p by the quantile of Beta(dθ, d(1 − θ)), shape (θ, d, p)
@@ -155,7 +155,7 @@ def test_importance_sampling_draws_the_same_posterior():
     theta = rng.beta(0.7, 0.7, n)
     d, s = (
         scale * share / (1 - share)
-        for scale, share in ((3, rng.beta(1, 0.7, n)), (20, rng.beta(0.7, 0.7, n)))
+        for scale, share in ((3, rng.beta(1, 0.7, n)), (20, rng.beta(0.7, 1.0, n)))
     )
     logs = np.zeros(n)
     for label in "abcd":

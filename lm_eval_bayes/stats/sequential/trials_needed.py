@@ -256,7 +256,8 @@ def trials_needed(
         needed, last = further_trials(goal, shares, max_trials)
     low, middle, high = needed
     if middle is None:
-        notes.append(_out_of_reach(beyond_reach, last, max_trials))
+        unit = "questions" if posterior.clusters is None else "clusters of questions"
+        notes.append(_out_of_reach(beyond_reach, last, max_trials, unit))
     return TrialsForecast(
         goal="width" if other is None else "z",
         target=target,
@@ -310,13 +311,12 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 
 
-def _out_of_reach(beyond_reach: str | None, last: float, max_trials: int) -> str:
+def _out_of_reach(beyond_reach: str | None, last: float, max_trials: int, unit: str) -> str:
     """Return why there is no forecast."""
     if beyond_reach is not None:
         return (
             f"Not reachable by more trials alone: on these questions the limiting {beyond_reach}. "
-            "The variation between questions does not shrink with trials; more questions are "
-            "needed."
+            f"The variation between {unit} does not shrink with trials; more {unit} are needed."
         )
     return (
         f"Within {max_trials} further trials per question only {last:.0%} of the "
