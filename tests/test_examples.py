@@ -15,6 +15,7 @@ EXAMPLES = REPOSITORY / "examples"
 SLOW = {
     "anytime_error_rates.py",
     "calibration.py",
+    "clusters.py",
     "intervals_elsewhere.py",
     "reproduce_paper.py",
     "simultaneous_ranking.py",
