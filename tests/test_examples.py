@@ -20,6 +20,7 @@ SLOW = {
     "reproduce_paper.py",
     "simultaneous_ranking.py",
     "stopping_error_rates.py",
+    "task_means.py",
     "trials_saved.py",
 }
 SCRIPTS = [

@@ -8,8 +8,13 @@ from scipy import special, stats
 
 from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, mean_over_tasks
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import Nodes, SharedMean, TaskMeans
-from lm_eval_bayes.stats.hierarchical.task_table import BinaryTask
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import (
+    BY_MOMENTS,
+    Nodes,
+    SharedMean,
+    TaskMeans,
+)
+from lm_eval_bayes.stats.hierarchical.task_table import BinaryTask, category_table
 from lm_eval_bayes.stats.intervals import SCOPES
 
 MASSES = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
@@ -220,6 +225,55 @@ def test_notes_and_numbers_of_trials():
     assert population.n_trials == pytest.approx(10 / 7)
     assert population.scope == "population"
     assert population.benchmark is None
+
+
+RUBRIC = [[0, 1, 3], [1, 0, 3], [0, 2, 2], [4, 0, 0], [0, 0, 4]]
+
+
+def rubric_tasks(n_tasks, mean=(0.3, 0.3, 0.3, 0.3, 3.0)):
+    rng = np.random.default_rng(4)
+    tasks = {}
+    for i in range(n_tasks):
+        shares = rng.dirichlet(mean, 30)
+        tasks[f"r{i}"] = Outcomes.from_counts([rng.multinomial(4, share) for share in shares])
+    return tasks
+
+
+def test_tasks_of_more_than_two_weights_enter_by_moments():
+    tasks = rubric_tasks(8)
+    average = np.mean([(t.counts @ t.weights).sum() / t.counts.sum() for t in tasks.values()])
+    for scope in SCOPES:
+        own = [hbayes_at_n(task, scope) for task in tasks.values()]
+        deviation = np.sqrt(sum(post.sigma**2 for post in own)) / len(own)
+        posterior = mean_over_tasks(tasks, scope=scope)
+        assert posterior.note == f"{BY_MOMENTS} {', '.join(tasks)}."
+        assert posterior.sigma == pytest.approx(deviation, rel=0.1)
+        alone = np.mean([post.mu for post in own])
+        # closer to the trials' own mean than with a prior for every task by itself
+        assert abs(posterior.mu - average) < abs(alone - average)
+        assert abs(posterior.mu - average) < 0.7 * deviation
+        assert posterior.ess == min(post.ess for post in own)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_moments_of_a_rubric_are_those_of_its_own_posterior(scope):
+    outcomes = Outcomes.from_counts(RUBRIC, weights=[-1.0, 0.0, 2.0])
+    population = hbayes_at_n(outcomes, "population")
+    table = category_table(population, outcomes)
+    mean = SharedMean((table,), Nodes.of([table.mean]), np.ones(1), scope, -1.0, 2.0)
+    own = hbayes_at_n(outcomes, scope)
+    assert mean.mean == pytest.approx(own.mu, abs=0.25 * own.sigma)
+    assert mean.sd == pytest.approx(own.sigma, rel=0.15)
+
+
+def test_binary_tasks_and_rubrics_together():
+    tasks = {**tasks_of(EASY, HARD), "rubric": Outcomes.from_counts(RUBRIC)}
+    posterior = mean_over_tasks(tasks)
+    own = [hbayes_at_n(task).mu for task in tasks.values()]
+    assert posterior.mu == pytest.approx(np.mean(own), abs=posterior.sigma)
+    assert posterior.note == f"{BY_MOMENTS} rubric."
+    one = mean_over_tasks({"rubric": tasks["rubric"]})
+    assert (one.mu, one.note) == (hbayes_at_n(tasks["rubric"]).mu, None)
 
 
 def test_the_order_of_the_tasks_does_not_matter():

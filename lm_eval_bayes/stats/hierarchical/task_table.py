@@ -341,9 +341,10 @@ class BinaryTask:
 def category_table(population: Posterior, outcomes: Outcomes) -> TaskTable:
     """Return the table of a task of more than two distinct weights, by moments.
 
-    The likelihood of its mean is that of as many successes and failures as make the moments of
-    its own prior those of its own posterior. Its questions' mean score given the mean is normal,
-    with the regression line and the residual variance of its own posterior.
+    The likelihood of its mean is that of a binomial: as many successes and failures as a Beta
+    distribution with the moments of its own posterior has, less those of its own prior,
+    m ~ Dirichlet. Its questions' mean score given the mean is normal, with the regression line and
+    the residual variance of its own posterior.
 
     Parameters
     ----------
@@ -356,15 +357,20 @@ def category_table(population: Posterior, outcomes: Outcomes) -> TaskTable:
     benchmark, distribution = population.benchmark, population.distribution
     if (
         benchmark is None
+        or population.learned is None
         or not isinstance(distribution, ParticleDistribution)
         or not isinstance(benchmark.distribution, DirichletMixtureDistribution)
     ):
         rule = 'be of hbayes@N for more than two weights, of scope "population"'
         raise InvalidInputError.of("population", rule, population.quantity)
-    concentration = mean_concentration(unit.size) * unit.size
-    prior = _beta_of(float(unit.mean()), float(unit.var()) / (concentration + 1.0))
     mean, sd = (population.mu - low) / span, population.sigma / span
-    right, wrong = (max(p - q, 0.0) for p, q in zip(_beta_of(mean, sd**2), prior, strict=True))
+    binomial = mean * (1.0 - mean)
+    total = binomial / sd**2 - 1.0
+    # a trial in these categories is worth more than one of a binomial with the same mean
+    worth = binomial / float(population.learned.mean @ (unit - mean) ** 2)
+    prior = mean_concentration(unit.size) * unit.size * worth
+    right = max(mean * total - float(unit.mean()) * prior, 0.0)
+    wrong = max((1.0 - mean) * total - (1.0 - float(unit.mean())) * prior, 0.0)
     a, b = right + MEAN_SHAPE, wrong + MEAN_SHAPE
     below, above = (special.betaincinv(p, q, _TAIL) for p, q in ((a, b), (b, a)))
     ends = normal_score(np.array([special.logit(below), -special.logit(above)]))
@@ -385,12 +391,6 @@ def category_table(population: Posterior, outcomes: Outcomes) -> TaskTable:
         ),
         Conditional(nothing + 1.0, (m - mean)[None], nothing, nothing, nothing, mean),
     )
-
-
-def _beta_of(mean: float, variance: float) -> tuple[float, float]:
-    """Return the parameters of the Beta distribution with these moments."""
-    total = mean * (1.0 - mean) / variance - 1.0
-    return mean * total, (1.0 - mean) * total
 
 
 def node_cumulants(moments: FloatArray, weight: float, centre: float) -> Cumulants:
