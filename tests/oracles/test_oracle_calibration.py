@@ -124,7 +124,7 @@ def test_the_whole_table_is_written(calibration, tmp_path, monkeypatch, capsys):
     calibration.main()
     assert "| Beta(.2,2) | 10 | 4 |" in capsys.readouterr().out
     written = json.loads((tmp_path / "calibration.json").read_text())
-    assert len(written["binary"]) == 7
+    assert len(written["binary"]) == len(calibration.SHAPES)
 
 
 class _InTurn:
