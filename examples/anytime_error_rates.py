@@ -8,7 +8,8 @@ had measured it ("known score"). "other questions": the second model has the sam
 other probabilities.
 
 The posterior of hbayes@N is computed here by a quadrature of its own, for many runs at once, and
-compared with the package's for some of them first.
+compared with the package's for some of them first. After the 40th trial only those runs are
+evaluated whose z without a prior is at least half of the threshold; the others count as undecided.
 
     python examples/anytime_error_rates.py                                # a taste, in seconds
     python examples/anytime_error_rates.py --runs 1000 --analyses 1000    # the table in the docs
