@@ -55,7 +55,7 @@ def test_a_yaml_block_parses(text):
 
 
 def test_the_table_of_settings_is_complete():
-    table = dict(re.findall(r"^\| `(bayes_\w+)` \| (.*) \|$", README, flags=re.MULTILINE))
+    table = dict(re.findall(r"^\| `(bayes_\w+|cluster)` \| (.*) \|$", README, flags=re.MULTILINE))
     assert table == KEYS
 
 
