@@ -65,7 +65,8 @@ def clustered_posterior(
     chosen by simulated coverage (`examples/clusters.py`). "gamma" is the model of [Bowyer 2025,
     §3.2]: θ ~ U(0, 1), d ~ Gamma(1, 1), and all trials of a cluster independent given p_t. It
     expects clusters that are nearly all right or all wrong (d about 1): where they are more alike
-    its intervals hold 97 to 100% at 95% and are up to 1.7 times as wide as necessary.
+    its intervals hold 97 to 100% at 95% and are up to 1.7 times as wide as necessary, and for five
+    clusters of mean .93 they hold 86%.
 
     Parameters
     ----------
