@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.task_mean import mean_posterior
@@ -17,12 +17,8 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
-from lm_eval_bayes.stats.pass_family.estimators import (
-    g_pass_at_k,
-    mg_pass_at_k,
-    pass_at_k,
-    pass_hat_k,
-)
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
 from lm_eval_bayes.stats.results import Estimate, Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -82,6 +78,12 @@ class TaskSummary(ScorePosteriors):
     rows : mapping of str to float
         Estimates by the harness's row names: pass@k, pass^k, g-pass@k_τ, mg-pass@k, maj@k. Empty
         unless trials are right or wrong.
+    family : mapping of str to Posterior
+        The posteriors of the pass family under the learned prior, about these questions, by the
+        same names: the score that k new trials would have. Their sd and interval say how uncertain
+        the estimate in `rows` is.
+    family_intervals : mapping of str to Interval
+        Their credible intervals.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
@@ -93,6 +95,8 @@ class TaskSummary(ScorePosteriors):
     run: TaskRun
     average: Estimate | None
     rows: Mapping[str, float]
+    family: Mapping[str, Posterior]
+    family_intervals: Mapping[str, Interval]
     n_range: tuple[int, int]
     tokens: int | None
     seconds: float | None
@@ -136,6 +140,10 @@ class TaskSummary(ScorePosteriors):
             **self.posteriors_to_dict(),
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
+            "rows_uncertainty": {
+                name: {"sd": posterior.sigma, "interval": self.family_intervals[name].to_dict()}
+                for name, posterior in self.family.items()
+            },
             "tokens": self.tokens,
             "seconds": self.seconds,
             "sources": list(run.sources),
@@ -189,13 +197,23 @@ def summarise(
     benchmark = population.benchmark
     if benchmark is None:
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
+    rows = pass_rows(run, ks, spec.seed)
+    family = _family(run, rows.quantities)
+    method = table_method(spec.method, len(family))
     return TaskSummary(
         run=run,
         spec=spec,
         learned=MappingProxyType({"benchmark": benchmark, "population": population}),
         paper=bayes_at_n(outcomes),
         average=avg_at_n(outcomes) if run.n_common else None,
-        rows=MappingProxyType(pass_rows(run, ks, spec.seed)),
+        rows=MappingProxyType(rows.estimates),
+        family=MappingProxyType(family),
+        family_intervals=MappingProxyType(
+            {
+                name: posterior.interval(spec.level, method, seed=spec.seed)
+                for name, posterior in family.items()
+            }
+        ),
         n_range=outcomes.trials_range,
         tokens=run.tokens,
         seconds=run.busy_seconds,
@@ -205,7 +223,14 @@ def summarise(
 # -- the pass family -----------------------------------------------------------------------------
 
 
-def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> dict[str, float]:
+class PassRows(NamedTuple):
+    """Estimates by the names of their rows, and the members of the pass family among them."""
+
+    estimates: dict[str, float]
+    quantities: dict[str, PassQuantity]
+
+
+def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     """Return the pass family and maj@k of a run, by the row names of the harness's tables.
 
     Parameters
@@ -226,27 +251,31 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> dict[str, fl
     Examples
     --------
     >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
-    >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).items()}
+    >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).estimates.items()}
     {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
     """
     n_max, outcomes = run.n_common, run.outcomes
     given_ks = None if ks is None else _checked_ks(ks, run)
     if not (run.binary and outcomes.weights[0] < outcomes.weights[1] and n_max):
-        return {}
+        return PassRows({}, {})
     settings = _bayes_settings(run)
     ks = _default_ks(settings, n_max) if given_ks is None else given_ks
-    # at k = 1 every member of the family is avg@N, so a single row is enough
-    above_one = [k for k in ks if k > 1]
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
     tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
-    rows = {f"pass@{k}": pass_at_k(outcomes, k).value for k in ks}
-    rows |= {f"pass^{k}": pass_hat_k(outcomes, k).value for k in above_one}
-    rows |= {f"g-pass@{k}_{tau:g}": g_pass_at_k(outcomes, k, tau).value for k in above_one}
-    rows |= {f"mg-pass@{k}": mg_pass_at_k(outcomes, k).value for k in above_one}
+    quantities = quantities_by_row(ks, tau)
+    rows = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
         rows[f"maj@{maj_k}"] = _maj_at_k(run, maj_k, seed)
-    return rows
+    return PassRows(rows, quantities)
+
+
+def _family(run: TaskRun, quantities: Mapping[str, PassQuantity]) -> dict[str, Posterior]:
+    """Return the posteriors of the pass family, by the names of their rows."""
+    if not quantities:
+        return {}
+    posteriors = pass_posteriors(run.outcomes, list(quantities.values()))
+    return dict(zip(quantities, posteriors, strict=True))
 
 
 def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:

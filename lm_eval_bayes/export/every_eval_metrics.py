@@ -69,7 +69,7 @@ def results_of(
         results.append(_result(summary, f"avg@{n}", summary.average.value, standard_error=error))
     for name, number in summary.rows.items():
         if math.isfinite(number):
-            results.append(_result(summary, name, number))
+            results.append(_result(summary, name, number, **_family_uncertainty(summary, name)))
     if warnings:
         for result in results:
             result["score_details"]["details"]["warnings"] = "; ".join(warnings)
@@ -88,23 +88,31 @@ _AVERAGE_ERROR = (
 def _posterior_result(
     summary: TaskSummary, name: str, posterior: Posterior, interval: Interval
 ) -> dict[str, Any]:
+    return _result(summary, name, posterior.mu, **_uncertainty(posterior, interval))
+
+
+def _family_uncertainty(summary: TaskSummary, name: str) -> dict[str, Any]:
+    """Return the uncertainty of an estimate of the pass family, if there is one."""
+    if name not in summary.family:
+        return {}
+    return _uncertainty(summary.family[name], summary.family_intervals[name])
+
+
+def _uncertainty(posterior: Posterior, interval: Interval) -> dict[str, Any]:
     prior = "uniform prior" if posterior.learned is None else "prior learned across the questions"
     about = scope_label(interval.scope)
-    return _result(
-        summary,
-        name,
-        posterior.mu,
-        standard_error={
+    return {
+        "standard_error": {
             "value": posterior.sigma,
             "method": f"posterior standard deviation, {prior}",
         },
-        confidence_interval={
+        "confidence_interval": {
             "lower": interval.low,
             "upper": interval.high,
             "confidence_level": interval.level,
             "method": f"Bayesian credible interval ({interval.method}), {prior}, about {about}",
         },
-    )
+    }
 
 
 def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -> dict[str, Any]:

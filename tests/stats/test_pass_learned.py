@@ -21,7 +21,8 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import PassQuantity, pass_posteriors
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 
 
 def outcomes_of(correct, n) -> Outcomes:

@@ -169,20 +169,29 @@ def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[s
 
 
 def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
-    """Show a line for every estimator of the pass family, and a column for every k."""
-    lines: dict[tuple[str, str, str], dict[int, float]] = {}
+    """Show a line for every estimator of the pass family, and a column for every k.
+
+    An estimate has the sd of the posterior of the score that k new trials would have.
+    """
+    lines: dict[tuple[str, str, str], dict[int, str]] = {}
     for summary in summaries:
         for name, value in summary.rows.items():
             estimator, k = _split_row_name(name)
             line = lines.setdefault((summary.run.task, summary.run.model, estimator), {})
-            line[k] = value
+            posterior = summary.family.get(name)
+            line[k] = (
+                format_score(value) if posterior is None else format_mean_sd(value, posterior.sigma)
+            )
     if not lines:
         return
     ks = sorted({k for values in lines.values() for k in values})
-    rows = [[*names, *(format_score(values.get(k)) for k in ks)] for names, values in lines.items()]
+    rows = [
+        [*names, *(values.get(k, format_score(None)) for k in ks)]
+        for names, values in lines.items()
+    ]
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
-    say_table("Pass@k family, estimates from the saved trials", head, rows)
+    say_table("Pass@k family, estimates from the saved trials ± posterior sd", head, rows)
 
 
 def _split_row_name(row: str) -> tuple[str, int]:

@@ -21,6 +21,8 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
 
 log = get_logger(__name__)
 
@@ -175,6 +177,18 @@ class TrialTable(Table):
             log.warning("hbayes@%d: %s", self.settings.n, posterior.note)
         return float(posterior.mu)
 
+    @cached_property
+    def family(self) -> Mapping[str, api.Posterior]:
+        """The posteriors of the pass family under the learned prior, by the names of their rows."""
+        counts = tuple(map(tuple, self.outcomes.counts.tolist()))
+        return _family(counts, tuple(self.settings.k), self.settings.tau)
+
+    def family_interval(self, name: str) -> api.Interval:
+        """Return the interval of a row of the pass family."""
+        s = self.settings
+        method = "beta" if self.quick else table_method(s.interval, len(self.family))
+        return self.family[name].interval(s.level, method, seed=s.seed)
+
     def majority(self) -> float:
         """Return maj@k; all right answers are one candidate, however they are written."""
         answers = [
@@ -199,6 +213,15 @@ def _learned(
     return api.hbayes_at_n(outcomes, scope, seed=seed)
 
 
+@cached_in_evaluation(maxsize=1024)
+def _family(
+    counts: tuple[tuple[int, ...], ...], ks: tuple[int, ...], tau: float
+) -> dict[str, api.Posterior]:
+    quantities = quantities_by_row(ks, tau)
+    posteriors = pass_posteriors(api.Outcomes.from_counts(counts), list(quantities.values()))
+    return dict(zip(quantities, posteriors, strict=True))
+
+
 #: Stands for every correct answer in a vote; no text equals it.
 RIGHT = ("right",)
 
@@ -215,8 +238,18 @@ def posterior_rows(
     }
 
 
-def _estimate(kernel: Callable[..., Any], k: int, **kwargs: Any) -> Callable[[TrialTable], float]:
-    return lambda table: float(kernel(table.outcomes, k, **kwargs).value)
+def _family_rows(name: str, quantity: PassQuantity) -> dict[str, Callable[[TrialTable], float]]:
+    """Return the rows of a member of the pass family.
+
+    The number is the unbiased estimate from the given trials; the sd and the interval are those of
+    the posterior of the score that k new trials of these questions would have.
+    """
+    return {
+        name: lambda table: float(estimate(table.outcomes, quantity).value),
+        f"{name}_stderr": lambda table: float(table.family[name].sigma),
+        f"{name}_low": lambda table: float(table.family_interval(name).low),
+        f"{name}_high": lambda table: float(table.family_interval(name).high),
+    }
 
 
 def row_functions(settings: Settings) -> dict[str, Callable[[TrialTable], float]]:
@@ -231,13 +264,8 @@ def row_functions(settings: Settings) -> dict[str, Callable[[TrialTable], float]
     }
     rows[f"hbayes@{n}"] = TrialTable.learned_mean
     if settings.binary:
-        # At k = 1 every estimator of the family equals avg@N.
-        above_one = [k for k in settings.k if k > 1]
-        tau = settings.tau
-        rows |= {f"pass@{k}": _estimate(api.pass_at_k, k) for k in settings.k}
-        rows |= {f"pass^{k}": _estimate(api.pass_hat_k, k) for k in above_one}
-        rows |= {f"g-pass@{k}_{tau:g}": _estimate(api.g_pass_at_k, k, tau=tau) for k in above_one}
-        rows |= {f"mg-pass@{k}": _estimate(api.mg_pass_at_k, k) for k in above_one}
+        for name, quantity in quantities_by_row(settings.k, settings.tau).items():
+            rows |= _family_rows(name, quantity)
         rows[f"maj@{settings.maj_k}"] = TrialTable.majority
     rows["grading_errors"] = lambda table: float(sum(len(q.error_notes) for q in table.questions))
     return rows

@@ -5,12 +5,13 @@ An estimator is the expected score of a random k-subset of the given trials, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
     check_outcomes,
@@ -41,6 +42,72 @@ THRESHOLDS: Mapping[str, Callable[[int, Any], int | None]] = {
     "g-pass@k": lambda k, tau: successes_needed(tau, k),
     "mg-pass@k": lambda k, tau: None,
 }
+
+
+class PassQuantity(NamedTuple):
+    """A member of the family.
+
+    `name` is "pass@k", "pass^k", "strict-maj@k", "g-pass@k" or "mg-pass@k"; `tau` is the
+    threshold of "g-pass@k".
+    """
+
+    name: str
+    k: int
+    tau: Tau | None = None
+
+    def curve(self) -> Curve:
+        """Return the expected score of k new trials as a function of p."""
+        needed = THRESHOLDS[self.name](self.k, self.tau)
+        return MeanExcess(self.k) if needed is None else at_least(needed, self.k)
+
+
+def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
+    """Return the members of the family that a table of results has, by their rows' names.
+
+    At k = 1 every member is the mean score, so that a single row is enough.
+
+    Parameters
+    ----------
+    ks : iterable of int
+        The values of k.
+    tau : float, Fraction or Decimal
+        The threshold of G-Pass.
+
+    Examples
+    --------
+    >>> list(quantities_by_row([1, 4], 0.5))
+    ['pass@1', 'pass@4', 'pass^4', 'g-pass@4_0.5', 'mg-pass@4']
+    """
+    ks = tuple(ks)
+    above_one = [k for k in ks if k > 1]
+    rows = {f"pass@{k}": PassQuantity("pass@k", k) for k in ks}
+    rows |= {f"pass^{k}": PassQuantity("pass^k", k) for k in above_one}
+    rows |= {f"g-pass@{k}_{tau:g}": PassQuantity("g-pass@k", k, tau) for k in above_one}
+    return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in above_one}
+
+
+def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
+    """Return a member of the family from a finite bank of trials, by its name.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    quantity : PassQuantity
+        The member; its k is at most N, the smallest N_α where they differ.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or k or tau is out of range.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+    >>> round(estimate(outcomes, PassQuantity("pass@k", 2)).value, 6)
+    0.95
+    """
+    return _estimate(quantity.name, outcomes, quantity.k, quantity.tau)
 
 
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:

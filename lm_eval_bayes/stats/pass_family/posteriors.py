@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from lm_eval_bayes.stats.distributions.curve_mixture import (
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
 from lm_eval_bayes.stats.distributions.success_curves import (
     Curve,
-    MeanExcess,
-    at_least,
     beta_moments,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
@@ -32,9 +30,9 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     PRIOR_ALONE,
     learned_from_grid,
 )
-from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
-from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_option, check_prior
 
@@ -42,6 +40,8 @@ from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_optio
 Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
 
 
+#: Maximum number of rows of a table whose intervals are quantiles.
+_MOST_EXACT_ROWS = 32
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
     "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
@@ -55,21 +55,20 @@ BEYOND_TRIALS = (
 )
 
 
-class PassQuantity(NamedTuple):
-    """A member of the family.
+def table_method(method: IntervalMethod, n_rows: int) -> IntervalMethod:
+    """Return the method of the intervals in a table of so many rows.
 
-    `name` is "pass@k", "pass^k", "strict-maj@k", "g-pass@k" or "mg-pass@k"; `tau` is the
-    threshold of "g-pass@k".
+    In a table of more than 32 rows of the family, "beta" in place of "exact" and "hdi": their
+    quantiles take some 20 ms a row.
+
+    Parameters
+    ----------
+    method : {"exact", "normal", "beta", "hdi"}
+        The method asked for.
+    n_rows : int
+        Rows of the family.
     """
-
-    name: str
-    k: int
-    tau: Tau | None = None
-
-    def curve(self) -> Curve:
-        """Return the expected score of k new trials as a function of p."""
-        needed = THRESHOLDS[self.name](self.k, self.tau)
-        return MeanExcess(self.k) if needed is None else at_least(needed, self.k)
+    return "beta" if n_rows > _MOST_EXACT_ROWS and method in ("exact", "hdi") else method
 
 
 def pass_at_k_posterior(
