@@ -11,7 +11,7 @@ from _support import toy
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
 from lm_eval.utils import handle_non_serializable, make_table
 
-from lm_eval_bayes import Outcomes, hbayes_at_n
+from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 
@@ -34,23 +34,30 @@ def test_the_rows_stand_in_their_order(results):
         if key.endswith(",none") and not key.endswith("_stderr,none")
     ]
     posteriors = ("hbayes@4", "hbayes@4_population", "bayes@4")
+    family = ("pass@1", "pass@2", "pass@4", "pass^2", "pass^4")
+    family += ("g-pass@2_0.5", "g-pass@4_0.5", "mg-pass@2", "mg-pass@4")
     assert rows == [
         *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
         "avg@4",
-        "pass@1",
-        "pass@2",
-        "pass@4",
-        "pass^2",
-        "pass^4",
-        "g-pass@2_0.5",
-        "g-pass@4_0.5",
-        "mg-pass@2",
-        "mg-pass@4",
+        *(f"{name}{end}" for name in family for end in ("", "_low", "_high")),
         "maj@4",
         "grading_errors",
     ]
     with_sd = [r for r in rows if isinstance(results["results"]["toy"][f"{r}_stderr,none"], float)]
-    assert with_sd == [*posteriors, "avg@4"]
+    assert with_sd == [*posteriors, "avg@4", *family]
+
+
+def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(results):
+    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+    for name, posterior in (
+        ("pass@2", pass_at_k_posterior(outcomes, 2)),
+        ("pass^4", pass_hat_k_posterior(outcomes, 4)),
+    ):
+        interval = posterior.interval()
+        assert row[f"{name}_stderr"] == pytest.approx(posterior.sigma, rel=1e-4)
+        assert row[f"{name}_low"] == pytest.approx(interval.low, abs=2e-3)
+        assert row[f"{name}_high"] == pytest.approx(interval.high, abs=2e-3)
 
 
 def test_the_numbers_are_those_of_the_formulas(results):
