@@ -109,7 +109,7 @@ const lmeb = (() => {
     const draw = (normal) => {
       const error = models.map((model) => model.sigma * normal());
       const variance = models.map(({ sigma }) => sigma ** 2
-        * (freedom > 0 ? chiSquare(freedom, normal) / freedom : 1));
+        * (freedom > 0 ? Math.min(chiSquare(freedom, normal) / freedom, 1) : 1));
       return pairs.map(({ i, j }) => [error[i] - error[j], variance[i] + variance[j]]);
     };
     return { pairs, draw };
