@@ -89,6 +89,9 @@ def test_every_row_is_that_of_the_harness_table(table, summed_up, task):
         own |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
         own |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
     own |= {"avg@8": result["avg"]["value"], "avg@8_stderr": result["avg"]["sd"]}
+    for name, uncertainty in result["rows_uncertainty"].items():
+        own[f"{name}_stderr"] = uncertainty["sd"]
+        own |= {f"{name}_{end}": uncertainty["interval"][end] for end in ("low", "high")}
     numbers = {k: v for k, v in expected.items() if isinstance(v, float)}
     del numbers["grading_errors"]
     assert own.keys() == numbers.keys()
