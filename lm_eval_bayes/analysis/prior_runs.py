@@ -1,0 +1,292 @@
+"""Earlier runs as prior evidence: which is whose, the weight of their trials, and their effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes.analysis.comparability import check_same_metric
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.prior_evidence import (
+    Strength,
+    check_strength,
+    learn_prior_strength,
+    without_prior,
+)
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPrior:
+    """An earlier run, as it was given.
+
+    Attributes
+    ----------
+    saved : SavedRuns
+        What was read.
+    model : str or None
+        The model whose prior it is; None for the model of the same name, or the only one.
+    """
+
+    saved: SavedRuns
+    model: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class InformedRun:
+    """A run with prior trials.
+
+    Attributes
+    ----------
+    run : TaskRun
+        Its outcomes have the prior trials and their weight.
+    prior : TaskRun
+        The earlier run.
+    """
+
+    run: TaskRun
+    prior: TaskRun
+
+
+@dataclass(frozen=True)
+class ScoreEstimate(Record):
+    """Mean and sd of a posterior, and its credible interval."""
+
+    mu: float
+    sigma: float
+    interval: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class PriorEffect(Record):
+    """A model's hbayes@N on a task with the prior trials, and without.
+
+    Attributes
+    ----------
+    task, model : str
+        The task and the model.
+    prior_model : str
+        The model of the earlier run.
+    sources : tuple of str
+        The files of the earlier run.
+    n_questions : int
+        How many of the questions have prior trials.
+    n_trials : int
+        The prior trials of these questions.
+    strength : float
+        λ, the weight of one prior trial; where it was learned, its posterior mean.
+    p_unrelated : float or None
+        Posterior probability that λ = 0; None where λ was given.
+    left_out : bool
+        Whether the prior trials have no weight.
+    informed, without : ScoreEstimate
+        With the prior trials, and without.
+    """
+
+    task: str
+    model: str
+    prior_model: str
+    sources: tuple[str, ...]
+    n_questions: int = field(metadata=json_name("questions"))
+    n_trials: int = field(metadata=json_name("trials"))
+    strength: float
+    p_unrelated: float | None
+    left_out: bool
+    informed: ScoreEstimate = field(metadata=json_name("with"))
+    without: ScoreEstimate
+
+
+@dataclass(frozen=True, eq=False)
+class PriorRuns:
+    """Runs of which some have prior trials.
+
+    Attributes
+    ----------
+    runs : tuple of TaskRun
+        All runs, in their order.
+    informed : tuple of InformedRun
+        Those with prior trials.
+    strength : "auto" or float
+        The weight of a prior trial, as it was given.
+    """
+
+    runs: tuple[TaskRun, ...]
+    informed: tuple[InformedRun, ...] = ()
+    strength: Strength = field(default="auto", metadata=NOT_IN_JSON)
+
+    def effect(self, run: TaskRun, score: ScoreEstimate, spec: IntervalSpec) -> PriorEffect | None:
+        """Return the effect of a run's prior trials; None where it has none.
+
+        Parameters
+        ----------
+        run : TaskRun
+            One of `runs`.
+        score : ScoreEstimate
+            Its hbayes@N with the prior trials, by `spec`.
+        spec : IntervalSpec
+            Scope and interval.
+        """
+        priors = [item.prior for item in self.informed if item.run is run]
+        if not priors:
+            return None
+        outcomes, (prior,) = run.outcomes, priors
+        strength = outcomes.prior_strength
+        posterior = hbayes_at_n(
+            without_prior(outcomes), spec.scope, spec.level, spec.method, seed=spec.seed
+        )
+        interval = posterior.interval(seed=spec.seed)
+        return PriorEffect(
+            task=run.task,
+            model=run.model,
+            prior_model=prior.model,
+            sources=prior.sources,
+            n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
+            n_trials=int(outcomes.prior_counts.sum()),
+            strength=float(strength),
+            p_unrelated=strength.p_unrelated if isinstance(strength, LearnedStrength) else None,
+            left_out=float(strength) == 0.0,
+            informed=score,
+            without=ScoreEstimate(posterior.mu, posterior.sigma, interval),
+        )
+
+
+def assign_priors(
+    runs: Sequence[TaskRun],
+    priors: Sequence[GivenPrior],
+    strength: Strength = "auto",
+    *,
+    seed: int = 0,
+    argument: str = "prior",
+) -> PriorRuns:
+    """Give runs the trials of earlier runs as prior trials.
+
+    Questions are matched by their ids. Where λ is learned, the models of a task share its
+    distribution, see :func:`~lm_eval_bayes.stats.prior_evidence.learn_prior_strength`.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        One per model and task.
+    priors : sequence of GivenPrior
+        The earlier runs.
+    strength : "auto" or float
+        λ in [0, 1], the weight of a prior trial; "auto": learned.
+    seed : int
+        Seed of the draws, for more than two categories.
+    argument : str
+        The name of the priors in an error.
+
+    Returns
+    -------
+    PriorRuns
+
+    Raises
+    ------
+    InvalidInputError
+        If a prior is of no model among the runs, of other questions or categories, has trials of
+        `runs`, or if a run has two priors.
+
+    Examples
+    --------
+    >>> new = TaskRun.from_trials("new", "aime", [[0, 1], [1, 1]], ["p", "q"])
+    >>> old = TaskRun.from_trials("old", "aime", [[0, 0, 1]], ["p"])
+    >>> informed = assign_priors([new], [GivenPrior(SavedRuns((old,)))], 0.5)
+    >>> informed.runs[0].outcomes.prior_counts.tolist()
+    [[2, 1], [0, 0]]
+    """
+    strength = check_strength(strength, f"{argument}_strength")
+    found: dict[int, TaskRun] = {}
+    for given in priors:
+        matches = [
+            (i, prior)
+            for i, run in enumerate(runs)
+            if (prior := _prior_of(run, runs, given, argument)) is not None
+        ]
+        if not matches:
+            tasks = ", ".join(dict.fromkeys(run.task for run in runs))
+            got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
+            rule = f"have questions of {tasks}"
+            raise InvalidInputError.of(argument, rule, f"a run of {got}")
+        for i, prior in matches:
+            if i in found:
+                rule = f"be one run for {runs[i].model} on {runs[i].task}"
+                raise InvalidInputError.of(argument, rule, f"{found[i].label}, {prior.label}")
+            check_other_trials(runs, prior, argument)
+            check_same_metric(runs[i], prior, argument)
+            found[i] = prior
+    outcomes = {i: _with_counts(runs[i], prior, argument) for i, prior in found.items()}
+    strengths: dict[int, float] = dict.fromkeys(outcomes, 0.0)
+    for task in dict.fromkeys(run.task for run in runs):
+        of_task = [i for i in outcomes if runs[i].task == task]
+        if strength != "auto":
+            strengths.update(dict.fromkeys(of_task, strength))
+        elif of_task:
+            learned = learn_prior_strength([outcomes[i] for i in of_task], seed=seed)
+            strengths.update(zip(of_task, learned, strict=True))
+    informed = {
+        i: replace(runs[i], outcomes=replace(outcomes[i], prior_strength=strengths[i]))
+        for i in outcomes
+    }
+    return PriorRuns(
+        tuple(informed.get(i, run) for i, run in enumerate(runs)),
+        tuple(InformedRun(informed[i], found[i]) for i in sorted(found)),
+        strength,
+    )
+
+
+def _with_counts(run: TaskRun, prior: TaskRun, argument: str) -> Outcomes:
+    outcomes = run.outcomes
+    counts = prior_counts(run.question_ids, outcomes.weights, prior, argument, run.task)
+    return replace(outcomes, prior_counts=counts)
+
+
+def _prior_of(
+    run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior, argument: str
+) -> TaskRun | None:
+    """Return the earlier run of this run's model and task; None where there is none."""
+    models = list(dict.fromkeys(run.model for run in runs))
+    earlier = given.saved.models
+    if given.model is not None or len(models) == 1:
+        if len(earlier) != 1:
+            rule = "hold one model"
+            raise InvalidInputError.of(argument, rule, ", ".join(earlier) or "none")
+        if given.model not in (None, *models):
+            rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
+            raise InvalidInputError.of(argument, rule, given.model)
+        if given.model not in (None, run.model):
+            return None
+        candidates = given.saved.runs
+    else:
+        unknown = [model for model in earlier if model not in models]
+        if unknown:
+            rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
+            raise InvalidInputError.of(argument, rule, ", ".join(unknown))
+        candidates = given.saved.of_model(run.model)
+    of_task = [prior for prior in candidates if prior.task == run.task]
+    if of_task:
+        return of_task[0]
+    # a task of another name on the same documents; positions in a matrix do not identify any
+    ids = set(run.question_ids)
+    others = [
+        prior
+        for prior in candidates
+        if None not in (run.doc_ids, prior.doc_ids) and ids & set(prior.question_ids)
+    ]
+    return max(others, key=lambda prior: len(ids & set(prior.question_ids)), default=None)
+
+
+def first_prior_trials(run: TaskRun, outcomes: Outcomes) -> Outcomes:
+    """Give outcomes of a run's first trials, in the order of its questions, its prior trials."""
+    return replace(
+        outcomes,
+        prior_counts=np.asarray(run.outcomes.prior_counts),
+        prior_strength=run.outcomes.prior_strength,
+    )

@@ -1,0 +1,93 @@
+"""Trials of an earlier run as prior trials of the same questions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+#: Ids that an error names.
+_N_SHOWN = 3
+
+
+def prior_counts(
+    question_ids: Sequence[str],
+    weights: FloatArray,
+    prior: TaskRun,
+    argument: str = "prior",
+    task: str | None = None,
+) -> IntArray:
+    """Return the prior trials of every question by category, (M, C+1).
+
+    A question that the prior run lacks has none.
+
+    Parameters
+    ----------
+    question_ids : sequence of str, length M
+        The questions.
+    weights : array, shape (C+1,)
+        The scores of the categories.
+    prior : TaskRun
+        The earlier run.
+    argument : str
+        The name of the prior run in an error.
+    task : str, optional
+        The task of the questions, for an error; left out, that of the prior run.
+
+    Raises
+    ------
+    InvalidInputError
+        If the scores of the categories differ, or no question is in both.
+    """
+    task = prior.task if task is None else task
+    if prior.outcomes.weights.tolist() != weights.tolist():
+        rule = f"have the category weights of {task}, {weights.tolist()}"
+        got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
+        raise InvalidInputError.of(argument, rule, got)
+    rows = {name: row for row, name in enumerate(prior.question_ids)}
+    counts = np.zeros((len(question_ids), weights.size), dtype=np.int64)
+    matched = [i for i, name in enumerate(question_ids) if name in rows]
+    if not matched:
+        rule = f"have a question of {task}, such as {', '.join(question_ids[:_N_SHOWN])}"
+        got = f"only others in {prior.label}: {', '.join(prior.question_ids[:_N_SHOWN])}"
+        raise InvalidInputError.of(argument, rule, got)
+    counts[matched] = prior.outcomes.counts[[rows[question_ids[i]] for i in matched]]
+    if not counts.any():
+        rule = f"have a trial of a question of {task}"
+        raise InvalidInputError.of(argument, rule, prior.label)
+    return counts
+
+
+def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun, argument: str = "prior") -> None:
+    """Refuse a prior run whose trials are counted already.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file of the prior run is one of those that `runs` were read from, or if a run of the
+        same model has the same trials with the same seeds.
+    """
+    files = _files(prior)
+    for run in runs:
+        if files & _files(run) or _same_trials(run, prior):
+            rule = f"hold other trials than those of {run.model}, or they would count twice"
+            raise InvalidInputError.of(argument, rule, prior.label)
+
+
+def _files(run: TaskRun) -> set[str]:
+    return {os.path.realpath(source) for source in run.sources}
+
+
+def _same_trials(run: TaskRun, prior: TaskRun) -> bool:
+    """Return whether two runs are copies of each other."""
+    if run.task != prior.task or run.seeds is None or run.seeds != prior.seeds:
+        return False
+    if run.model.split(" (")[0] != prior.model or run.trials is None or prior.trials is None:
+        return False
+    same = run.question_ids == prior.question_ids
+    return same and all(map(np.array_equal, run.trials, prior.trials))
