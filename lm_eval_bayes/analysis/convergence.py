@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, Scheme
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMethod, IntervalSpec
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
+from lm_eval_bayes.stats.prior_evidence import learn_prior_strength
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Points of all curves of a report together, and the fewest and the most of a single curve.
@@ -229,8 +232,10 @@ def task_convergence(
     check_comparable(runs, argument)
     matrices = [run.matrix(argument) for run in runs]
     prefixes = {
-        run.model: prefix_posteriors(run, matrix, spec)
-        for run, matrix in zip(runs, matrices, strict=True)
+        run.model: prefix_posteriors(run, matrix, spec, strengths)
+        for run, matrix, strengths in zip(
+            runs, matrices, _prefix_strengths(runs, matrices, spec.seed), strict=True
+        )
     }
     n_trials = min(matrix.shape[1] for matrix in matrices)
     ranking_scores, notes = _ranking_scores(runs[0], scores, n_trials), []
@@ -396,7 +401,10 @@ def doublings(n_trials: int) -> tuple[int, ...]:
 
 
 def prefix_posteriors(
-    run: TaskRun, matrix: IntArray, spec: IntervalSpec
+    run: TaskRun,
+    matrix: IntArray,
+    spec: IntervalSpec,
+    strengths: Mapping[int, float] = MappingProxyType({}),
 ) -> tuple[PrefixPosterior, ...]:
     """Return hbayes@n for n = 1, 2, 4, … and N.
 
@@ -408,15 +416,36 @@ def prefix_posteriors(
         Its outcomes, in the order in which the trials were drawn.
     spec : IntervalSpec
         Settings of the intervals.
+    strengths : mapping of int to float
+        The weight of the run's prior trials by n; where it is missing, that of the run.
     """
     posteriors = []
     for n in doublings(matrix.shape[1]):
-        posterior = hbayes_at_n(
-            _first_trials(run, matrix, n), spec.scope, spec.level, spec.method, seed=spec.seed
-        )
+        outcomes = _first_trials(run, matrix, n)
+        outcomes = replace(outcomes, prior_strength=strengths.get(n, outcomes.prior_strength))
+        posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         interval = posterior.interval(seed=spec.seed)
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)
+
+
+def _prefix_strengths(
+    runs: Sequence[TaskRun], matrices: Sequence[IntArray], seed: int
+) -> list[dict[int, float]]:
+    """Return the weight of every run's prior trials by n, learned from the first n trials."""
+    strengths: list[dict[int, float]] = [{} for _ in runs]
+    learned = [isinstance(run.outcomes.prior_strength, LearnedStrength) for run in runs]
+    lengths = [
+        doublings(R.shape[1]) if use else () for R, use in zip(matrices, learned, strict=True)
+    ]
+    for n in sorted({n for several in lengths for n in several}):
+        some = [i for i, several in enumerate(lengths) if n in several]
+        of_n = learn_prior_strength(
+            [_first_trials(runs[i], matrices[i], n) for i in some], seed=seed
+        )
+        for i, strength in zip(some, of_n, strict=True):
+            strengths[i][n] = strength
+    return strengths
 
 
 def points_per_curve(n_curves: int) -> int:
@@ -479,6 +508,6 @@ def curve_points(n_trials: int, n_points: int) -> tuple[int, ...]:
 
 
 def _first_trials(run: TaskRun, matrix: IntArray, n: int) -> Outcomes:
-    return Outcomes.from_matrix(
-        matrix[:, :n], weights=run.outcomes.weights, clusters=run.outcomes.clusters
-    )
+    """Return the first n trials of every question, with the run's prior trials."""
+    first = Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
+    return replace(run.outcomes, counts=first.counts)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from types import MappingProxyType
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric
@@ -122,40 +121,48 @@ class PriorRuns:
     informed: tuple[InformedRun, ...] = ()
     strength: Strength = field(default="auto", metadata=NOT_IN_JSON)
 
-    def effect(self, run: TaskRun, score: ScoreEstimate, spec: IntervalSpec) -> PriorEffect | None:
-        """Return the effect of a run's prior trials; None where it has none.
+    def effects(
+        self,
+        spec: IntervalSpec,
+        informed: Mapping[tuple[str, str], ScoreEstimate] = MappingProxyType({}),
+    ) -> tuple[PriorEffect, ...]:
+        """Return the effects of the prior trials on hbayes@N.
 
         Parameters
         ----------
-        run : TaskRun
-            One of `runs`.
-        score : ScoreEstimate
-            Its hbayes@N with the prior trials, by `spec`.
         spec : IntervalSpec
-            Scope and interval.
+            Settings of the intervals.
+        informed : mapping of (str, str) to ScoreEstimate
+            hbayes@N with the prior trials, by task and model, as far as it is known already.
         """
-        priors = [item.prior for item in self.informed if item.run is run]
-        if not priors:
-            return None
-        outcomes, (prior,) = run.outcomes, priors
-        strength = outcomes.prior_strength
-        posterior = hbayes_at_n(
-            without_prior(outcomes), spec.scope, spec.level, spec.method, seed=spec.seed
-        )
-        interval = posterior.interval(seed=spec.seed)
-        return PriorEffect(
-            task=run.task,
-            model=run.model,
-            prior_model=prior.model,
-            sources=prior.sources,
-            n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
-            n_trials=int(outcomes.prior_counts.sum()),
-            strength=float(strength),
-            p_unrelated=strength.p_unrelated if isinstance(strength, LearnedStrength) else None,
-            left_out=float(strength) == 0.0,
-            informed=score,
-            without=ScoreEstimate(posterior.mu, posterior.sigma, interval),
-        )
+        effects = []
+        for item in self.informed:
+            run, prior = item.run, item.prior
+            outcomes, strength = run.outcomes, run.outcomes.prior_strength
+            known = informed.get((run.task, run.model))
+            effects.append(
+                PriorEffect(
+                    task=run.task,
+                    model=run.model,
+                    prior_model=prior.model,
+                    sources=prior.sources,
+                    n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
+                    n_trials=int(outcomes.prior_counts.sum()),
+                    strength=float(strength),
+                    p_unrelated=(
+                        strength.p_unrelated if isinstance(strength, LearnedStrength) else None
+                    ),
+                    left_out=float(strength) == 0.0,
+                    informed=_estimate(outcomes, spec) if known is None else known,
+                    without=_estimate(without_prior(outcomes), spec),
+                )
+            )
+        return tuple(effects)
+
+
+def _estimate(outcomes: Outcomes, spec: IntervalSpec) -> ScoreEstimate:
+    posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+    return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval(seed=spec.seed))
 
 
 def assign_priors(
@@ -281,12 +288,3 @@ def _prior_of(
         if None not in (run.doc_ids, prior.doc_ids) and ids & set(prior.question_ids)
     ]
     return max(others, key=lambda prior: len(ids & set(prior.question_ids)), default=None)
-
-
-def first_prior_trials(run: TaskRun, outcomes: Outcomes) -> Outcomes:
-    """Give outcomes of a run's first trials, in the order of its questions, its prior trials."""
-    return replace(
-        outcomes,
-        prior_counts=np.asarray(run.outcomes.prior_counts),
-        prior_strength=run.outcomes.prior_strength,
-    )

@@ -11,8 +11,8 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
-#: Ids that an error names.
-_N_SHOWN = 3
+#: Ids that an error names, and characters of each.
+_N_SHOWN, _N_CHARACTERS = 2, 12
 
 
 def prior_counts(
@@ -53,8 +53,8 @@ def prior_counts(
     counts = np.zeros((len(question_ids), weights.size), dtype=np.int64)
     matched = [i for i, name in enumerate(question_ids) if name in rows]
     if not matched:
-        rule = f"have a question of {task}, such as {', '.join(question_ids[:_N_SHOWN])}"
-        got = f"only others in {prior.label}: {', '.join(prior.question_ids[:_N_SHOWN])}"
+        rule = f"have questions of {task}, such as {_listed(question_ids)}"
+        got = f"only others, such as {_listed(prior.question_ids)}, in {prior.label}"
         raise InvalidInputError.of(argument, rule, got)
     counts[matched] = prior.outcomes.counts[[rows[question_ids[i]] for i in matched]]
     if not counts.any():
@@ -91,3 +91,7 @@ def _same_trials(run: TaskRun, prior: TaskRun) -> bool:
         return False
     same = run.question_ids == prior.question_ids
     return same and all(map(np.array_equal, run.trials, prior.trials))
+
+
+def _listed(question_ids: Sequence[str]) -> str:
+    return ", ".join(name[:_N_CHARACTERS] for name in question_ids[:_N_SHOWN])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -30,6 +31,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -96,6 +98,7 @@ def command(
             "questions are left out, and their number is shown."
         ),
     ] = "strict",
+    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -108,6 +111,9 @@ def command(
     population the models are paired by question and the observed differences are used, so that
     the difficulty of a question cancels; runs of one trial per question also get the paired
     model of Bowyer et al. (2025).
+
+    With --prior the posteriors also use the trials of earlier runs of the same questions: give
+    them to a side as A=RUN or B=RUN. Its effect is shown.
 
     Several tasks are compared one by one, and on their mean with equal weights.
 
@@ -140,19 +146,24 @@ def command(
     ks = None if k is None else parse_integers("--k", k)
     if ks is not None and not pass_at_k:
         raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
+    priors.strength()
     runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
+    sides = {"A": runs_a[0].model, "B": runs_b[0].model}
+    informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
+    compared = partial(
+        compare_runs,
+        spec=spec,
+        rope=rope,
+        confidence=confidence,
+        align=align,
+        ks=ks,
+        pass_curves=pass_at_k,
+        n_questions=questions,
+    )
     with named_as_options("rope", "confidence", "pass_at_k", "k"):
-        comparison = compare_runs(
-            runs_a,
-            runs_b,
-            spec,
-            rope=rope,
-            confidence=confidence,
-            align=align,
-            ks=ks,
-            pass_curves=pass_at_k,
-            n_questions=questions,
-        )
+        comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
+        without = compared(runs_a, runs_b) if informed.informed else None
+    effects = informed.effects(spec)
     p_a_less = 1.0 - comparison.p_a_greater
     failed = fail_if_worse is not None and p_a_less >= fail_if_worse
     if as_json:
@@ -165,10 +176,19 @@ def command(
                 "p_a_less": p_a_less,
                 "failed": failed,
                 **comparison.to_dict(),
+                "priors": effects,
+                "without_priors": without,
             }
         )
     else:
         _show(comparison, runs_a, runs_b, spec)
+        say_effects(effects, spec)
+        if without is not None:
+            with_prior, alone = (
+                probability_statement("P(A > B)", result.p_a_greater)
+                for result in (comparison, without)
+            )
+            say(f"{with_prior} with the prior trials, {alone} without")
     if fail_if_worse is not None:
         relation = "at least" if failed else "below"
         warn(f"{probability_statement('P(A < B)', p_a_less)}, {relation} {fail_if_worse:g}")

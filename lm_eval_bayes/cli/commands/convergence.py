@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -28,6 +29,7 @@ from lm_eval_bayes.cli.ui.options import (
     option,
 )
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -96,13 +98,15 @@ def command(
     plot: Annotated[
         Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
     ] = None,
+    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Show how scores and ranks converge with the number of trials.
 
-    For every model: mean and interval of hbayes@n after the first n trials.
+    For every model: mean and interval of hbayes@n after the first n trials. With --prior it also
+    uses the trials of an earlier run, whose weight is learned for every n anew; rankings do not.
 
     For several models: convergence@n, the number of trials from which on the ranking is the gold
     ranking. Trials are resampled with replacement in many orders, which gives the number a
@@ -131,7 +135,10 @@ def command(
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
         check_figure_path(plot, "--plot")
+    priors.strength()
     saved = reading.read(runs)
+    informed = priors.apply(saved.runs, reading, seed=spec.seed)
+    saved = replace(saved, runs=informed.runs)
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", rule, plot.name)
@@ -149,10 +156,12 @@ def command(
             )
             for name in saved.tasks
         ]
+    effects = informed.effects(spec)
     if as_json:
-        say_json({"tasks": results, "warnings": saved.warnings})
+        say_json({"tasks": results, "priors": effects, "warnings": saved.warnings})
     else:
         say_each(results, _show)
+        say_effects(effects, spec)
     if plot is not None:
         from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -85,6 +87,7 @@ def command(
             "bayes@N with the uniform prior, ties of neighbours, dense numbering.",
         ),
     ] = False,
+    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -103,6 +106,10 @@ def command(
     The best of many noisy scores is too high on average. The line below a table has the leader's
     score with that selection accounted for, under a prior that the models share.
 
+    With --prior the posteriors also use the trials of earlier runs of the same questions, and a
+    table shows the scores with and without them. Where their weight is learned, the models share
+    its distribution, so that they are treated alike.
+
     Every task has a leaderboard. If all models have several tasks in common, so has the mean of
     these tasks, with equal weights.
 
@@ -113,6 +120,7 @@ def command(
       lm-eval-bayes rank runs/* --method bradley_terry
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
+    from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
     from lm_eval_bayes.stats.validation import check_confidence
 
     spec = intervals.spec()
@@ -123,7 +131,12 @@ def command(
     if paper and (pairs or spec.scope != "benchmark"):
         rule = "be given without --pairs and in scope benchmark"
         raise InvalidInputError.of("--paper", rule, "--pairs" if pairs else spec.scope)
+    priors.strength()
+    if method is not None and priors.prior:
+        raise InvalidInputError.of("--prior", "be left out with --method", method)
     saved = reading.read(runs)
+    informed = priors.apply(saved.runs, reading, seed=spec.seed)
+    saved = replace(saved, runs=informed.runs)
     if paper:
         _show_paper_table(saved, confidence, as_json)
         return
@@ -140,13 +153,25 @@ def command(
             for name in saved.tasks
         ]
     overall, overall_note = _overall(saved, boards)
+    scores = {
+        (board.task, row.model): ScoreEstimate(row.posterior.mu, row.posterior.sigma, row.interval)
+        for board in boards
+        for row in board.rows
+    }
+    effects = informed.effects(spec, scores)
     others = [] if method is None else _rank_by_scorio(saved, boards, method)
     if as_json:
-        content = {"leaderboards": boards, "overall": overall, "warnings": saved.warnings}
+        content = {
+            "leaderboards": boards,
+            "overall": overall,
+            "priors": effects,
+            "warnings": saved.warnings,
+        }
         say_json(content if method is None else {**content, "scorio": others})
         return
     all_boards = boards if overall is None else [*boards, overall]
     say_each(all_boards, partial(_show, pairs=pairs))
+    say_effects(effects, spec)
     for other in others:
         say()
         _show_scorio(other)

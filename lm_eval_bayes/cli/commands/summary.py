@@ -28,6 +28,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def command(
     all_tasks: Annotated[
         bool, typer.Option("--all-tasks", help="Add the means over all tasks, as for a group.")
     ] = False,
+    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
     as_json: Json = False,
@@ -70,19 +72,32 @@ def command(
     are independent, so the sd of a mean is sqrt(sum of (weight x sd)^2). Standard errors are never
     averaged.
 
+    With --prior the posteriors also use the trials of an earlier run of the same questions; a
+    table shows hbayes@N with and without them. Estimates such as avg@N and Pass@k do not use them.
+
     \b
     Examples:
       lm-eval-bayes summary results/
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
+    from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
     from lm_eval_bayes.analysis.summary import summarise, summarise_groups
     from lm_eval_bayes.stats.intervals import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
     spec = intervals.spec()
+    priors.strength()
     saved = reading.read(runs)
+    informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
-        summaries = [summarise(run, spec, ks=ks) for run in saved.runs]
+        summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
+    scores = {
+        (s.run.task, s.run.model): ScoreEstimate(
+            s.learned[spec.scope].mu, s.learned[spec.scope].sigma, s.intervals[spec.scope]
+        )
+        for s in summaries
+    }
+    effects = informed.effects(spec, scores)
     groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
     if all_tasks and len(saved.tasks) > 1:
         groups[ALL_TASKS] = saved.tasks
@@ -95,12 +110,14 @@ def command(
                 "seed": spec.seed,
                 "tasks": summaries,
                 "groups": group_summaries,
+                "priors": effects,
                 "warnings": saved.warnings,
             }
         )
         return
     scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
+    say_effects(effects, spec)
     for summary in summaries:
         for note in summary.posterior_notes:
             warn(f"note: {summary.run.model}, {summary.run.task}: {note}")

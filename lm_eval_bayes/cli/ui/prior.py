@@ -1,0 +1,150 @@
+"""Earlier runs as prior evidence: the options of commands, and the table of the effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_interval,
+    format_mean_sd,
+    format_probability,
+    interval_label,
+)
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.options import option
+from lm_eval_bayes.cli.ui.output import say, say_records
+from lm_eval_bayes.cli.ui.reading import ReadingOptions
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.prior_runs import PriorEffect, PriorRuns, ScoreEstimate
+    from lm_eval_bayes.runs.task_run import TaskRun
+    from lm_eval_bayes.stats.intervals import IntervalSpec
+    from lm_eval_bayes.stats.prior_evidence import Strength
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """Earlier runs whose trials are prior evidence."""
+
+    prior: Annotated[
+        list[str] | None,
+        option(
+            "[MODEL=]RUN",
+            "An earlier run of the same questions whose trials are prior evidence: an older "
+            "version, a greedy run, an unquantized or a base model. It belongs to MODEL, else to "
+            "the model of the same name, or to the only one; can be repeated.",
+        ),
+    ] = None
+    prior_strength: Annotated[
+        str,
+        option(
+            "P|auto",
+            "The weight of a prior trial, from 0 to 1. auto: learned from the agreement of the "
+            "prior trials with the new ones, so that a prior that disagrees loses its weight.",
+        ),
+    ] = "auto"
+
+    def strength(self) -> Strength:
+        """Check the options, before any run is read.
+
+        Raises
+        ------
+        InvalidInputError
+            If the weight breaks its rule, or is given without a prior.
+        """
+        from lm_eval_bayes.stats.prior_evidence import check_strength
+
+        strength: str | float = self.prior_strength
+        with suppress(ValueError):
+            strength = float(strength)
+        with named_as_options("prior_strength"):
+            checked = check_strength(strength)
+        if checked != "auto" and not self.prior:
+            raise InvalidInputError.of("--prior-strength", "be given with --prior", strength)
+        return checked
+
+    def apply(
+        self,
+        runs: Sequence[TaskRun],
+        reading: ReadingOptions,
+        *,
+        seed: int = 0,
+        sides: Mapping[str, str] | None = None,
+    ) -> PriorRuns:
+        """Read the earlier runs, and give the runs their trials as prior trials.
+
+        Parameters
+        ----------
+        runs : sequence of TaskRun
+            The runs.
+        reading : ReadingOptions
+            Which trials are counted, also of the earlier runs.
+        seed : int
+            Seed of the draws, if there are any.
+        sides : mapping of str to str, optional
+            Further names of models, such as A.
+
+        Raises
+        ------
+        InvalidInputError
+            If an earlier run cannot be read, or is no prior of the runs.
+        """
+        from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors
+
+        names = {run.model: run.model for run in runs}
+        names = {**(sides or {}), **names}
+        priors = []
+        for text in self.prior or ():
+            model, path = _split(text, names)
+            saved = reading.read([path], argument="--prior")
+            priors.append(GivenPrior(saved, None if model is None else names.get(model, model)))
+        with named_as_options("prior"):
+            return assign_priors(runs, priors, self.strength(), seed=seed)
+
+
+def _split(text: str, names: Mapping[str, str]) -> tuple[str | None, Path]:
+    """Split MODEL=RUN; a path that exists, and one without a model's name, is a path."""
+    for name in names:
+        if text.startswith(f"{name}=") and not Path(text).exists():
+            return name, Path(text[len(name) + 1 :])
+    model, sign, path = text.partition("=")
+    if sign and not Path(text).exists() and Path(path).exists():
+        return model, Path(path)
+    return None, Path(text)
+
+
+def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
+    """Show hbayes@N with and without prior trials; nothing where there are none."""
+    if not effects:
+        return
+    interval = interval_label(spec.level, spec.method)
+    say()
+    say_records(
+        f"Prior evidence: hbayes@N with the prior trials and without, {interval}s",
+        effects,
+        {
+            "task": lambda effect: effect.task,
+            "model": lambda effect: effect.model,
+            "prior": lambda effect: effect.prior_model,
+            "questions": lambda effect: f"{effect.n_questions:,}",
+            "prior trials": lambda effect: f"{effect.n_trials:,}",
+            "weight": lambda effect: "left out" if effect.left_out else f"{effect.strength:.2f}",
+            "P(unrelated)": lambda effect: (
+                NO_VALUE if effect.p_unrelated is None else format_probability(effect.p_unrelated)
+            ),
+            "with": lambda effect: _mean_sd(effect.informed),
+            "interval": lambda effect: format_interval(effect.informed.interval),
+            "without": lambda effect: _mean_sd(effect.without),
+            "its interval": lambda effect: format_interval(effect.without.interval),
+        },
+    )
+
+
+def _mean_sd(score: ScoreEstimate) -> str:
+    return format_mean_sd(score.mu, score.sigma)
