@@ -79,7 +79,7 @@ class TaskComparison(Record):
         The questions with the largest differences, largest first.
     paired : SingleTrialComparison or None
         The paired model of [Bowyer 2025, §3.4], for one trial per question in scope "population",
-        without clusters.
+        without clusters and prior trials.
     curves : PassCurveComparison or None
         The Pass@k curves, if requested.
     differs : tuple of str
@@ -313,11 +313,12 @@ def _question_text(run: TaskRun, row: int) -> str:
 def _paired(
     a: TaskRun, b: TaskRun, spec: IntervalSpec, align: Align
 ) -> SingleTrialComparison | None:
-    """Return the paired model if it applies: one trial, right or wrong, and no clusters."""
+    """Return the paired model if it applies: one trial, right or wrong, no clusters, no prior."""
     single = all(run.binary and run.outcomes.trials_range == (1, 1) for run in (a, b))
     ascending = bool(a.outcomes.weights[0] < a.outcomes.weights[1])
     clustered = any(run.clusters is not None for run in (a, b))
-    if spec.scope != "population" or clustered or not (single and ascending):
+    informed = any(run.outcomes.prior_counts.any() for run in (a, b))
+    if spec.scope != "population" or clustered or informed or not (single and ascending):
         return None
     return compare_paired(a.outcomes, b.outcomes, spec.level, align=align, seed=spec.seed)
 

@@ -1,0 +1,214 @@
+"""Earlier runs as prior evidence: `--prior` in summary, compare, rank and convergence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _support.command_line import called as lmeb
+from _support.saved_matrices import outcomes, saved
+
+from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, learn_prior_strength
+from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+
+NEW, OLD, RIVAL = outcomes(1), outcomes(2, n=6), outcomes(3, lift=0.2)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    saved(folder / "new", "model", NEW)
+    saved(folder / "old", "model-0", OLD)
+    saved(folder / "few", "model-0", OLD[:5])
+    saved(folder / "greedy", "model", OLD[:, :1], task="contest")
+    saved(folder / "rival", "rival", RIVAL)
+    saved(folder / "inverted", "rival-0", 1 - RIVAL)
+    saved(folder / "elsewhere", "model", OLD, first=100)
+    shutil.copytree(folder / "new", folder / "copied")
+    return folder
+
+
+def with_prior(matrix, earlier, strength):
+    """The posterior of an outcome matrix with the trials of another as prior trials."""
+    return hbayes_at_n(Outcomes.from_matrix(matrix, R0=earlier, prior_strength=strength))
+
+
+def answer(*arguments):
+    code, output, errors = lmeb(*arguments, "--json")
+    assert code == 0, errors
+    return json.loads(output)
+
+
+def test_summary_shows_the_score_with_the_prior_and_without(runs):
+    content = answer("summary", runs / "new", "--prior", runs / "old", "--prior-strength", "0.5")
+    (effect,) = content["priors"]
+    informed, alone = with_prior(NEW, OLD, 0.5), hbayes_at_n(Outcomes.from_matrix(NEW))
+    assert effect["with"]["mu"] == pytest.approx(informed.mu, rel=1e-12)
+    assert effect["without"]["mu"] == pytest.approx(alone.mu, rel=1e-12)
+    assert effect["without"]["interval"]["low"] == pytest.approx(alone.interval().low, rel=1e-9)
+    shown = {name: effect[name] for name in ("questions", "trials", "strength", "prior_model")}
+    assert shown == {"questions": 12, "trials": 72, "strength": 0.5, "prior_model": "model-0"}
+    (task,) = content["tasks"]
+    assert task["hbayes"]["benchmark"]["mu"] == effect["with"]["mu"]
+    assert task["avg"]["value"] == pytest.approx(NEW.mean())
+
+
+def test_the_strength_is_learned_by_default(runs):
+    (effect,) = answer("summary", runs / "new", "--prior", runs / "old")["priors"]
+    (strength,) = learn_prior_strength([Outcomes.from_matrix(NEW, R0=OLD)])
+    assert effect["strength"] == pytest.approx(float(strength), rel=1e-12)
+    assert effect["p_unrelated"] == pytest.approx(strength.p_unrelated, rel=1e-12)
+    assert effect["with"]["sigma"] < effect["without"]["sigma"]
+
+
+def test_the_table_stands_below_the_scores(runs):
+    code, output, _ = lmeb("summary", runs / "new", "--prior", runs / "old")
+    assert code == 0
+    head, row = output.split("Prior evidence")[1].splitlines()[1:3]
+    assert "P(unrelated)" in head
+    assert "model-0" in row
+
+
+def test_without_an_earlier_run_nothing_is_shown(runs):
+    assert answer("summary", runs / "new")["priors"] == []
+    assert "Prior evidence" not in lmeb("rank", runs / "new", runs / "rival")[1]
+
+
+def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
+    arguments = ("--prior", runs / "few", "--prior-strength", "1")
+    (effect,) = answer("summary", runs / "new", *arguments)["priors"]
+    counts = [[int((row == k).sum()) for k in (0, 1)] for row in NEW]
+    earlier = [[int((row == k).sum()) for k in (0, 1)] for row in OLD[:5]] + [[0, 0]] * 7
+    expected = hbayes_at_n(Outcomes.from_counts(counts, prior_counts=earlier))
+    assert effect["questions"] == 5
+    assert effect["with"]["mu"] == pytest.approx(expected.mu, rel=1e-12)
+
+
+def test_a_task_of_another_name_on_the_same_documents_is_a_prior(runs):
+    (effect,) = answer("summary", runs / "new", "--prior", runs / "greedy")["priors"]
+    assert (effect["questions"], effect["trials"]) == (12, 12)
+
+
+def test_models_that_are_ranked_share_the_strength(runs):
+    arguments = ("--prior", f"model={runs / 'old'}", "--prior", f"rival={runs / 'inverted'}")
+    content = answer("rank", runs / "new", runs / "rival", *arguments)
+    models = [Outcomes.from_matrix(NEW, R0=OLD), Outcomes.from_matrix(RIVAL, R0=1 - RIVAL)]
+    strengths = learn_prior_strength(models)
+    assert [effect["strength"] for effect in content["priors"]] == pytest.approx(list(strengths))
+    assert [effect["left_out"] for effect in content["priors"]] == [False, True]
+    rows = {row["model"]: row for row in content["leaderboards"][0]["places"]}
+    informed = hbayes_at_n(replace(models[0], prior_strength=strengths[0]))
+    assert rows["model"]["mu"] == pytest.approx(informed.mu, rel=1e-12)
+    assert rows["rival"]["mu"] == pytest.approx(hbayes_at_n(Outcomes.from_matrix(RIVAL)).mu)
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_compare_gives_a_prior_to_a_side(runs, scope):
+    arguments = ("--prior", f"A={runs / 'old'}", "--prior-strength", ".5", "--scope", scope)
+    content = answer("compare", runs / "new", runs / "rival", *arguments)
+    without = answer("compare", runs / "new", runs / "rival", "--scope", scope)
+    assert content["without_priors"]["p_a_greater"] == without["p_a_greater"]
+    assert content["p_a_greater"] != without["p_a_greater"]
+    task = content["tasks"][0]
+    assert task["b"]["mu"] == without["tasks"][0]["b"]["mu"]
+    assert task["a"]["mu"] == content["priors"][0]["with"]["mu"]
+    code, output, _ = lmeb("compare", runs / "new", runs / "rival", *arguments)
+    assert code == 0
+    assert output.splitlines()[-1].endswith("without")
+
+
+def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp_path, runs):
+    single = saved(tmp_path / "single", "a", NEW[:, :1])
+    other = saved(tmp_path / "other", "b", RIVAL[:, :1])
+    arguments = ("--scope", "population", "--prior", f"A={runs / 'old'}")
+    assert answer("compare", single, other, *arguments)["tasks"][0]["paired"] is None
+
+
+def test_convergence_learns_the_strength_at_every_n(runs):
+    content = answer("convergence", runs / "new", "--prior", runs / "old")
+    along = content["tasks"][0]["along"]["model"]
+    for prefix in along:
+        first = Outcomes.from_matrix(NEW[:, : prefix["n"]], R0=OLD)
+        (strength,) = learn_prior_strength([first])
+        expected = hbayes_at_n(replace(first, prior_strength=strength))
+        assert prefix["mu"] == pytest.approx(expected.mu, rel=1e-9)
+    assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prior", "missing"], "`--prior` must be a run"),
+        (["--prior", "elsewhere"], "`--prior` must have questions of contest_bayes"),
+        (["--prior", "new"], "`--prior` must hold other trials than those of model"),
+        (["--prior", "rival=old"], "`--prior` must be given to one of model"),
+        (["--prior", "old", "--prior", "old"], "`--prior` must be one run for model"),
+        (["--prior", "old", "--prior-strength", "1.5"], '`--prior-strength` must be "auto"'),
+        (["--prior", "old", "--prior-strength", "nan"], "`--prior-strength` must be"),
+        (["--prior", "old", "--prior-strength", "-1"], "`--prior-strength` must be"),
+        (["--prior", "old", "--prior-strength", "some"], "got 'some'"),
+        (["--prior-strength", "0.5"], "`--prior-strength` must be given with --prior"),
+    ],
+)
+def test_what_is_no_prior_is_refused_by_name(runs, monkeypatch, arguments, message):
+    monkeypatch.chdir(runs)
+    code, output, errors = lmeb("summary", "new", *arguments)
+    assert (code, output) == (2, "")
+    assert message in errors
+
+
+def test_the_strength_is_checked_before_a_run_is_read():
+    code, _, errors = lmeb("summary", "nowhere", "--prior", "nowhere", "--prior-strength", "7")
+    assert code == 2
+    assert "`--prior-strength`" in errors
+
+
+def test_among_several_models_the_earlier_run_needs_a_name(runs):
+    code, _, errors = lmeb("rank", runs / "new", runs / "rival", "--prior", runs / "old")
+    assert code == 2
+    assert "MODEL=RUN" in errors
+
+
+def test_trials_of_another_model_that_is_compared_are_no_prior(runs):
+    arguments = ("--prior", f"model={runs / 'rival'}")
+    code, _, errors = lmeb("rank", runs / "new", runs / "rival", *arguments)
+    assert code == 2
+    assert "other trials than those of rival" in errors
+
+
+# -- runs without files --------------------------------------------------------------------------
+
+
+def run(model, trials, ids=("p", "q"), task="aime", **more):
+    return TaskRun.from_trials(model, task, trials, list(ids), **more)
+
+
+def test_other_categories_are_refused():
+    rubric = run("old", [[0, 2], [1, 1]], weights=(0.0, 0.5, 1.0))
+    with pytest.raises(InvalidInputError, match=r"have the category weights of aime, \[0.0, 1.0\]"):
+        assign_priors([run("new", [[0], [1]])], [GivenPrior(SavedRuns((rubric,)))])
+
+
+def test_a_copy_of_the_run_is_refused():
+    seeds = ((1, 2), (3, 4))
+    new, old = (run("m", [[0, 1], [1, 1]], seeds=seeds) for _ in range(2))
+    with pytest.raises(InvalidInputError, match="hold other trials than those of m"):
+        assign_priors([new], [GivenPrior(SavedRuns((old,)))])
+    other = run("m", [[0, 1], [1, 0]], seeds=seeds)
+    assert assign_priors([new], [GivenPrior(SavedRuns((other,)))], 1.0).informed
+
+
+def test_positions_in_matrices_of_different_tasks_are_not_the_same_questions():
+    new, old = run("m", [[0], [1]], ids="01"), run("m", [[1], [1]], ids="01", task="math")
+    with pytest.raises(InvalidInputError, match="have questions of aime; got a run of math"):
+        assign_priors([new], [GivenPrior(SavedRuns((old,)))])
+
+
+def test_questions_are_matched_by_their_ids():
+    old = run("old", [[1, 1, 1], [0]], ids="qp")
+    outcomes = assign_priors([run("new", [[0], [1]])], [GivenPrior(SavedRuns((old,)))], 1).runs[0]
+    assert np.array_equal(outcomes.outcomes.prior_counts, [[1, 0], [0, 3]])
