@@ -19,6 +19,7 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, In
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
+from lm_eval_bayes.stats.prior_evidence import without_prior
 from lm_eval_bayes.stats.results import Estimate, Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -274,7 +275,8 @@ def _family(run: TaskRun, quantities: Mapping[str, PassQuantity]) -> dict[str, P
     """Return the posteriors of the pass family, by the names of their rows."""
     if not quantities:
         return {}
-    posteriors = pass_posteriors(run.outcomes, list(quantities.values()))
+    # of the trials that the estimates are from
+    posteriors = pass_posteriors(without_prior(run.outcomes), list(quantities.values()))
     return dict(zip(quantities, posteriors, strict=True))
 
 

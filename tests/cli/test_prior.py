@@ -55,6 +55,8 @@ def test_summary_shows_the_score_with_the_prior_and_without(runs):
     (task,) = content["tasks"]
     assert task["hbayes"]["benchmark"]["mu"] == effect["with"]["mu"]
     assert task["avg"]["value"] == pytest.approx(NEW.mean())
+    (without,) = answer("summary", runs / "new")["tasks"]
+    assert task["rows"] == without["rows"]
 
 
 def test_the_strength_is_learned_by_default(runs):
