@@ -55,7 +55,7 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
     | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
     | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
     | 1 | good | 0.868 | 0.056 | 0.742 to 0.957 | >0.999 | 1 | 16 |
-    | 2 | a\\_b | 0.134 | 0.055 | 0.045 to 0.255 | <0.001 | 2 | 16 |
+    | 2 | a\\_b | 0.132 | 0.056 | 0.043 to 0.258 | <0.001 | 2 | 16 |
     """
     form = check_option("format", form, FORMATS)
     return _WRITERS[form](boards)

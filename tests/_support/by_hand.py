@@ -20,14 +20,14 @@ def uniform_prior(counts, weights=(0.0, 1.0)):
 
 
 class LearnedPrior:
-    """p_α ~ Beta(s m, s (1 − m)), m uniform and 1/(1 + s) uniform, on a plain grid."""
+    """p_α ~ Beta(s m, s (1 − m)), m ~ Beta(.7, .7), s/(20 + s) ~ Beta(.7, 1), on a plain grid."""
 
     def __init__(self, right, wrong, size=160):
         self.right, self.wrong = np.asarray(right, float), np.asarray(wrong, float)
         share = (np.arange(size) + 0.5) / size
-        # even in m and in u = 1/(1 + s), which are what is uniform
-        self.m, u = (side.ravel() for side in np.meshgrid(share, share))
-        self.s = (1.0 - u) / u
+        # even in the prior masses below m and below s
+        m, s = special.betaincinv(0.7, 0.7, share), 20.0 / (share ** (-1.0 / 0.7) - 1.0)
+        self.m, self.s = (side.ravel() for side in np.meshgrid(m, s))
         a, b = self.s * self.m, self.s * (1.0 - self.m)
         log = np.zeros(a.size)
         for r, w in zip(self.right, self.wrong, strict=True):

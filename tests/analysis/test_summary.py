@@ -80,9 +80,9 @@ def test_the_learned_prior_is_that_of_a_plain_grid():
     assert (ends.low, ends.high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.003)
 
 
-def test_one_trial_a_question_is_bowyer_s_beta():
+def test_one_trial_a_question_leaves_the_population_a_beta():
     summary = summarise(run_of([[1]] * 13 + [[0]] * 7))
-    exact = stats.beta(1 + 13, 1 + 7)
+    exact = stats.beta(0.7 + 13, 0.7 + 7)
     assert summary.learned["population"].mu == pytest.approx(exact.mean(), abs=1e-6)
     ends = summary.intervals["population"]
     assert (ends.low, ends.high) == pytest.approx(exact.ppf([0.025, 0.975]), abs=1e-4)

@@ -146,16 +146,16 @@ def test_the_renderer_computes_no_result():
 
 
 def test_at_one_trial_the_interval_about_questions_like_these_is_that_of_a_beta():
-    # 12 of 30 right at N = 1: Beta(1 + 12, 1 + 18) exactly [Bowyer 2025, eq. 7]
+    # 12 of 30 right at N = 1: Beta(.7 + 12, .7 + 18)
     item = TaskRun.from_trials("m", "t", [[1]] * 12 + [[0]] * 18, [f"{q}" for q in range(30)])
     page, _ = page_of(item, scope="population")
-    low, high = stats.beta.ppf([0.025, 0.975], 13, 19)
+    low, high = stats.beta.ppf([0.025, 0.975], 12.7, 18.7)
     (board,) = Page(page).data()["leaderboards"]
     interval = board["places"][0]["interval"]
     assert [interval["low"], interval["high"]] == pytest.approx([low, high], abs=2e-5)
     visible_text = Page(page).visible_text()
     assert f"{100 * low:.1f} – {100 * high:.1f}" in visible_text
-    assert f"{100 * 13 / 32:.1f} ± {100 * stats.beta.std(13, 19):.1f}" in visible_text
+    assert f"{100 * 12.7 / 31.4:.1f} ± {100 * stats.beta.std(12.7, 18.7):.1f}" in visible_text
 
 
 def test_models_on_different_questions_are_never_ranked_with_each_other():

@@ -9,7 +9,7 @@ from scipy import stats
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import Comparison, compare, share_error, z_threshold
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import few_questions_note, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 A = Outcomes.from_matrix([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0]])
@@ -147,7 +147,8 @@ def test_one_trial_a_question_comes_with_a_note():
     assert "prior alone" in compare(a, b).to_dict()["note"]
     # observed differences do not rest on a prior
     assert compare(a, b, "population", draws=1000).to_dict()["note"] is None
-    assert compare(A, B).to_dict()["note"] is None
+    assert compare(A, B).to_dict()["note"] == few_questions_note(3, "benchmark")
+    assert compare(A, B, "population", draws=1000).to_dict()["note"] is None
 
 
 def test_the_population_posterior_pairs_the_questions():

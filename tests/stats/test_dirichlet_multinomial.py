@@ -26,6 +26,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     FEW,
     PRIOR_ALONE,
     category_posterior,
+    few_questions_note,
     posterior_note,
 )
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -218,12 +219,13 @@ def test_reported_error_is_that_of_other_seeds(scope):
 def test_notes_say_what_a_reader_must_know():
     single = Outcomes.from_counts([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
     assert category_posterior(single, IntervalSpec()).note == PRIOR_ALONE
-    assert category_posterior(single, IntervalSpec(scope="population")).note is None
+    population = IntervalSpec(scope="population")
+    assert category_posterior(single, population).note == few_questions_note(3, "population")
     twice = Outcomes.from_counts([[1, 0, 1], [0, 0, 1]])
-    assert category_posterior(twice, IntervalSpec()).note is None
+    assert category_posterior(twice, IntervalSpec()).note == few_questions_note(2, "benchmark")
     earlier = [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     helped = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0.5)
-    assert category_posterior(helped, IntervalSpec()).note is None
+    assert category_posterior(helped, IntervalSpec()).note == few_questions_note(3, "benchmark")
     off = Outcomes.from_counts(single.counts, prior_counts=earlier, prior_strength=0)
     assert category_posterior(off, IntervalSpec()).note == PRIOR_ALONE
     assert "effective sample size is only 37" in posterior_note(twice, "benchmark", 37.2)

@@ -7,7 +7,11 @@ from scipy import special, stats
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import beta_cdf
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
+    PRIOR_ALONE,
+    few_questions_note,
+    hbayes_at_n,
+)
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
@@ -142,7 +146,8 @@ def test_one_trial_a_question_leaves_the_population_a_beta(right, n):
     assert (posterior.mu, posterior.sigma) == pytest.approx((law.mean(), law.std()), abs=1e-9)
     interval = posterior.interval()
     assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
-    assert posterior.note is None
+    assert posterior.note == few_questions_note(n, "population")
+    assert (posterior.note is None) == (n >= 10)
     assert hbayes_at_n(outcomes).note == PRIOR_ALONE
 
 
@@ -313,3 +318,10 @@ def test_one_trial_of_each_question_says_nothing_of_the_strength():
     learned = hbayes_at_n(Outcomes.from_counts([[0, 1]] * 5 + [[1, 0]] * 7)).learned
     for strength, p in ((learned.strength_low, 0.025), (learned.strength_high, 0.975)):
         assert (strength / (20 + strength)) ** 0.7 == pytest.approx(p, abs=0.002)
+
+
+def test_few_questions_carry_the_coverage_of_simulations():
+    for m, held in ((1, 69), (4, 87), (9, 92)):
+        posterior = hbayes_at_n(Outcomes.from_counts([[3, 1]] * m))
+        assert f"as few as {held}%" in posterior.note
+    assert hbayes_at_n(Outcomes.from_counts([[3, 1]] * 10)).note is None

@@ -273,7 +273,8 @@ def test_binary_tasks_and_rubrics_together():
     assert posterior.mu == pytest.approx(np.mean(own), abs=posterior.sigma)
     assert posterior.note == f"{BY_MOMENTS} rubric."
     one = mean_over_tasks({"rubric": tasks["rubric"]})
-    assert (one.mu, one.note) == (hbayes_at_n(tasks["rubric"]).mu, None)
+    own_posterior = hbayes_at_n(tasks["rubric"])
+    assert (one.mu, one.note) == (own_posterior.mu, own_posterior.note)
 
 
 def test_the_order_of_the_tasks_does_not_matter():

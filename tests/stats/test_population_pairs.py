@@ -19,6 +19,7 @@ from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQues
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveTrials,
@@ -137,9 +138,10 @@ def test_questions_that_cannot_be_paired_are_said_to_be_apart():
         assert (gap.shared, gap.note) == (None, UNPAIRED)
         assert gap.sd == pytest.approx(np.hypot(first.sigma, second.sigma))
         ranking = rank({"first": first, "second": second})
-        assert (ranking.paired, ranking.note) == (False, UNPAIRED)
+        notes = joined_notes([first.note, second.note, UNPAIRED])
+        assert (ranking.paired, ranking.note) == (False, notes)
     # a single model has nobody to be paired with
-    assert rank({"one": one}).note is None
+    assert rank({"one": one}).note == one.note
 
 
 def test_a_paired_z_that_contradicts_the_order_separates_nobody():

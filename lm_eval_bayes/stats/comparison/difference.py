@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.distributions.base import (
     TabulatedDistribution,
 )
 from lm_eval_bayes.stats.distributions.independent import tabulate
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, few_questions_note
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
 
@@ -422,9 +422,14 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
 def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:
     """Return what a reader must know of models paired by question.
 
-    The warning that a posterior of scope "benchmark" depends on its prior alone is left out.
+    The warnings that a posterior depends on its prior are left out: observed differences do not.
     """
-    return joined_notes(posterior.note for posterior in benchmarks if posterior.note != PRIOR_ALONE)
+    return joined_notes(
+        posterior.note
+        for posterior in benchmarks
+        if posterior.note
+        not in (PRIOR_ALONE, few_questions_note(posterior.per_question.mu.size, posterior.scope))
+    )
 
 
 def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:

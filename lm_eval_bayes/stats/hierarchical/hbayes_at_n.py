@@ -221,7 +221,7 @@ def _posterior(
         learned=learned,
         ess=ess,
         seed=None if ess is None else spec.seed,
-        note=posterior_note(outcomes, "benchmark", ess),
+        note=_note(outcomes, "benchmark", ess),
         question_ids=outcomes.question_ids,
     )
     if spec.scope == "benchmark":
@@ -234,7 +234,7 @@ def _posterior(
         sigma=sigma,
         distribution=distribution,
         scope=spec.scope,
-        note=posterior_note(outcomes, spec.scope, ess),
+        note=_note(outcomes, spec.scope, ess),
         benchmark=benchmark,
     )
 
@@ -412,11 +412,29 @@ def _moments(
     )
 
 
+def _note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str | None:
+    """Return the warnings about a posterior of one benchmark; where the prior is all, only that."""
+    note = posterior_note(outcomes, scope, ess)
+    return note or few_questions_note(outcomes.n_questions, scope)
+
+
+def few_questions_note(n_questions: int, scope: Scope) -> str | None:
+    """Return the simulated coverage of the intervals of fewer than ten questions, else None."""
+    if n_questions >= 2 * max(FEW_QUESTIONS):
+        return None
+    n_simulated = max(n for n in FEW_QUESTIONS if n <= n_questions)
+    coverage = FEW_QUESTIONS[n_simulated][scope == "population"]
+    return (
+        f"The interval of {plural(n_questions, 'question')} depends on the prior: with "
+        f"{n_simulated} in simulations, of four trials each, 95% intervals contained the truth in "
+        f"as few as {coverage}% of runs."
+    )
+
+
 def posterior_note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str | None:
     """Return the warnings about a posterior.
 
-    `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two; the
-    coverage in simulations of fewer than ten questions.
+    `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two.
     """
     trials = outcomes.n_trials
     if outcomes.prior_strength > 0.0:
@@ -426,14 +444,6 @@ def posterior_note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str |
         notes.append(NO_TRIALS)
     elif scope == "benchmark" and trials.max() == 1:
         notes.append(PRIOR_ALONE)
-    elif outcomes.n_questions < 2 * max(FEW_QUESTIONS):
-        n_simulated = max(n for n in FEW_QUESTIONS if n <= outcomes.n_questions)
-        coverage = FEW_QUESTIONS[n_simulated][scope == "population"]
-        notes.append(
-            f"With {plural(outcomes.n_questions, 'question')} the interval depends on the prior: in "
-            f"simulations of {n_simulated} with four trials each, 95% intervals contained the "
-            f"truth in as few as {coverage}% of runs."
-        )
     if ess is not None and ess < FEW:
         notes.append(
             f"The effective sample size is only {ess:.0f}: compare another seed's numbers."

@@ -382,7 +382,7 @@ def ranking_of_draws(
     draws = scores.shape[1]
     low_score, high_score = best[0].bounds
     simultaneous = compare_simultaneously(
-        errors, len(best), confidence, seed, _ROUNDING * (high_score - low_score)
+        errors, len(best), confidence, seed, _ROUNDING * (high_score - low_score), in_order=True
     )
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":

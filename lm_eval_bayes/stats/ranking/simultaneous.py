@@ -333,6 +333,8 @@ def compare_simultaneously(
     confidence: float,
     seed: int,
     tolerance: float = 0.0,
+    *,
+    in_order: bool = False,
 ) -> SimultaneousComparisons:
     """Compare all pairs of models on the mean of one or more tasks.
 
@@ -355,6 +357,9 @@ def compare_simultaneously(
         Seed of the draws.
     tolerance : float
         Differences up to this are rounding: such a pair is never separated.
+    in_order : bool
+        Whether the models are in descending order of their posterior means. A pair whose observed
+        difference contradicts that order is then never separated.
 
     Examples
     --------
@@ -371,7 +376,8 @@ def compare_simultaneously(
     """
     difference = np.mean([task.difference for task in tasks], axis=0)
     variance = np.sum([task.variance for task in tasks], axis=0) / len(tasks) ** 2
-    difference = np.where(np.abs(difference) > tolerance, difference, 0.0)
+    size = difference if in_order else np.abs(difference)
+    difference = np.where(size > tolerance, difference, 0.0)
     z = np.sign(difference) * distance_in_sd(np.abs(difference), np.sqrt(variance))
     draws = int(np.clip(_PAIR_DRAWS // max(z.size, 1), _MIN_DRAWS, _MAX_DRAWS))
     statistic = _draw_statistics(tasks, variance > tolerance**2, draws, seed)
