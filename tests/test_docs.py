@@ -98,6 +98,7 @@ def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
 # -- the other pages -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
     pytest.importorskip("scorio", reason="scorio is not installed")
     page = (DOCS / "differs.md").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def spread(share, runs):
     return 4.0 * sqrt(share * (1.0 - share) / runs)
 
 
-@pytest.mark.parametrize("n", [4, 16])
+@pytest.mark.parametrize("n", [4, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", range(7))
 def test_the_learned_prior_holds_the_truth(calibration, shape, n):
     name = list(calibration.SHAPES)[shape]
@@ -49,7 +49,7 @@ def test_the_learned_prior_holds_the_truth(calibration, shape, n):
 @pytest.mark.parametrize(
     ("shape", "target"),
     [
-        ("constant .95", 0.885),
+        pytest.param("constant .95", 0.885, marks=pytest.mark.slow),
         ("constant .97", 0.885),
         ("constant .98", 0.885),
         ("constant .99", 0.885),
@@ -98,7 +98,7 @@ def test_rubrics_too(calibration):
 
 
 @pytest.mark.parametrize("source", ["aime24", "amc23"])
-@pytest.mark.parametrize("model", ["c_base", "c_rl"])
+@pytest.mark.parametrize("model", [pytest.param("c_base", marks=pytest.mark.slow), "c_rl"])
 def test_real_counts(calibration, model, source):
     for n in (4, 8):
         cell = calibration.real_cell((model, source, n, RUNS, 5, False))
@@ -116,6 +116,7 @@ def test_the_counts_are_those_of_the_source(calibration):
     assert all(0 <= int(value) <= 128 for row in rows for value in row[3:])
 
 
+@pytest.mark.slow
 def test_the_whole_table_is_written(calibration, tmp_path, monkeypatch, capsys):
     arguments = ["calibration.py", "--runs", "2", "--sizes", "10", "--trials", "4"]
     monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(tmp_path)])

@@ -133,7 +133,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("length", [len, words], ids=["characters", "words"])
-@pytest.mark.parametrize("n", [50, 300, 3000])
+@pytest.mark.parametrize("n", [50, 300, pytest.param(3000, marks=pytest.mark.slow)])
 def test_of_a_long_answer_the_end_is_kept_and_all_else_whole(length, n):
     answer = " ".join(f"step{i} is {i * i % 97}" for i in range(n)) + " so it is 42."
     case = VerifierInput("What is 6 times 7?", "the number 42", answer)

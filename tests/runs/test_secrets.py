@@ -310,7 +310,14 @@ def test_every_secret_went_in(saved):
             assert secret in results.read_text(encoding="utf-8"), name
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(
+    "output",
+    [
+        # a picture holds the names that the table of the same command holds
+        pytest.param(output, marks=[pytest.mark.slow] if "--plot" in output else [])
+        for output in OUTPUTS
+    ],
+)
 def test_no_output_holds_a_secret(saved, tmp_path, output):
     texts = OUTPUTS[output](saved, tmp_path)
     assert texts

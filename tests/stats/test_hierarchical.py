@@ -94,9 +94,9 @@ def draws_of_the_model(counts, n, seed):
         [[4, 0]],
         [[1, 3], [3, 1]],
         [[3, 0], [2, 1], [0, 3]],
-        [[2, 0]] * 6 + [[1, 1]] * 2,
-        [[4, 0]] * 9 + [[2, 2]],
-        [[2, 0]] * 5 + [[1, 1]] * 4 + [[0, 2]] * 3,
+        pytest.param([[2, 0]] * 6 + [[1, 1]] * 2, marks=pytest.mark.slow),
+        pytest.param([[4, 0]] * 9 + [[2, 2]], marks=pytest.mark.slow),
+        pytest.param([[2, 0]] * 5 + [[1, 1]] * 4 + [[0, 2]] * 3, marks=pytest.mark.slow),
     ],
 )
 def test_quantiles_are_those_of_draws_by_rejection(counts):

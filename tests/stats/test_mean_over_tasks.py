@@ -77,8 +77,12 @@ def weighted_quantiles(values, weight, masses):
 @pytest.mark.parametrize(
     ("counts", "weights"),
     [
-        ((HARD, EASY), None),
-        ((EASY, SMALL, [[1, 0]] * 3), {"t0": 1.0, "t1": 3.0, "t2": 1.0}),
+        pytest.param((HARD, EASY), None, marks=pytest.mark.slow),
+        pytest.param(
+            (EASY, SMALL, [[1, 0]] * 3),
+            {"t0": 1.0, "t1": 3.0, "t2": 1.0},
+            marks=pytest.mark.slow,
+        ),
         ((SMALL, [[0, 0]] * 4), None),
         (([[2, 1]], [[0, 2]], [[1, 1], [1, 0]]), None),
     ],

@@ -74,7 +74,15 @@ CURVES = {
 }
 
 
-@pytest.mark.parametrize("data", [MIXED, HARD, EASY, SINGLE], ids=["mixed", "hard", "easy", "one"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(MIXED, id="mixed"),
+        pytest.param(HARD, id="hard", marks=pytest.mark.slow),
+        pytest.param(EASY, id="easy", marks=pytest.mark.slow),
+        pytest.param(SINGLE, id="one"),
+    ],
+)
 def test_the_benchmark_against_draws_by_importance(data):
     correct, n = data
     p, _, _, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(1))
@@ -98,7 +106,14 @@ def test_the_benchmark_against_draws_by_importance(data):
             assert narrower - 0.5 * error <= level <= wider + 0.5 * error
 
 
-@pytest.mark.parametrize("data", [MIXED, HARD, EASY], ids=["mixed", "hard", "easy"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(MIXED, id="mixed"),
+        pytest.param(HARD, id="hard", marks=pytest.mark.slow),
+        pytest.param(EASY, id="easy", marks=pytest.mark.slow),
+    ],
+)
 def test_the_population_against_draws_by_importance(data):
     correct, n = data
     _, a, b, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(2))

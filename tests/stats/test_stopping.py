@@ -34,6 +34,7 @@ def beta_width(a, b):
     return stats.beta(a, b).ppf(0.975) - stats.beta(a, b).ppf(0.025)
 
 
+@pytest.mark.slow
 def test_one_question_by_summing_over_all_predictive_draws():
     """With one question each draw is a number of successes, and all can be summed."""
 
