@@ -108,7 +108,8 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     Returns
     -------
     Estimate
-        With `value` a, `per_question` the a_α and `sigma` σ_avg, on the scale of the weights.
+        With `value` a, `per_question` the a_α and `sigma` σ_avg, on the scale of the weights. Its
+        :meth:`~lm_eval_bayes.stats.results.Estimate.interval` is a ± z σ_avg.
 
     Raises
     ------
@@ -134,6 +135,7 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
         value=float(np.clip(means.mean(), *bounds)),
         per_question=read_only(means, np.float64),
         sigma=_root_sum_square(sigma) / means.size,
+        bounds=bounds,
     )
 
 

@@ -124,7 +124,7 @@ def test_the_printed_table(grouped, table):
     code, printed, _ = lmeb("summary", grouped)
     assert code == 0
     rows = rows_of(table["results"], "demo_few")
-    (line,) = [item for item in printed.splitlines() if "demo_few" in item and "±" in item]
+    (line,) = [item for item in printed.splitlines() if "demo_few" in item and " to " in item]
     assert f"{rows['hbayes@8']:.3f} ± {rows['hbayes@8_stderr']:.3f}" in line
     for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
         assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line

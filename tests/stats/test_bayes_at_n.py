@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes import InvalidInputError, Outcomes, avg_at_n, bayes_at_n
+from lm_eval_bayes import InvalidInputError, Outcomes, avg_at_n, bayes_at_n, pass_at_k
 
 R = [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]
 W = [0, 0.5, 1]
@@ -122,6 +123,33 @@ def test_avg_at_n_needs_trials_and_bayes_at_n_does_not():
     with pytest.raises(InvalidInputError, match=r"`outcomes` must have at least one.*question 1"):
         avg_at_n(outcomes)
     assert bayes_at_n(outcomes).per_question.mu.tolist() == [0.5, 0.5]
+
+
+def test_the_interval_of_avg_at_n_is_normal_and_clipped():
+    # [Hariri 2026, eq. 20] at one question: 3 of 4 right, σ_avg = (6/4) sqrt((4/6)(2/6)/7)
+    estimate = avg_at_n(Outcomes.from_matrix([[1, 1, 0, 1]]))
+    sigma = 1.5 * math.sqrt(8 / 36 / 7)
+    interval = estimate.interval(0.5)
+    assert interval.low == pytest.approx(0.75 - 0.6744897501960817 * sigma, rel=1e-12)
+    assert interval.high == pytest.approx(0.75 + 0.6744897501960817 * sigma, rel=1e-12)
+    assert (interval.level, interval.method, interval.scope) == (0.5, "normal", "benchmark")
+    assert estimate.interval().high == 1.0
+    # on the scale of the weights
+    graded = avg_at_n(Outcomes.from_matrix(R, weights=[-1, 0, 1]))
+    assert graded.interval(0.9).low == pytest.approx(
+        graded.value - 1.6448536269514722 * graded.sigma, rel=1e-12
+    )
+    assert avg_at_n(Outcomes.from_matrix([[0, 0]], weights=[-1, 1])).interval().low == -1.0
+
+
+def test_refused_intervals_of_an_estimate():
+    outcomes = Outcomes.from_matrix([[1, 1, 0, 1]])
+    with pytest.raises(InvalidInputError, match=r"`sigma` must be known for an interval"):
+        pass_at_k(outcomes, 2).interval()
+    with pytest.raises(InvalidInputError, match=r"`method` must be .*normal"):
+        avg_at_n(outcomes).interval(method="exact")
+    with pytest.raises(InvalidInputError, match=r"`level` must"):
+        avg_at_n(outcomes).interval(1.0)
 
 
 def test_vast_and_tiny_weights_keep_their_digits():
