@@ -35,10 +35,11 @@ def test_against_importance_sampling(rho):
     logit, sd = special.logit(mu), sigma / (mu * (1 - mu))
     precision = np.linalg.inv(correlation * sd[:, None] * sd)
     n = 400_000
-    share = rng.random(n)
+    share = rng.beta(0.5, 1.0, n)
     tau = np.sqrt((sd**2).mean() * (1 - share) / share)
     centre = rng.normal(logit.mean(), 0.6, n)
-    theta = centre + tau * rng.standard_normal((4, n))
+    own = np.where(np.arange(4)[:, None] == 1, rng.standard_cauchy(n), rng.standard_normal((4, n)))
+    theta = centre + tau * own
     off = theta - logit[:, None]
     log = -0.5 * (off * (precision @ off)).sum(axis=0) + 0.5 * ((centre - logit.mean()) / 0.6) ** 2
     weight = np.exp(log - log.max())
@@ -57,7 +58,9 @@ def test_against_importance_sampling(rho):
 
 def test_models_far_apart_are_hardly_shrunk_and_equal_ones_are():
     far = winners_score(board([0.8, 0.5, 0.2], [0.02] * 3))
-    assert far.mu == pytest.approx(0.8, abs=0.006)
+    assert far.mu == pytest.approx(0.8, abs=0.003)
+    above_equal_ones = winners_score(board([0.8] + [0.5] * 11, [0.02] * 12))
+    assert above_equal_ones.mu == pytest.approx(0.8, abs=0.01)
     near = winners_score(board([0.53, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
     assert 0.50 < near.mu < 0.515
     assert near.unadjusted_mu == 0.53
@@ -100,7 +103,8 @@ def test_the_winners_curse_on_simulated_boards():
         own_bias.append(result.unadjusted_mu - score)
     assert 0.92 <= np.mean(held) <= 0.99
     assert np.mean(unadjusted) < 0.90
-    assert abs(np.mean(bias)) < 0.015 < 0.08 < np.mean(own_bias)
+    assert 0.08 < np.mean(own_bias)
+    assert abs(np.mean(bias)) < 0.6 * np.mean(own_bias)
 
 
 def test_bad_arguments():
