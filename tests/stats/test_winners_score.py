@@ -103,7 +103,7 @@ def test_the_winners_curse_on_simulated_boards():
         own_bias.append(result.unadjusted_mu - score)
     assert 0.92 <= np.mean(held) <= 0.99
     assert np.mean(unadjusted) < 0.90
-    assert 0.08 < np.mean(own_bias)
+    assert np.mean(own_bias) > 0.08
     assert abs(np.mean(bias)) < 0.6 * np.mean(own_bias)
 
 
