@@ -585,9 +585,6 @@ def check_clusters(values: object, n_questions: int) -> tuple[Hashable, ...] | N
     rule = f"have one entry per question ({n_questions})"
     labels = check_sequence("clusters", values, rule)
     cluster_index(labels, n_questions, "question")
-    if any(label is None for label in labels):
-        rule = "name the cluster of every question"
-        raise InvalidInputError.of("clusters", rule, f"None for question {labels.index(None)}")
     return tuple(labels)
 
 
@@ -599,7 +596,7 @@ def cluster_index(
     Raises
     ------
     InvalidInputError
-        If there is not one hashable entry for each of the `size` things.
+        If there is not one hashable entry for each of the `size` things, or one is None or NaN.
 
     Examples
     --------
@@ -615,4 +612,8 @@ def cluster_index(
         indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     except TypeError:
         raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
+    missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
+    if missing is not None:
+        rule = f"name the cluster of every {of_what}"
+        raise InvalidInputError.of("clusters", rule, f"{entries[missing]} for number {missing}")
     return np.asarray(indices, dtype=np.int64)

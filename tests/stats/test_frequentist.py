@@ -273,6 +273,11 @@ BAD = {
     "one string": (lambda: clustered_interval([0, 1], "ab"), "`clusters` must have one entry"),
     "not iterable": (lambda: clustered_interval([0, 1], 7), "`clusters` must have one entry"),
     "unhashable": (lambda: clustered_interval([0, 1], [[1], [2]]), "hold hashable entries"),
+    "no cluster": (
+        lambda: clustered_interval([0, 1], ["a", None]),
+        "name the cluster of every score",
+    ),
+    "NaN": (lambda: clustered_interval([0, 1], [np.nan, 1]), "every score; got nan for number 0"),
     "one cluster": (lambda: clustered_interval([0, 1], ["a", "a"]), "at least two clusters"),
     "scope": (lambda: bootstrap_interval([0, 1], scope="all"), '"benchmark" or "population"'),
     "scores": (lambda: bootstrap_interval([0, 1], scope="benchmark"), "`scores` must be outcomes"),
