@@ -18,7 +18,7 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
 from lm_eval_bayes.stats.prior_evidence import without_prior
 from lm_eval_bayes.stats.results import Estimate, Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
@@ -121,9 +121,10 @@ class TaskSummary(ScorePosteriors):
 
     @property
     def posterior_notes(self) -> tuple[str, ...]:
-        """Distinct notes of the posteriors."""
+        """Distinct notes of the posteriors, those of the pass family with the names of the rows."""
         posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
-        return tuple(dict.fromkeys(post.note for post in posteriors if post.note))
+        notes = dict.fromkeys(post.note for post in posteriors if post.note)
+        return tuple(notes) + family_notes(self.family)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

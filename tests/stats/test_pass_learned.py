@@ -22,7 +22,7 @@ from lm_eval_bayes import (
     strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 
 
 def outcomes_of(correct, n) -> Outcomes:
@@ -215,3 +215,33 @@ def test_a_million_trials_per_question():
     slope = 3 * (1 - p) ** 2
     expected = np.sqrt((slope**2 * p * (1 - p) / 10**6).sum()) / 3
     assert posterior.sigma == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_posterior_near_a_bound_has_a_note():
+    nearly_sure = outcomes_of([4] * 28 + [3, 3], 4)
+    for posterior in (pass_at_k_posterior(nearly_sure, 2), pass_at_k_posterior(nearly_sure, 4)):
+        assert posterior.sigma > 0.7 * (1.0 - posterior.mu)
+        assert "equal-tailed interval can end short of the true score" in posterior.note
+    # Pass@1 is the mean score, whose interval covers; so does Pass^k far from the bounds
+    assert pass_at_k_posterior(nearly_sure, 1).note is None
+    assert pass_hat_k_posterior(nearly_sure, 4).note is None
+    never = outcomes_of([0] * 30, 4)
+    assert pass_at_k_posterior(never, 4).sigma > 0.7 * pass_at_k_posterior(never, 4).mu
+    assert "can end short" in pass_at_k_posterior(never, 4).note
+    majority = strict_majority_at_k_posterior(nearly_sure, 3, scope="population")
+    assert majority.sigma > 0.7 * (1.0 - majority.mu)
+    assert "can end short" in majority.note
+
+
+def test_beyond_the_trials_the_note_has_the_measured_coverage():
+    note = pass_at_k_posterior(outcomes_of(*MIXED), 32).note
+    assert note.startswith("k = 32 exceeds the trials of some question (N = 4)")
+    assert "Pass@8 | Pass@32" in note
+    assert pass_at_k_posterior(outcomes_of(*MIXED), 4).note is None
+
+
+def test_notes_of_a_table_name_their_rows():
+    members = {f"pass@{k}": PassQuantity("pass@k", k) for k in (1, 2, 4)}
+    posteriors = pass_posteriors(outcomes_of([4] * 28 + [3, 3], 4), list(members.values()))
+    (note,) = family_notes(dict(zip(members, posteriors, strict=True)))
+    assert note.startswith("pass@2, pass@4: The posterior is skewed")

@@ -22,7 +22,7 @@ from lm_eval_bayes.harness.evaluation import cached_in_evaluation
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
 
 log = get_logger(__name__)
 
@@ -179,9 +179,16 @@ class TrialTable(Table):
 
     @cached_property
     def family(self) -> Mapping[str, api.Posterior]:
-        """The posteriors of the pass family under the learned prior, by the names of their rows."""
+        """The posteriors of the pass family under the learned prior, by the names of their rows.
+
+        Their notes are logged for all questions together.
+        """
         counts = tuple(map(tuple, self.outcomes.counts.tolist()))
-        return _family(counts, tuple(self.settings.k), self.settings.tau)
+        posteriors = _family(counts, tuple(self.settings.k), self.settings.tau)
+        if not self.quick:
+            for note in family_notes(posteriors):
+                log.warning("%s", note)
+        return posteriors
 
     def family_interval(self, name: str) -> api.Interval:
         """Return the interval of a row of the pass family."""

@@ -6,7 +6,7 @@ has a posterior at any k >= 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -33,7 +33,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.results import PerQuestion, Posterior
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_option, check_prior
 
 #: Pseudo-counts of correct and of wrong trials, or how they are found.
@@ -51,8 +51,45 @@ SINGLE_TRIALS = (
 BEYOND_TRIALS = (
     "k = {k} exceeds the trials of some question (N = {n}): beyond N the answer "
     "rests on the Beta shape of the questions' common prior, and the interval does not include the "
-    "doubt about that shape."
+    "doubt about that shape. Simulated 95% intervals at N = 4 with 30 questions held the true "
+    "Pass@8 | Pass@32 in 87 | 94% of runs (p = .5 for all), 92 | 92% (p ~ Beta(.3,.3)) and "
+    "94 | 78% (Beta(2,2))."
 )
+#: A posterior is skewed if its sd exceeds this share of the mean's distance from a bound.
+_SKEWED = 0.7
+#: The warning of a skewed posterior at k > 1.
+NEAR_BOUND = (
+    "The posterior is skewed towards a score that is nearly certain: where the questions are "
+    "alike, its equal-tailed interval can end short of the true score. Simulated 95% intervals at "
+    "N = 4 with 30 questions held the true Pass@2 in 86% of runs (p = .98 for all) and the true "
+    "Pass@4 in 88% (p = .02 for all)."
+)
+
+
+def family_notes(posteriors: Mapping[str, Posterior]) -> tuple[str, ...]:
+    """Return the distinct notes of a table's rows at k > 1, each behind the names of its rows.
+
+    At k = 1 the posterior and its note are those of hbayes@N.
+
+    Parameters
+    ----------
+    posteriors : mapping of str to Posterior
+        The posteriors of the family by the names of their rows.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_counts([[0, 4]] * 29 + [[1, 3]])
+    >>> members = {"pass@1": PassQuantity("pass@k", 1), "pass@4": PassQuantity("pass@k", 4)}
+    >>> posteriors = pass_posteriors(outcomes, list(members.values()))
+    >>> (note,) = family_notes(dict(zip(members, posteriors)))
+    >>> note[:32]
+    'pass@4: The posterior is skewed '
+    """
+    rows: dict[str, list[str]] = {}
+    for name, posterior in posteriors.items():
+        if posterior.note is not None and posterior.k != 1:
+            rows.setdefault(posterior.note, []).append(name)
+    return tuple(f"{', '.join(names)}: {note}" for note, names in rows.items())
 
 
 def table_method(method: IntervalMethod, n_rows: int) -> IntervalMethod:
@@ -292,13 +329,28 @@ def pass_posteriors(
     Returns
     -------
     list of Posterior
-        In the order of `quantities`; a `note` where the trials alone do not determine the answer.
+        In the order of `quantities`; a `note` where the trials alone do not determine the answer,
+        or the interval is known to cover too rarely (see Notes).
 
     Raises
     ------
     InvalidInputError
         If the outcomes are not binary, a k or a tau is out of range, or the prior or the scope
         breaks its rule.
+
+    Notes
+    -----
+    Two cases in which the 95% intervals under the learned prior cover too rarely have a `note`.
+    Simulated coverage at N = 4 and 30 questions (100 to 200 runs per cell, standard error 2 to 4):
+
+    - k > N. Pass@8: 87% (p = .5 for all questions), 92% (p ~ Beta(.3,.3)), 94% (Beta(2,2)),
+      79% (Beta(20,5)); Pass@32: 94, 92 and 78% of the first three. Where the questions are
+      alike, it is the upper end that is too low.
+    - k > 1 and σ > .7 times the distance of μ from 0 or from the largest score, so that the
+      posterior is skewed. Pass@2: 86% (p = .98 for all); Pass@4: 88% (p = .02 for all), where the
+      interval after 0 right answers, in 9% of runs, ends below the true score. Where the endpoint
+      is so near 1 that it is returned as 1 (Pass@4 with p = .98) the interval covers too often,
+      99%.
 
     Examples
     --------
@@ -399,7 +451,7 @@ def _learned(
             n_trials=float((x + y).mean()),
             trials_range=outcomes.trials_range,
             learned=learned,
-            note=_note(x + y, quantity.k, "benchmark"),
+            note=_note(x + y, quantity.k, "benchmark", moments.mu, moments.sigma, curve.top),
             question_ids=outcomes.question_ids,
         )
         if scope == "benchmark":
@@ -412,7 +464,7 @@ def _learned(
             sigma=sigma,
             distribution=distribution,
             scope=scope,
-            note=_note(x + y, quantity.k, scope),
+            note=_note(x + y, quantity.k, scope, mu, sigma, curve.top),
             benchmark=benchmark,
         )
 
@@ -424,8 +476,10 @@ def _learned(
     ]
 
 
-def _note(trials: FloatArray, k: int, scope: Scope) -> str | None:
-    """Return the warning about a posterior, if any."""
+def _note(
+    trials: FloatArray, k: int, scope: Scope, mu: float, sigma: float, top: float
+) -> str | None:
+    """Return the warnings about a posterior, if any."""
     if trials.max() == 0.0:
         return NO_TRIALS
     if trials.max() <= 1.0 and k > 1:
@@ -433,6 +487,6 @@ def _note(trials: FloatArray, k: int, scope: Scope) -> str | None:
     if trials.max() <= 1.0:
         return PRIOR_ALONE if scope == "benchmark" else None
     fewest = trials.min()
-    if k > fewest:
-        return BEYOND_TRIALS.format(k=k, n=f"{fewest:g}")
-    return None
+    beyond = BEYOND_TRIALS.format(k=k, n=f"{fewest:g}") if k > fewest else None
+    skewed = k > 1 and sigma > _SKEWED * min(mu, top - mu)
+    return joined_notes([beyond, NEAR_BOUND if skewed else None])
