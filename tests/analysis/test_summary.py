@@ -109,6 +109,15 @@ def test_the_pass_family_counts_subsets():
     assert dict(rows) == pytest.approx({k: float(np.mean(v)) for k, v in expected.items()})
 
 
+def test_rows_of_the_pass_family_near_a_bound_have_a_note():
+    trials = [[1, 1, 1, 1]] * 28 + [[1, 0, 1, 1]] * 2
+    run = TaskRun.from_trials("A", "aime", trials, [f"q{i}" for i in range(30)])
+    # at τ = .5, G-Pass@2 is Pass@2
+    (note,) = summarise(run).posterior_notes
+    assert note.startswith("pass@2, pass@4, g-pass@2_0.5, g-pass@4_0.5: The posterior")
+    assert note in summarise(run).to_dict()["notes"]
+
+
 def test_budgets_by_default_are_powers_of_two_and_those_of_the_run():
     build = Provenance(metadata={"bayes": {"k": [3, 99, True], "tau": 0.25, "maj_k": 2}})
     rows = summarise(run_of(answers=tuple(ANSWERS), provenance=build)).rows

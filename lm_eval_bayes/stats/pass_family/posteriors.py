@@ -53,7 +53,7 @@ BEYOND_TRIALS = (
     "rests on the Beta shape of the questions' common prior, and the interval does not include the "
     "doubt about that shape. Simulated 95% intervals at N = 4 with 30 questions held the true "
     "Pass@8 | Pass@32 in 87 | 94% of runs (p = .5 for all), 92 | 92% (p ~ Beta(.3,.3)) and "
-    "94 | 78% (Beta(2,2))."
+    "94 | 77% (Beta(2,2))."
 )
 #: A posterior is skewed if its sd exceeds this share of the mean's distance from a bound.
 _SKEWED = 0.7
@@ -341,10 +341,10 @@ def pass_posteriors(
     Notes
     -----
     Two cases in which the 95% intervals under the learned prior cover too rarely have a `note`.
-    Simulated coverage at N = 4 and 30 questions (100 to 200 runs per cell, standard error 2 to 4):
+    Simulated coverage at N = 4 and 30 questions (200 runs per cell, standard error 2 to 3):
 
     - k > N. Pass@8: 87% (p = .5 for all questions), 92% (p ~ Beta(.3,.3)), 94% (Beta(2,2)),
-      79% (Beta(20,5)); Pass@32: 94, 92 and 78% of the first three. Where the questions are
+      79% (Beta(20,5)); Pass@32: 94, 92 and 77% of the first three. Where the questions are
       alike, it is the upper end that is too low.
     - k > 1 and σ > .7 times the distance of μ from 0 or from the largest score, so that the
       posterior is skewed. Pass@2: 86% (p = .98 for all); Pass@4: 88% (p = .02 for all), where the

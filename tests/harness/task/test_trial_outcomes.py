@@ -19,7 +19,7 @@ from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import repeated_sampling
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import Responses, store_outcomes
-from lm_eval_bayes.harness.task.result_rows import GradedResponses
+from lm_eval_bayes.harness.task.result_rows import GradedResponses, question_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -244,3 +244,16 @@ def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tm
         truths.append(lm.get_model_info()["biased_coin"])
     assert truths[0]["questions"] == {"toy": 3}
     assert truths[0] == truths[1]
+
+
+def test_notes_of_the_pass_family_are_logged_for_all_questions_together(caplog):
+    settings = Settings.from_metadata({}, 4)
+    trials = [(1, "a", None)] * 4
+    questions = [GradedResponses.of(trials, settings) for _ in range(28)]
+    questions += [GradedResponses.of([(0, "b", None), *trials[1:]], settings) for _ in range(2)]
+    table = questions[0].table(questions)
+    assert table.row("pass@2_stderr") > 0.0
+    assert "pass@2, pass@4, g-pass@2_0.5, g-pass@4_0.5: The posterior is skewed" in caplog.text
+    caplog.clear()
+    assert question_rows(questions[0])["pass@2_stderr"] > 0.0
+    assert "skewed" not in caplog.text
