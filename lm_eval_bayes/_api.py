@@ -92,6 +92,8 @@ from lm_eval_bayes.stats.ranking.agreement import RankingAgreement as RankingAgr
 from lm_eval_bayes.stats.ranking.agreement import compare_rankings as compare_rankings
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking
 from lm_eval_bayes.stats.ranking.rank import rank as rank
+from lm_eval_bayes.stats.ranking.shared_scores import SharedScores as SharedScores
+from lm_eval_bayes.stats.ranking.shared_scores import shared_scores as shared_scores
 from lm_eval_bayes.stats.ranking.simultaneous import (
     SimultaneousComparisons as SimultaneousComparisons,
 )

@@ -18,6 +18,7 @@ SLOW = {
     "clusters.py",
     "intervals_elsewhere.py",
     "reproduce_paper.py",
+    "shared_prior.py",
     "simultaneous_ranking.py",
     "stopping_error_rates.py",
     "task_means.py",

@@ -34,6 +34,8 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Align, Aligned, align_questions
 from lm_eval_bayes.stats.results import Posterior
 
+#: What the verdict of a comparison depends on.
+FLAT_PRIOR = "under a flat prior on the difference"
 #: Posterior draws of a mean difference without a computed distribution.
 _DRAWS = 20_000
 
@@ -107,7 +109,8 @@ class TaskComparison(Record):
         for side, run in (("a", self.a), ("b", self.b)):
             del content[side]["per_question"]
             content[side]["n_range"] = list(run.outcomes.trials_range)
-        return {**super().to_dict(), **content, "verdict": self.verdict}
+        verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
+        return {**super().to_dict(), **content, **verdict}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +139,8 @@ class MeanDifference(DifferenceSummary):
         """Return plain JSON types; an infinite z becomes None."""
         content = self.posterior.to_dict(self.interval)
         del content["per_question"]
-        return {**content, **super().to_dict(), "verdict": self.verdict}
+        verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
+        return {**content, **super().to_dict(), **verdict}
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,7 +411,7 @@ def verdict_sentence(
     rope: tuple[float, float] | None = None,
     p_rope: float | None = None,
 ) -> str:
-    """Return the verdict of a comparison as a sentence.
+    """Return the verdict of a comparison as a sentence, under a flat prior on the difference.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,11 @@ from lm_eval_bayes.stats.ranking.rank import (
     sort_best_first,
 )
 from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
+from lm_eval_bayes.stats.ranking.shared_scores import (
+    SharedScores,
+    difference_sds,
+    shared_scores,
+)
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.ranking.winner import (
     WinnersScore,
@@ -126,6 +131,9 @@ class Leaderboard(Record):
         One per model, best first, in the order of `ranking.models`.
     winner : WinnersScore
         The score of the model with the largest posterior mean, with the selection accounted for.
+    shared : SharedScores or None
+        Scores and P(A > B) under a prior that learns from all models how far they are apart;
+        None for a single model.
     identical : tuple of tuple of str
         The models of runs that agree in the outcome of every trial, group by group; see
         `identical_runs`.
@@ -138,6 +146,7 @@ class Leaderboard(Record):
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
     winner: WinnersScore
+    shared: SharedScores | None = None
     identical: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -290,6 +299,7 @@ def leaderboard_of(
         ranking=ranking,
         rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
         winner=winners_score(posteriors, spec.level),
+        shared=_shared_scores(ranking, posteriors, spec),
         identical=identical_runs(runs),
     )
 
@@ -317,6 +327,25 @@ def _rows(
             )
         )
     return tuple(rows)
+
+
+def _shared_scores(
+    ranking: Ranking,
+    posteriors: Mapping[str, Posterior],
+    spec: IntervalSpec,
+    by_task: Sequence[Sequence[Posterior]] = (),
+) -> SharedScores | None:
+    """Return the scores under a shared prior, in the order of the ranking.
+
+    `by_task` has the posteriors of every task, in the same order, where there are several.
+    """
+    if len(ranking.models) < 2:
+        return None
+    sds = None
+    if by_task:
+        sds = difference_sds([pair_errors(task) for task in by_task], len(ranking.models))
+    in_order = {model: posteriors[model] for model in ranking.models}
+    return shared_scores(in_order, spec.level, difference_sd=sds)
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -363,6 +392,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         winner=winners_score(
             posteriors, first.spec.level, correlation=_mean_correlation(boards, posteriors)
         ),
+        shared=_shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models)),
     )
 
 
@@ -398,10 +428,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     """Rank by the mean over tasks, models paired by question where `rank` pairs them."""
     rules = boards[0].ranking
     ordered, levelled = sort_best_first(posteriors, rules.quantile)
-    by_task = []
-    for board in boards:
-        of_model = {row.model: row.posterior for row in board.rows}
-        by_task.append([of_model[model] for model in ordered])
+    by_task = _by_task(boards, ordered)
     shared = _shared_by_task(by_task) if rules.scope == "population" else None
     if shared is None:
         best = list(ordered.values())
@@ -435,14 +462,18 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     )
 
 
+def _by_task(boards: Sequence[Leaderboard], models: Iterable[str]) -> list[list[Posterior]]:
+    """Return the posteriors of every task, in the order of the models."""
+    names = list(models)
+    of_models = ({row.model: row.posterior for row in board.rows} for board in boards)
+    return [[of_model[name] for name in names] for of_model in of_models]
+
+
 def _mean_correlation(
     boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]
 ) -> FloatArray | None:
     """Return the correlation of the means over tasks, None where they are independent."""
-    by_task = []
-    for board in boards:
-        of_model = {row.model: row.posterior for row in board.rows}
-        by_task.append([of_model[model] for model in posteriors])
+    by_task = _by_task(boards, posteriors)
     shared = _shared_by_task(by_task) if boards[0].scope == "population" else None
     if shared is None:
         return None

@@ -18,6 +18,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
 from lm_eval_bayes.stats.ranking.winner import winners_score
 
 M, N = 20, 8
@@ -177,6 +178,24 @@ def test_the_winners_score(four, scope):
     overall = overall_leaderboard(result)
     assert overall.winner.unadjusted_mu == overall.rows[0].mu
     assert overall.rows[-1].mu < overall.winner.mu < overall.rows[0].mu
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_scores_under_the_shared_prior(four, scope):
+    board = leaderboard(four, IntervalSpec(level=0.9, scope=scope))
+    expected = shared_scores({row.model: row.posterior for row in board.rows}, 0.9)
+    assert board.shared.models == board.models
+    assert board.shared.p_greater == pytest.approx(expected.p_greater, abs=1e-12)
+    assert board.to_dict()["shared"]["models"][0]["mu"] == pytest.approx(expected.mu[0], abs=1e-12)
+    assert leaderboard(four[:1]).shared is None
+    _, result = boards(scope)
+    overall = overall_leaderboard(result)
+    own = [row.mu for row in overall.rows]
+    assert overall.shared.unshared_mu.tolist() == own
+    assert np.ptp(overall.shared.mu) < np.ptp(own)
+    # of all pairs, between the flat prior's probability and one half
+    flat, shared = overall.p_greater[0, 1:], overall.shared.p_greater[0, 1:]
+    assert ((shared > 0.5) & (shared < flat + 0.02)).all()
 
 
 # -- what is refused -----------------------------------------------------------------------------

@@ -56,7 +56,8 @@ def test_what_is_printed(two):
     lines = printed.splitlines()
     assert lines[0].startswith(f"A is good, from {two[0]}")
     assert lines[1].startswith(f"B is poor, from {two[1]}")
-    assert "verdict: A is better than B, with probability >0.999." in lines
+    verdict = "A is better than B, with probability >0.999."
+    assert f"verdict, under a flat prior on the difference: {verdict}" in lines
     message = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
     assert message in lines
     assert "contest_bayes: 12 questions, N = 8, " in printed
@@ -76,7 +77,7 @@ def test_exit_codes_of_fail_if_worse(two):
     assert lmeb("compare", good, poor, "--fail-if-worse", ".95")[0] == 0
     code, printed, error = lmeb("compare", poor, good, "--fail-if-worse", ".95")
     assert code == 1
-    assert "verdict: B is better than A" in printed
+    assert "verdict, under a flat prior on the difference: B is better than A" in printed
     assert error == "P(A < B) > 0.999, at least 0.95\n"
     # undecided is not worse
     assert lmeb("compare", good, good, "--fail-if-worse", ".95")[0] == 0

@@ -92,6 +92,20 @@ def test_what_is_printed(four):
     assert "P(row > column)" not in printed
 
 
+def test_the_shared_prior(four, plain):
+    code, printed, error = lmeb("rank", four, "--shared")
+    assert (code, error) == (0, "")
+    shared = plain["leaderboards"][0]["shared"]
+    assert "outcomes: scores under a prior shared by the models" in printed
+    assert "outcomes: P(row > column) under the shared prior" in printed
+    assert f"sd of the models' logits: {shared['tau']:.2f} ({shared['tau_low']:.2f} to " in printed
+    assert f"{shared['models'][0]['mu']:.3f} ± {shared['models'][0]['sigma']:.3f}" in printed
+    assert "under the shared prior" not in lmeb("rank", four)[1]
+    code, _, error = lmeb("rank", four, "--shared", "--paper")
+    assert code == 2
+    assert "--shared" in error
+
+
 def test_scope_population_pairs_questions(four):
     code, printed, _ = lmeb("rank", four, "--scope", "population", "--json")
     assert code == 0

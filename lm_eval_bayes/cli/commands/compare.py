@@ -105,7 +105,9 @@ def command(
 ) -> None:
     """Compare two models on the same questions.
 
-    Shows the posterior of the difference A - B (above 0, A is better) and a verdict.
+    Shows the posterior of the difference A - B (above 0, A is better) and a verdict, under a flat
+    prior on the difference: between close models it is too certain. `rank --shared` learns from
+    all models of a board how far they are apart.
 
     In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
     population the models are paired by question and the observed differences are used, so that
@@ -350,7 +352,7 @@ def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) 
 
 
 def _show_verdict(result: Comparison | MeanDifference) -> None:
-    from lm_eval_bayes.analysis.comparison import MeanDifference, verdict_sentence
+    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference, verdict_sentence
     from lm_eval_bayes.stats.comparison.compare import z_threshold
 
     statements = [
@@ -362,7 +364,7 @@ def _show_verdict(result: Comparison | MeanDifference) -> None:
         statements.append(probability_statement(event, result.p_rope))
     say(", ".join(statements))
     verdict = verdict_sentence(result.p_a_greater, result.confidence, result.rope, result.p_rope)
-    say(f"verdict: {verdict}")
+    say(f"verdict, {FLAT_PRIOR}: {verdict}")
     relation = "below" if result.rule_z == "undecided" else "at least"
     rules = f"z = {result.z:.2f} is {relation} {z_threshold(result.confidence):.3f}"
     if not isinstance(result, MeanDifference):

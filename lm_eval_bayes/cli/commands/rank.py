@@ -18,6 +18,7 @@ from lm_eval_bayes._util.text import (
     format_mean_sd,
     format_probability,
     format_range,
+    format_score,
     interval_label,
     plural,
     scope_label,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
     from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.ranking.shared_scores import SharedScores
+    from lm_eval_bayes.stats.validation import FloatArray
 
 
 #: How ranks are numbered after a tie.
@@ -79,6 +82,14 @@ def command(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
     ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Also show scores and P(row > column) under a prior that the models share, which "
+            "learns from all of them how far they are apart.",
+        ),
+    ] = False,
     paper: Annotated[
         bool,
         typer.Option(
@@ -106,6 +117,10 @@ def command(
     The best of many noisy scores is too high on average. The line below a table has the leader's
     score with that selection accounted for, under a prior that the models share.
 
+    P(row > column) of --pairs has a flat prior on the difference and is too certain between close
+    models. With --shared the logits of the scores have a normal prior, whose sd is learned from
+    the board. JSON has both. Ranks and their sets do not depend on it.
+
     With --prior the posteriors also use the trials of earlier runs of the same questions, and a
     table shows the scores with and without them. Where their weight is learned, the models share
     its distribution, so that they are treated alike.
@@ -117,6 +132,7 @@ def command(
     Examples:
       lm-eval-bayes rank runs/*
       lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
+      lm-eval-bayes rank runs/* --shared
       lm-eval-bayes rank runs/* --method bradley_terry
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
@@ -128,6 +144,8 @@ def command(
         check_confidence(confidence)
     if paper and method is not None:
         raise InvalidInputError.of("--method", "be left out with --paper", method)
+    if paper and shared:
+        raise InvalidInputError.of("--shared", "be left out with --paper", shared)
     if paper and (pairs or spec.scope != "benchmark"):
         rule = "be given without --pairs and in scope benchmark"
         raise InvalidInputError.of("--paper", rule, "--pairs" if pairs else spec.scope)
@@ -170,7 +188,7 @@ def command(
         say_json(content if method is None else {**content, "scorio": others})
         return
     all_boards = boards if overall is None else [*boards, overall]
-    say_each(all_boards, partial(_show, pairs=pairs))
+    say_each(all_boards, partial(_show, pairs=pairs, shared=shared))
     say_effects(effects, spec)
     for other in others:
         say()
@@ -257,7 +275,7 @@ def _overall(
     return overall_leaderboard(common), note if others else None
 
 
-def _show(board: Leaderboard, pairs: bool) -> None:
+def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     scope = scope_label(board.scope, board.n_clusters)
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope}"
     confidence = f"{100 * board.ranking.confidence:g}%"
@@ -289,15 +307,40 @@ def _show(board: Leaderboard, pairs: bool) -> None:
         )
     if pairs:
         say()
-        _show_pairs(board)
+        _show_pairs(f"{board.task}: P(row > column)", board.models, board.p_greater)
+    if shared and board.shared is not None:
+        say()
+        _show_shared(board, board.shared)
 
 
-def _show_pairs(board: Leaderboard) -> None:
+def _show_pairs(title: str, models: Sequence[str], p_greater: FloatArray) -> None:
     rows = [
         [model, *(NO_VALUE if i == j else format_probability(p) for j, p in enumerate(row))]
-        for i, (model, row) in enumerate(zip(board.models, board.p_greater.tolist(), strict=True))
+        for i, (model, row) in enumerate(zip(models, p_greater.tolist(), strict=True))
     ]
-    say_table(f"{board.task}: P(row > column)", ["", *board.models], rows)
+    say_table(title, ["", *models], rows)
+
+
+def _show_shared(board: Leaderboard, shared: SharedScores) -> None:
+    """Show the scores and the pairs under the prior that the models share."""
+    rows = [
+        (
+            row["model"],
+            format_mean_sd(row["mu"], row["sigma"]),
+            f"{format_score(row['low'])} to {format_score(row['high'])}",
+        )
+        for row in shared.rows()
+    ]
+    head = ("model", "mean ± sd", interval_label(shared.level, "exact"))
+    say_table(f"{board.task}: scores under a prior shared by the models", head, rows)
+    if shared.tau is not None:
+        say(
+            f"  sd of the models' logits: {shared.tau:.2f} ({shared.tau_low:.2f} to "
+            f"{shared.tau_high:.2f})"
+        )
+    say()
+    title = f"{board.task}: P(row > column) under the shared prior"
+    _show_pairs(title, shared.models, shared.p_greater)
 
 
 def _tie_rule(board: Leaderboard) -> str:

@@ -14,20 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard, sort_best_first
+from lm_eval_bayes.stats.ranking.shared_scores import LogitMixture, logits_and_slopes
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, check_level, numeric
 
-#: Nodes of the prior's scale, of the winner's own one, and of the normals of which a mean is taken.
-_NODES, _OWN_NODES, _HERMITE = 200, 24, 61
-#: Scores are at least this far from the ends of their range before a logit is taken.
-_EDGE = 1e-9
+#: Nodes of the prior's scale, and of the winner's own one.
+_NODES, _OWN_NODES = 200, 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,35 +53,6 @@ class WinnersScore(Record):
     interval: Interval
     unadjusted_mu: float
     n_models: int
-
-
-@dataclass(frozen=True, eq=False)
-class _NormalMixture:
-    """A mixture of normal distributions of a logit."""
-
-    weight: FloatArray
-    mean: FloatArray
-    sd: FloatArray
-
-    def quantile(self, mass: float) -> float:
-        """Return the logit below which `mass` lies."""
-        ends = self.mean + self.sd * special.ndtri(mass)
-        low, high = float(ends.min()), float(ends.max())
-        if high - low <= 1e-12:
-            return high
-
-        def excess(x: float) -> float:
-            return float(self.weight @ special.ndtr((x - self.mean) / self.sd)) - mass
-
-        return float(optimize.brentq(excess, low - 1e-9, high + 1e-9))
-
-    def moments_of_expit(self) -> tuple[float, float]:
-        """Return mean and sd of the score."""
-        node, weight = np.polynomial.hermite_e.hermegauss(_HERMITE)
-        score = special.expit(self.mean[:, None] + self.sd[:, None] * node)
-        mass = self.weight[:, None] * (weight / weight.sum())
-        mean = float((mass * score).sum())
-        return mean, float(np.sqrt((mass * (score - mean) ** 2).sum()))
 
 
 def winners_score(
@@ -158,11 +128,10 @@ def winners_score(
     if len(names) == 1 or winner.sigma == 0.0:
         own = winner.interval(level, "exact")
         return result(winner.mu, winner.sigma, (own.low, own.high))
-    score = (np.array([posteriors[name].mu for name in names]) - low) / span
-    score = np.clip(score, _EDGE, 1.0 - _EDGE)
-    sd = np.array([posteriors[name].sigma for name in names]) / span / (score * (1.0 - score))
+    logit, slope = logits_and_slopes(posteriors)
+    sd = slope * np.array([posteriors[name].sigma for name in names])
     errors = _correlation(posteriors, names, correlation) * sd[:, None] * sd
-    mixture = _posterior_of(names.index(best), special.logit(score), errors)
+    mixture = _posterior_of(names.index(best), logit, errors)
     mean, spread = mixture.moments_of_expit()
     ends = [low + span * float(special.expit(mixture.quantile(p))) for p in (tail, 1.0 - tail)]
     return result(low + span * mean, span * spread, (ends[0], ends[1]))
@@ -195,7 +164,7 @@ def _correlation(
     return np.eye(len(names)) if shared is None else question_correlation(shared)
 
 
-def _posterior_of(index: int, logit: FloatArray, errors: FloatArray) -> _NormalMixture:
+def _posterior_of(index: int, logit: FloatArray, errors: FloatArray) -> LogitMixture:
     """Return the posterior of one model's logit, given all logits and their error covariance."""
     share = ((np.arange(_NODES) + 0.5) / _NODES) ** 2  # v / (v + τ²), the quantiles of Beta(½, 1)
     variance = np.diag(errors).mean() * (1.0 - share) / share
@@ -223,4 +192,4 @@ def _posterior_of(index: int, logit: FloatArray, errors: FloatArray) -> _NormalM
         )
     log_weight, mean, spread = (np.concatenate(part) for part in zip(*parts, strict=True))
     weight = np.exp(log_weight - log_weight.max())
-    return _NormalMixture(weight / weight.sum(), mean, np.sqrt(np.maximum(spread, 1e-300)))
+    return LogitMixture(weight / weight.sum(), mean, np.sqrt(np.maximum(spread, 1e-300)))

@@ -1,0 +1,181 @@
+"""Scores under a shared prior, against plain sampling of the same model and simulated boards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
+
+BASE = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
+
+
+def board(mus, sigmas):
+    return {
+        f"m{i}": replace(BASE, mu=mu, sigma=sigma)
+        for i, (mu, sigma) in enumerate(zip(mus, sigmas, strict=True))
+    }
+
+
+def importance_sample(logit, errors, scale, n=400_000):
+    """Draw logits from the model's prior around the estimates' mean, with weights."""
+    rng = np.random.default_rng(0)
+    tau = scale * np.abs(rng.standard_cauchy(n))
+    centre = rng.normal(logit.mean(), 0.6, n)
+    theta = centre + tau * rng.standard_normal((len(logit), n))
+    off = theta - logit[:, None]
+    log = -0.5 * (off * (np.linalg.inv(errors) @ off)).sum(axis=0)
+    log += 0.5 * ((centre - logit.mean()) / 0.6) ** 2  # m is flat
+    weight = np.exp(log - log.max())
+    return theta, tau, weight / weight.sum()
+
+
+def check(result, theta, tau, weight):
+    score = special.expit(theta)
+    for i, row in enumerate(score):
+        mean = weight @ row
+        assert result.mu[i] == pytest.approx(mean, abs=0.001)
+        assert result.sigma[i] == pytest.approx(np.sqrt(weight @ (row - mean) ** 2), rel=0.03)
+        order = np.argsort(row)
+        ends = row[order][np.searchsorted(np.cumsum(weight[order]), [0.025, 0.975])]
+        assert (result.low[i], result.high[i]) == pytest.approx(tuple(ends), abs=0.005)
+        for j, other in enumerate(score):
+            if i != j:
+                assert result.p_greater[i, j] == pytest.approx(weight @ (row > other), abs=0.01)
+    order = np.argsort(tau)
+    quantiles = tau[order][np.searchsorted(np.cumsum(weight[order]), [0.025, 0.5, 0.975])]
+    assert (result.tau_low, result.tau, result.tau_high) == pytest.approx(quantiles, rel=0.05)
+
+
+def test_independent_models_against_importance_sampling():
+    mu, sigma = np.array([0.55, 0.66, 0.50, 0.58]), np.array([0.04, 0.05, 0.03, 0.04])
+    sd = sigma / (mu * (1 - mu))
+    sampled = importance_sample(special.logit(mu), np.diag(sd**2), np.sqrt((sd**2).mean()))
+    check(shared_scores(board(mu, sigma)), *sampled)
+
+
+def test_models_with_common_errors_against_importance_sampling():
+    mu, sigma = np.array([0.55, 0.62, 0.50]), np.array([0.06, 0.07, 0.06])
+    own = np.array([0.03, 0.04, 0.035]) ** 2  # variances without what the models share
+    slope = 1 / (mu * (1 - mu))
+    common = (sigma**2 * slope**2 - own * slope**2).mean()
+    result = shared_scores(
+        board(mu, sigma), difference_sd=np.sqrt(own[:, None] + own) * (1 - np.eye(3))
+    )
+    errors = np.diag(own * slope**2) + common
+    sampled = importance_sample(special.logit(mu), errors, np.sqrt((own * slope**2).mean()))
+    check(result, *sampled)
+
+
+def test_two_models_share_the_variance_in_proportion():
+    alone = shared_scores(board([0.5, 0.6], [0.03, 0.06]))
+    given = shared_scores(
+        board([0.5, 0.6], [0.03, 0.06]), difference_sd=np.full((2, 2), np.hypot(0.03, 0.06))
+    )
+    assert given.p_greater == pytest.approx(alone.p_greater, abs=1e-12)
+    assert 0.5 < alone.p_greater[1, 0] < stats.norm.cdf(0.1 / np.hypot(0.03, 0.06))
+
+
+def test_equal_models_are_shrunk_and_distant_ones_are_not():
+    near = shared_scores(board([0.55, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
+    assert np.ptp(near.mu) < 0.03
+    assert near.p_greater[0, 4] < 0.85 < stats.norm.cdf(0.08 / (0.04 * np.sqrt(2)))
+    far = shared_scores(board([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], [0.02] * 6))
+    assert far.mu == pytest.approx([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], abs=0.015)
+    assert 0.6 < far.tau < 4.0
+    assert near.tau_high < far.tau_low
+    assert near.p_greater + near.p_greater.T == pytest.approx(np.ones((6, 6)), abs=1e-12)
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+@pytest.mark.parametrize("n", [1, 4])
+def test_order_and_range_do_not_matter(scope, n):
+    rng = np.random.default_rng(3)
+    p = special.expit(rng.normal(0, 1.5, 20) + np.array([[0.5], [0.0], [0.1], [-0.6]]))
+    right = rng.binomial(n, p)
+    counts = {f"m{i}": np.stack([n - row, row], axis=1) for i, row in enumerate(right)}
+    unit = shared_scores(
+        {m: hbayes_at_n(Outcomes.from_counts(c), scope) for m, c in counts.items()}
+    )
+    scaled = shared_scores(
+        {
+            m: hbayes_at_n(Outcomes.from_counts(c, weights=[-2, 8]), scope)
+            for m, c in reversed(counts.items())
+        }
+    )
+    assert scaled.models == unit.models[::-1]
+    assert scaled.mu[::-1] == pytest.approx(-2 + 10 * unit.mu, abs=1e-6)
+    assert scaled.p_greater[::-1, ::-1] == pytest.approx(unit.p_greater, abs=1e-6)
+    assert scaled.tau == pytest.approx(unit.tau, rel=1e-6)
+    assert unit.to_dict()["models"][0]["model"] == "m0"
+
+
+def test_identical_runs_in_scope_population_are_level():
+    outcomes = Outcomes.from_counts([[0, 1], [1, 0], [0, 1], [0, 1]])
+    posterior = hbayes_at_n(outcomes, "population")
+    shared = shared_scores({"a": posterior, "b": posterior})
+    assert shared.p_greater.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_certain_scores_are_left_alone():
+    certain = bayes_at_n(Outcomes.from_counts([[3, 5]], weights=[1.0, 1.0]))
+    shared = shared_scores({"a": certain, "b": certain})
+    assert (shared.tau, shared.mu.tolist(), shared.low.tolist()) == (None, [1.0, 1.0], [1.0, 1.0])
+
+
+@pytest.mark.slow
+def test_claims_are_right_where_the_model_is():
+    """Twelve models with sd .3 of their logits and normal errors of .3."""
+    rng = np.random.default_rng(5)
+    claimed, right, flat = [], [], []
+    first, second = np.triu_indices(12, 1)
+    for _ in range(150):
+        truth = rng.normal(0.2, 0.3, 12)
+        logit = truth + 0.3 * rng.standard_normal(12)
+        mu = special.expit(logit)
+        p = shared_scores(board(mu, 0.3 * mu * (1 - mu))).p_greater[first, second]
+        better = truth[first] > truth[second]
+        side = np.maximum(p, 1 - p)
+        inside = (side >= 0.85) & (side < 0.99)
+        claimed.extend(side[inside])
+        right.extend((better == (p > 0.5))[inside])
+        z = np.abs(logit[first] - logit[second]) / (0.3 * np.sqrt(2))
+        inside = (z > stats.norm.ppf(0.85)) & (z < stats.norm.ppf(0.99))
+        flat.extend((better == (logit[first] > logit[second]))[inside] - stats.norm.cdf(z[inside]))
+    assert np.mean(right) == pytest.approx(np.mean(claimed), abs=0.03)
+    assert np.mean(flat) < -0.05
+
+
+@pytest.mark.slow
+def test_equal_models_at_one_trial_are_rarely_called_different():
+    """Nominal 10%, both scopes, 40 pairs on 30 questions; `examples/shared_prior.py` has more."""
+    rng = np.random.default_rng(8)
+    different = {"benchmark": 0, "population": 0}
+    for _ in range(40):
+        p = special.expit(rng.normal(0.0, 1.5, 30))
+        a, b = (Outcomes.from_matrix(rng.binomial(1, p)[:, None].tolist()) for _ in range(2))
+        for scope in different:
+            share = compare(a, b, scope, draws=4000).p_a_greater
+            different[scope] += max(share, 1 - share) >= 0.95
+    # P(more than 8 of 40 | 10%) is 1.6%
+    assert max(different.values()) <= 8
+
+
+def test_bad_arguments():
+    two = board([0.5, 0.6], [0.1, 0.1])
+    with pytest.raises(InvalidInputError, match="`level` must"):
+        shared_scores(two, level=1.0)
+    with pytest.raises(InvalidInputError, match="`posteriors` must be of at least two models"):
+        shared_scores({"only": BASE})
+    with pytest.raises(InvalidInputError, match="one row and one column per model"):
+        shared_scores(two, difference_sd=np.eye(3))
+    with pytest.raises(InvalidInputError, match="`difference_sd` must be non-negative"):
+        shared_scores(two, difference_sd=-np.ones((2, 2)))
