@@ -262,4 +262,4 @@ def test_wrong_options_end_in_one_sentence(four, options, message):
 def test_help():
     code, printed, _ = lmeb("rank", "--help")
     assert code == 0
-    assert printed.count("\n    lm-eval-bayes rank ") == 3
+    assert printed.count("\n    lm-eval-bayes rank ") == 4
