@@ -261,7 +261,7 @@ def shared_scores(
     `examples/shared_prior.py` measures how often A is better where P(A > B) is .85 to .99. With
     four trials on each of 30 questions and models whose logits have sd .1, well below the noise,
     few pairs reach .85, and those are right in 82–83% where 90% is claimed (flat prior: 73–77%
-    where 92% is). With sd .3 or 1, claims were 1–4 points too low. A model
+    where 92% is). With sd .3 or 1, claims were 0–4 points too low. A model
     far from all others is shrunk too much, as the prior is normal.
 
     Examples
