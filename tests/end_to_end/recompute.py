@@ -85,8 +85,32 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> d
                 if row in entry:
                     limit = single.tolerance(run, kind)
                     run.compare(f"{kind}, one question", f"{where}: {row}", entry[row], own, limit)
+    check_family(task, printed, expected, run)
     check_unknown(task, printed, expected, run)
     return banks
+
+
+def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:
+    """Check that every row of the pass family has an sd and an interval that fit each other.
+
+    Their posterior is not recomputed here; an interval of 95% is 2 to 6 sd wide.
+    """
+    for key in sorted(expected):
+        row, _, filter_name = key.partition(",")
+        if not re.fullmatch(r"(pass[@^]|m?g-pass@)\d+(_[\d.]+)?", row):
+            continue
+        names = [f"{row}_{end},{filter_name}" for end in ("stderr", "low", "high")]
+        expected.update(names)
+        if not any(name in printed for name in names):
+            continue
+        values = [printed.get(name) for name in names]
+        if not all(isinstance(value, float) for value in values):
+            run.complaints.append(f"{task}: {names} must be numbers: {values}")
+            continue
+        sd, low, high = values
+        if not (0 <= low < high <= 1 and sd > 0 and 2 * sd < high - low < 6 * sd):
+            run.complaints.append(f"{task}: {names} do not fit each other: {values}")
+        run.compared += 3
 
 
 def check_unknown(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:

@@ -14,6 +14,7 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
 from lm_eval_bayes.stats.frequentist.binomial import (
@@ -41,8 +42,8 @@ METHODS = {
     "bootstrap": lambda s, n: bootstrap_interval(scores(s, n), replicates=2000),
     "wilson": wilson_interval,
     "clopper-pearson": clopper_pearson_interval,
-    # one answer a question: the population posterior is Beta(1 + S, 1 + n − S), eq. 7
-    "bayes": lambda s, n: clustered_posterior(
+    # one answer a question: Beta(1 + S, 1 + n − S), eq. 7
+    "bayes": lambda s, n: single_trial_posterior(
         Outcomes.from_matrix([[x] for x in scores(s, n)])
     ).interval(),
 }

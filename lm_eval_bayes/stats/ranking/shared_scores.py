@@ -275,7 +275,7 @@ def shared_scores(
     ... }
     >>> shared = shared_scores(posteriors)
     >>> shared.unshared_mu.round(2).tolist(), shared.mu.round(2).tolist()
-    ([0.79, 0.73, 0.61, 0.61], [0.72, 0.7, 0.65, 0.65])
+    ([0.79, 0.73, 0.61, 0.61], [0.7, 0.69, 0.66, 0.66])
     """
     level = check_level(level)
     names = check_leaderboard(posteriors)
