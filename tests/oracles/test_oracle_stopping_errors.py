@@ -170,10 +170,10 @@ def test_forecasts_of_a_width_hold_their_share(estimator, shape, runs):
     # A forecast is a whole number of trials, rounded up, and the widths of the futures differ
     # so little that one trial carries many of them over: a share above a half is in its nature.
     assert 0.35 < middle < 0.8
-    # under the learned prior .14 of 240 runs with another seed reach the lower end
+    # under the learned prior, in 240 runs with another seed: .14, .65 and .98, a band of 84%
     assert low < 0.2
     assert high > 0.86
-    assert high - low == pytest.approx(0.9, abs=0.09)
+    assert high - low == pytest.approx(0.87, abs=0.09)
 
 
 @pytest.mark.slow
