@@ -18,7 +18,6 @@ from lm_eval_bayes.stats.prior_evidence import (
     Strength,
     check_strength,
     learn_prior_strength,
-    without_prior,
 )
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 
@@ -139,7 +138,7 @@ class PriorRuns:
         for item in self.informed:
             run, prior = item.run, item.prior
             outcomes, strength = run.outcomes, run.outcomes.prior_strength
-            known = informed.get((run.task, run.model))
+            estimate = informed.get((run.task, run.model))
             effects.append(
                 PriorEffect(
                     task=run.task,
@@ -153,8 +152,8 @@ class PriorRuns:
                         strength.p_unrelated if isinstance(strength, LearnedStrength) else None
                     ),
                     left_out=float(strength) == 0.0,
-                    informed=_estimate(outcomes, spec) if known is None else known,
-                    without=_estimate(without_prior(outcomes), spec),
+                    informed=_estimate(outcomes, spec) if estimate is None else estimate,
+                    without=_estimate(outcomes.without_prior(), spec),
                 )
             )
         return tuple(effects)
@@ -210,7 +209,7 @@ def assign_priors(
     [[2, 1], [0, 0]]
     """
     strength = check_strength(strength, f"{argument}_strength")
-    found: dict[int, TaskRun] = {}
+    prior_by_run: dict[int, TaskRun] = {}
     for given in priors:
         matches = [
             (i, prior)
@@ -223,13 +222,15 @@ def assign_priors(
             rule = f"have questions of {tasks}"
             raise InvalidInputError.of(argument, rule, f"a run of {got}")
         for i, prior in matches:
-            if i in found:
+            if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
-                raise InvalidInputError.of(argument, rule, f"{found[i].label}, {prior.label}")
+                raise InvalidInputError.of(
+                    argument, rule, f"{prior_by_run[i].label}, {prior.label}"
+                )
             check_other_trials(runs, prior, argument)
             check_same_metric(runs[i], prior, argument)
-            found[i] = prior
-    outcomes = {i: _with_counts(runs[i], prior, argument) for i, prior in found.items()}
+            prior_by_run[i] = prior
+    outcomes = {i: _with_counts(runs[i], prior, argument) for i, prior in prior_by_run.items()}
     strengths: dict[int, float] = dict.fromkeys(outcomes, 0.0)
     for task in dict.fromkeys(run.task for run in runs):
         of_task = [i for i in outcomes if runs[i].task == task]
@@ -244,7 +245,7 @@ def assign_priors(
     }
     return PriorRuns(
         tuple(informed.get(i, run) for i, run in enumerate(runs)),
-        tuple(InformedRun(informed[i], found[i]) for i in sorted(found)),
+        tuple(InformedRun(informed[i], prior_by_run[i]) for i in sorted(prior_by_run)),
         strength,
     )
 

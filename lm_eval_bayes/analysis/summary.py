@@ -19,7 +19,6 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, In
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
-from lm_eval_bayes.stats.prior_evidence import without_prior
 from lm_eval_bayes.stats.results import Estimate, Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -277,7 +276,7 @@ def _family(run: TaskRun, quantities: Mapping[str, PassQuantity]) -> dict[str, P
     if not quantities:
         return {}
     # of the trials that the estimates are from
-    posteriors = pass_posteriors(without_prior(run.outcomes), list(quantities.values()))
+    posteriors = pass_posteriors(run.outcomes.without_prior(), list(quantities.values()))
     return dict(zip(quantities, posteriors, strict=True))
 
 

@@ -46,9 +46,9 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
     """
     by_task: dict[str, dict[str, tuple[str, TaskRun]]] = {}
     for run in runs:
-        known = by_task.setdefault(run.task, {})
+        by_question = by_task.setdefault(run.task, {})
         for question, label in zip(run.question_ids, run.clusters or (), strict=False):
-            first, other = known.setdefault(question, (label, run))
+            first, other = by_question.setdefault(question, (label, run))
             if label != first:
                 rule = (
                     f"put a question of {run.task} into the same cluster: {other.model} has "
@@ -59,15 +59,15 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
 
 
 def _with_clusters(
-    run: TaskRun, known: dict[str, tuple[str, TaskRun]], required: str | None
+    run: TaskRun, by_question: dict[str, tuple[str, TaskRun]], required: str | None
 ) -> TaskRun:
-    if not all(question in known for question in run.question_ids) or not run.question_ids:
+    if not all(question in by_question for question in run.question_ids) or not run.question_ids:
         if required is not None:
             rule = f"name what all runs have: {_SOURCES}"
             got = f"{required}, which {run.label} lacks on {run.task}"
             raise InvalidInputError.of("cluster", rule, got)
         return run
-    labels = tuple(known[question][0] for question in run.question_ids)
+    labels = tuple(by_question[question][0] for question in run.question_ids)
     if required is not None and len(set(labels)) == len(labels):
         note = (
             f"every question has a {required} of its own: clusters of one question change nothing"

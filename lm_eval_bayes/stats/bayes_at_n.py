@@ -73,7 +73,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     strength = outcomes.prior_strength
     if isinstance(strength, LearnedStrength):
         return average_over_strength(outcomes, strength, lambda fixed: bayes_at_n(fixed, prior))
-    nu = outcomes.counts + pseudo + outcomes.prior_strength * outcomes.prior_counts
+    nu = outcomes.weighted_counts + pseudo
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)
     mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
@@ -327,8 +327,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     (3.0, 4, 2.9)
     """
     check_outcomes("outcomes", outcomes)
-    new = replace(outcomes, prior_counts=np.zeros_like(outcomes.counts))
-    learned = hbayes_at_n(new, seed=seed).learned
+    learned = hbayes_at_n(outcomes.without_prior(), seed=seed).learned
     return _advise(outcomes, None if learned is None else learned.strength)
 
 

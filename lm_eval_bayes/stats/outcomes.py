@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -242,6 +242,16 @@ class Outcomes:
         """Mean trials per question, prior ones with the weight λ."""
         total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
         return float(total / self.n_questions)
+
+    @property
+    def weighted_counts(self) -> FloatArray:
+        """Trials of each question and category, prior ones with the weight λ, shape (M, C+1)."""
+        return np.asarray(self.counts + self.prior_strength * self.prior_counts, dtype=np.float64)
+
+    def without_prior(self) -> Outcomes:
+        """Return the outcomes without their prior trials."""
+        nothing = np.zeros_like(self.prior_counts)
+        return replace(self, prior_counts=nothing, prior_strength=1.0)
 
     def take(self, rows: Sequence[int] | IntArray) -> Outcomes:
         """Return some of the questions, in the order asked for."""
@@ -534,13 +544,13 @@ def common_clusters(
     >>> common_clusters([None, ("x", "x", "y")])
     ('x', 'x', 'y')
     """
-    known = [labels for labels in of_models if labels is not None]
-    for labels in known[1:]:
-        for question, (own, first) in enumerate(zip(labels, known[0], strict=True)):
+    given = [labels for labels in of_models if labels is not None]
+    for labels in given[1:]:
+        for question, (own, first) in enumerate(zip(labels, given[0], strict=True)):
             if own != first:
                 rule = f"put a question into the same cluster for all models ({first!r})"
                 raise InvalidInputError.of(argument, rule, f"{own!r} for question {question}")
-    return known[0] if known else None
+    return given[0] if given else None
 
 
 def check_same_weights(a: Outcomes, b: Outcomes) -> None:

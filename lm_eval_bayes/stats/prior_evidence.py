@@ -168,7 +168,7 @@ def _learned_log_evidence(outcomes: Outcomes, seed: int) -> float:
 
 def _independent_log_evidence(outcomes: Outcomes, pseudo: float) -> float:
     """Return the same with a Dirichlet prior of fixed pseudo-counts for every question."""
-    nu = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts + pseudo
+    nu = outcomes.weighted_counts + pseudo
     return float(special.gammaln(nu).sum() - special.gammaln(nu.sum(axis=1)).sum())
 
 
@@ -261,15 +261,9 @@ def prior_evidence(
 
     return PriorEvidence(
         posterior=posterior_of(replace(outcomes, prior_strength=strength)),
-        without=posterior_of(without_prior(outcomes)),
+        without=posterior_of(outcomes.without_prior()),
         strength=strength,
         p_unrelated=strength.p_unrelated if isinstance(strength, LearnedStrength) else None,
         left_out=float(strength) == 0.0,
         prior_trials=float(outcomes.prior_counts.sum(axis=1).mean()),
     )
-
-
-def without_prior(outcomes: Outcomes) -> Outcomes:
-    """Return the outcomes without their prior trials."""
-    nothing = np.zeros_like(outcomes.prior_counts)
-    return replace(outcomes, prior_counts=nothing, prior_strength=1.0)

@@ -176,7 +176,7 @@ def trials_by_weight(
     Prior trials count by their weight. Categories of equal weight merge: a Dirichlet's sums are
     again Dirichlet.
     """
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    trials = outcomes.weighted_counts
     right, wrong = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
     return read_only(right, np.float64), read_only(wrong, np.float64)
 
@@ -186,10 +186,9 @@ def merge_categories(outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
 
     Prior trials count by their weight λ.
     """
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
     # in the order of the categories, so that weights turned around have the same particles
     weights = np.array(list(dict.fromkeys(outcomes.weights.tolist())))
-    return trials @ (outcomes.weights[:, None] == weights), weights
+    return outcomes.weighted_counts @ (outcomes.weights[:, None] == weights), weights
 
 
 def _posterior(

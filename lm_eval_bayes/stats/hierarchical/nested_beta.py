@@ -91,9 +91,9 @@ class Clusters(NamedTuple):
     def of_trials(cls, successes: FloatArray, failures: FloatArray) -> Clusters:
         """Collect clusters (T,) whose trials are independent given p_t."""
         pairs = distinct_pairs(successes, failures)
-        one, times = np.ones(1), pairs.times.astype(np.float64)
+        unit, times = np.ones(1), pairs.times.astype(np.float64)
         right, wrong = pairs.first[:, None], pairs.second[:, None]
-        return cls(one, right, one, wrong, one, right + wrong, times, pairs.where)
+        return cls(unit, right, unit, wrong, unit, right + wrong, times, pairs.where)
 
     @property
     def n_trials(self) -> FloatArray:

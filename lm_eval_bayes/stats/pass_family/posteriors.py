@@ -376,8 +376,7 @@ def pass_posteriors(
     if scope == "population":
         rule = 'be "benchmark" unless the prior is learned'
         raise InvalidInputError.of("scope", rule, scope)
-    nu = outcomes.counts + np.array(pseudo[::-1])
-    nu = nu + outcomes.prior_strength * outcomes.prior_counts
+    nu = outcomes.weighted_counts + np.array(pseudo[::-1])
     return [
         _under_fixed_prior(outcomes, nu, pseudo, quantity, curve)
         for quantity, curve in zip(quantities, curves, strict=True)
@@ -427,8 +426,7 @@ def _learned(
     outcomes: Outcomes, quantities: Sequence[PassQuantity], curves: Sequence[Curve], scope: Scope
 ) -> list[Posterior]:
     """Return the posteriors under the learned prior."""
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
-    x, y = trials[:, 1].astype(np.float64), trials[:, 0].astype(np.float64)
+    y, x = outcomes.weighted_counts.T
     pairs = distinct_pairs(x, y)
     grid = hyper_posterior(x, y, rough=True)
     mixture = CurveMixture.of(pairs, grid.logit_mean, grid.log_strength[:, 0], grid.weight, curves)
