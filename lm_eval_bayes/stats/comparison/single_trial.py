@@ -18,6 +18,7 @@ from scipy import special
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.comparison.difference import difference_table
 from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import (
     Align,
@@ -245,8 +246,8 @@ def compare_paired(
     above = theta_a > theta_b
     p_a_greater = float(weight @ above)
     tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
-    ends, error = _weighted_quantiles(difference, weight, tails)
-    odds_ends, odds_error = _weighted_quantiles(log_odds, weight, tails)
+    ends, error = _quantiles_with_error(difference, weight, tails)
+    odds_ends, odds_error = _quantiles_with_error(log_odds, weight, tails)
     odds = np.exp(odds_ends)
     return SingleTrialComparison(
         model="paired",
@@ -284,20 +285,14 @@ def _logit_quantile(a: float, b: float, u: FloatArray) -> FloatArray:
     return np.asarray(np.log(beta_quantile(a, b, u)) - np.log(beta_quantile(b, a, 1.0 - u)))
 
 
-def _weighted_quantiles(
+def _quantiles_with_error(
     values: FloatArray, weight: FloatArray, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return weighted quantiles, and their errors from the scatter between 20 batches."""
-
-    def quantiles(x: FloatArray, w: FloatArray) -> FloatArray:
-        order = np.argsort(x)
-        mass = np.cumsum(w[order])
-        return np.interp(at, (mass - 0.5 * w[order]) / mass[-1], x[order])
-
     batches = np.array(
-        [quantiles(values[i::_BATCHES], weight[i::_BATCHES]) for i in range(_BATCHES)]
+        [weighted_quantiles(values[i::_BATCHES], weight[i::_BATCHES], at) for i in range(_BATCHES)]
     )
-    return quantiles(values, weight), batches.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
+    return weighted_quantiles(values, weight, at), batches.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
 
 
 def _interval(

@@ -1,4 +1,4 @@
-"""Weighted averages of a few distributions of the same score."""
+"""Quantiles of weighted values, and weighted averages of distributions of the same score."""
 
 from __future__ import annotations
 
@@ -14,6 +14,28 @@ from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Masses at which every component gives a point of the table.
 _MASSES = special.ndtr(np.linspace(-6.5, 6.5, 521))
+
+
+def weighted_quantiles(values: FloatArray, weight: FloatArray, masses: FloatArray) -> FloatArray:
+    """Return quantiles of weighted values, half of each weight being below its value.
+
+    Parameters
+    ----------
+    values, weight : array, shape (K,)
+        The values in any order, and their weights, with any positive sum.
+    masses : array
+        Probabilities.
+
+    Examples
+    --------
+    >>> values, weight = np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0])
+    >>> weighted_quantiles(values, weight, np.array([0.5, 0.875])).tolist()
+    [2.0, 3.0]
+    """
+    order = np.argsort(values)
+    weight = weight[order]
+    below = np.cumsum(weight)
+    return np.interp(masses, (below - 0.5 * weight) / below[-1], values[order])
 
 
 def weighted_distribution(
@@ -74,11 +96,11 @@ class _WeightedAverage(Distribution):
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
         """Return the averages of the components' means and noise; None where one has none."""
         parts = [component.question_means(mu, sigma) for component in self.components]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
+        available = [part for part in parts if part is not None]
+        if len(available) < len(parts):
             return None
-        average = self.weight @ np.stack([part.average for part in known])
-        noise = self.weight @ np.stack([part.noise for part in known])
+        average = self.weight @ np.stack([part.average for part in available])
+        noise = self.weight @ np.stack([part.noise for part in available])
         return QuestionMeans(np.asarray(average), np.asarray(noise))
 
     def _sizes(self, n_draws: int, rng: np.random.Generator) -> IntArray:

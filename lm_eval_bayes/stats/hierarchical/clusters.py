@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution, logit_table
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
     ClusterGrid,
     Clusters,
@@ -40,7 +41,7 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
         Of scope "benchmark", from the same outcomes.
     """
     low, span, unit = scaled_weights(outcomes.weights)
-    trials = outcomes.counts + outcomes.prior_strength * outcomes.prior_counts
+    trials = outcomes.weighted_counts
     likelihood = NestedLikelihood(Clusters.of(trials @ unit, trials @ (1.0 - unit), index))
     grid = cluster_posterior(likelihood)
     mean, sd, table = cluster_mean(grid)
@@ -82,8 +83,7 @@ def learned_clusters(
 
 def _log_quantiles(axis: FloatArray, mass: FloatArray) -> list[float]:
     """Return the 2.5%, 50% and 97.5% quantiles of exp(axis), the mass being around the nodes."""
-    below = np.cumsum(mass) - 0.5 * mass
-    return [float(x) for x in np.exp(np.interp(STRENGTH_MASSES, below, axis))]
+    return [float(x) for x in np.exp(weighted_quantiles(axis, mass, STRENGTH_MASSES))]
 
 
 def few_clusters_note(n_clusters: int) -> str | None:

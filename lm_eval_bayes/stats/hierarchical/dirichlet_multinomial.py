@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     log_prior_of_log_strength,
     mean_concentration,
@@ -67,9 +68,7 @@ class Particles:
 
     def quantile(self, values: FloatArray, masses: FloatArray) -> FloatArray:
         """Return weighted quantiles of `values`, shape (P,), at `masses`."""
-        order = np.argsort(values)
-        weight = self.weight[order]
-        return np.interp(masses, np.cumsum(weight) - 0.5 * weight, values[order])
+        return weighted_quantiles(values, self.weight, masses)
 
 
 def learn_particles(counts: FloatArray, seed: int) -> Particles:

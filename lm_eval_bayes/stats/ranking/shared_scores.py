@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy import optimize, special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.ranking.simultaneous import PairErrors, pair_errors
@@ -30,8 +32,6 @@ _NODES, _HERMITE = 400, 61
 _EDGE = 1e-9
 #: A model's own error variance is at least this share of the models' mean.
 _SMALLEST_SHARE = 0.1
-#: Equally probable nodes of a uniform distribution on (0, 1).
-UNIFORM_SHARES = (np.arange(_NODES) + 0.5) / _NODES
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,11 @@ class SharedScores(Record):
         return {**super().to_dict(), "models": self.rows()}
 
 
+def midpoints(n: int) -> FloatArray:
+    """Return n equally probable nodes of a uniform distribution on (0, 1)."""
+    return np.asarray((np.arange(n) + 0.5) / n)
+
+
 @dataclass(frozen=True, eq=False)
 class LogitMixture:
     """A mixture of normal distributions of a logit."""
@@ -124,23 +129,43 @@ class SharedLogits:
 
     Attributes
     ----------
-    tau, weight : array, shape (K,)
-        The nodes and their posterior probabilities.
+    tau, log_evidence : array, shape (K,)
+        The nodes, and the log density of the estimates given each, up to a constant.
     mean : array, shape (K, L)
         Posterior means given τ.
-    covariance : array, shape (K, L, L)
-        Posterior covariances given τ.
+    loadings, within, of_centre, precision : array, shape (L, L), (K, L), (K, L), (K,)
+        The posterior covariance given τ is that of `loadings` times independent variables with the
+        variances `within`, and of `of_centre` times one with the variance 1 / `precision`, which
+        is that of the models' common mean.
     """
 
     tau: FloatArray
-    weight: FloatArray
+    log_evidence: FloatArray
     mean: FloatArray
-    covariance: FloatArray
+    loadings: FloatArray
+    within: FloatArray
+    of_centre: FloatArray
+    precision: FloatArray
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Posterior probabilities of the nodes, which are equally probable a priori."""
+        return np.asarray(special.softmax(self.log_evidence))
+
+    @cached_property
+    def covariance(self) -> FloatArray:
+        """Posterior covariances given τ, shape (K, L, L)."""
+        within = np.einsum(
+            "ik,nk,jk->nij", self.loadings, self.within, self.loadings, optimize=True
+        )
+        between = self.of_centre[:, :, None] * self.of_centre[:, None, :]
+        return np.asarray(within + between / self.precision[:, None, None])
 
     def marginal(self, index: int) -> LogitMixture:
         """Return the distribution of one model's logit."""
-        variance = np.maximum(self.covariance[:, index, index], 1e-300)
-        return LogitMixture(self.weight, self.mean[:, index], np.sqrt(variance))
+        variance = self.within @ self.loadings[index] ** 2
+        variance += self.of_centre[:, index] ** 2 / self.precision
+        return LogitMixture(self.weight, self.mean[:, index], np.sqrt(np.maximum(variance, 1e-300)))
 
     def p_greater(self) -> FloatArray:
         """Return the probability that model i's logit is above model j's, shape (L, L)."""
@@ -152,19 +177,16 @@ class SharedLogits:
             row[:] = self.weight @ special.ndtr(z)
         return greater
 
-    def tau_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return quantiles of τ."""
-        order = np.argsort(self.tau)
-        weight = self.weight[order]
-        return np.interp(masses, np.cumsum(weight) - 0.5 * weight, self.tau[order])
-
 
 def shared_logits(
-    logit: FloatArray, errors: FloatArray, prior_variance: FloatArray
+    logit: FloatArray,
+    errors: FloatArray,
+    prior_variance: FloatArray,
+    relative_sd: FloatArray | None = None,
 ) -> SharedLogits:
     """Return the posterior of L logits with a normal prior whose mean is flat.
 
-    θ ~ N(m, τ²) independently, the estimates are N(θ, errors); m is integrated out.
+    θ_i ~ N(m, τ² r_i²) independently, the estimates are N(θ, errors); m is integrated out.
 
     Parameters
     ----------
@@ -174,6 +196,8 @@ def shared_logits(
         The covariance of their errors.
     prior_variance : array, shape (K,)
         Nodes of τ², of equal prior probability.
+    relative_sd : array, shape (L,), optional
+        r; left out, 1 for every model.
 
     Examples
     --------
@@ -183,24 +207,28 @@ def shared_logits(
     >>> posterior.mean.round(3).tolist(), posterior.covariance.round(3).tolist()
     ([[0.25, 0.75]], [[[0.375, 0.125], [0.125, 0.375]]])
     """
-    values, vectors = np.linalg.eigh(errors)
+    relative = np.ones_like(logit) if relative_sd is None else relative_sd
+    # in units of r the prior is the same for every model, and so in the basis of the eigenvectors
+    values, vectors = np.linalg.eigh(errors / np.outer(relative, relative))
     values = np.maximum(values, 0.0)
-    estimate, one = logit @ vectors, vectors.sum(axis=0)  # in the basis of the eigenvectors
+    estimate, direction = (logit / relative) @ vectors, (1.0 / relative) @ vectors
+    loadings = relative[:, None] * vectors
     total = values + prior_variance[:, None]
-    precision = (one**2 / total).sum(axis=1)
-    centre = (one * estimate / total).sum(axis=1) / precision
-    residual = estimate - centre[:, None] * one
-    log_weight = -0.5 * (
+    precision = (direction**2 / total).sum(axis=1)
+    centre = (direction * estimate / total).sum(axis=1) / precision
+    residual = estimate - centre[:, None] * direction
+    log_evidence = -np.log(relative).sum() - 0.5 * (
         np.log(total).sum(axis=1) + np.log(precision) + (residual**2 / total).sum(axis=1)
     )
-    weight = np.exp(log_weight - log_weight.max())
     prior_share = prior_variance[:, None] / total
-    mean = centre[:, None] + (prior_share * residual) @ vectors.T
-    of_centre = (values / total * one) @ vectors.T
-    within = np.einsum("ik,nk,jk->nij", vectors, prior_share * values, vectors, optimize=True)
-    between = of_centre[:, :, None] * of_centre[:, None, :] / precision[:, None, None]
     return SharedLogits(
-        np.sqrt(prior_variance), weight / weight.sum(), mean, np.asarray(within + between)
+        tau=np.sqrt(prior_variance),
+        log_evidence=log_evidence,
+        mean=centre[:, None] + (prior_share * residual) @ loadings.T,
+        loadings=loadings,
+        within=prior_share * values,
+        of_centre=(values / total * direction) @ loadings.T,
+        precision=precision,
     )
 
 
@@ -304,14 +332,15 @@ def shared_scores(
     logit, slope = logits_and_slopes(posteriors)
     own = _own_variances(sd**2, sigma**2) * slope**2
     common = max(float((sigma**2 * slope**2 - own).mean()), 0.0)
-    tau_nodes = np.tan(0.5 * np.pi * UNIFORM_SHARES)  # half-Cauchy
+    tau_nodes = np.tan(0.5 * np.pi * midpoints(_NODES))  # half-Cauchy
     posterior = shared_logits(logit, np.diag(own) + common, own.mean() * tau_nodes**2)
     low, high = in_order[0].bounds
     tail = 0.5 * (1.0 - level)
     marginals = [posterior.marginal(i) for i in range(len(names))]
     moments = np.array([marginal.moments_of_expit() for marginal in marginals])
     ends = special.expit([[m.quantile(tail), m.quantile(1.0 - tail)] for m in marginals])
-    tau_low, tau, tau_high = posterior.tau_quantiles(np.array([tail, 0.5, 1.0 - tail])).tolist()
+    masses = np.array([tail, 0.5, 1.0 - tail])
+    tau_low, tau, tau_high = weighted_quantiles(posterior.tau, posterior.weight, masses).tolist()
     return SharedScores(
         models=tuple(names),
         mu=low + (high - low) * moments[:, 0],

@@ -21,7 +21,12 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard, sort_best_first
-from lm_eval_bayes.stats.ranking.shared_scores import LogitMixture, logits_and_slopes
+from lm_eval_bayes.stats.ranking.shared_scores import (
+    LogitMixture,
+    logits_and_slopes,
+    midpoints,
+    shared_logits,
+)
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import FloatArray, check_level, numeric
 
@@ -166,30 +171,18 @@ def _correlation(
 
 def _posterior_of(index: int, logit: FloatArray, errors: FloatArray) -> LogitMixture:
     """Return the posterior of one model's logit, given all logits and their error covariance."""
-    share = ((np.arange(_NODES) + 0.5) / _NODES) ** 2  # v / (v + τ²), the quantiles of Beta(½, 1)
-    variance = np.diag(errors).mean() * (1.0 - share) / share
+    share = midpoints(_NODES) ** 2  # v / (v + τ²), the quantiles of Beta(½, 1)
+    prior_variance = np.diag(errors).mean() * (1.0 - share) / share
     # a Cauchy distribution is normal with an inverse gamma variance
-    own = 1.0 / special.chdtri(1.0, 1.0 - (np.arange(_OWN_NODES) + 0.5) / _OWN_NODES)
-    right = np.stack([logit, np.ones_like(logit), errors[index]], axis=1)
-    parts = []
-    for scale in own:
-        prior = np.ones_like(logit)
-        prior[index] = scale
-        total = errors + variance[:, None, None] * np.diag(prior)
-        solved = np.linalg.solve(total, np.broadcast_to(right, (_NODES, *right.shape)))
-        by_logit, by_one, by_error = np.moveaxis(solved, 2, 0)
-        precision = by_one.sum(axis=1)
-        centre = (by_one @ logit) / precision
-        residual = by_logit @ logit - centre**2 * precision
-        _, log_determinant = np.linalg.slogdet(total)
-        of_centre = by_one @ errors[index]
-        parts.append(
-            (
-                -0.5 * (log_determinant + np.log(precision) + residual),
-                logit[index] - by_error @ logit + centre * of_centre,
-                errors[index, index] - by_error @ errors[index] + of_centre**2 / precision,
-            )
-        )
-    log_weight, mean, spread = (np.concatenate(part) for part in zip(*parts, strict=True))
-    weight = np.exp(log_weight - log_weight.max())
-    return LogitMixture(weight / weight.sum(), mean, np.sqrt(np.maximum(spread, 1e-300)))
+    own_variances = 1.0 / special.chdtri(1.0, 1.0 - midpoints(_OWN_NODES))
+    posteriors = []
+    for own in own_variances:
+        relative_sd = np.ones_like(logit)
+        relative_sd[index] = np.sqrt(own)
+        posteriors.append(shared_logits(logit, errors, prior_variance, relative_sd))
+    parts = [posterior.marginal(index) for posterior in posteriors]
+    return LogitMixture(
+        np.asarray(special.softmax(np.concatenate([p.log_evidence for p in posteriors]))),
+        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.sd for part in parts]),
+    )
