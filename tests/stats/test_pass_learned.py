@@ -150,6 +150,57 @@ def test_k_of_one_is_hbayes_at_n(data):
             assert interval.high == pytest.approx(wanted.high, abs=0.03 * expected.sigma)
 
 
+CLUSTERS = ("a", "a", "b", "b", "c", "c", "d", "d", "e", "e")
+
+
+@pytest.mark.parametrize("n", [4, 1])
+def test_a_population_of_clusters_against_draws_by_importance(n):
+    correct = np.minimum(MIXED[0], n)
+    outcomes = Outcomes.from_counts(np.column_stack([n - correct, correct]), clusters=CLUSTERS)
+    rng = np.random.default_rng(6)
+    n_draws = 200_000
+    theta = np.clip(rng.beta(0.7, 0.7, n_draws), 1e-12, 1.0 - 1e-12)
+    u, v = rng.beta(1.0, 0.7, n_draws), rng.beta(0.7, 1.0, n_draws)
+    d, s = np.clip(3.0 * u / (1.0 - u), 1e-9, 1e9), np.clip(20.0 * v / (1.0 - v), 1e-9, 1e9)
+    log_weight = np.zeros(n_draws)
+    for pair in correct.reshape(-1, 2):
+        p = np.clip(rng.beta(d * theta, d * (1 - theta)), 1e-12, 1 - 1e-12)
+        for c in pair:
+            log_weight += special.betaln(c + s * p, n - c + s * (1 - p))
+            log_weight -= special.betaln(s * p, s * (1 - p))
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    # E (1 − q)² and E q², a Beta of a Beta
+    error = 5.0 * np.sqrt((weight**2).sum())
+    for name, of_theta in (("pass@k", 1.0 - theta), ("pass^k", theta)):
+        square = (s * of_theta * (d * of_theta + 1.0) / (d + 1.0) + of_theta) / (s + 1.0)
+        scores = 1.0 - square if name == "pass@k" else square
+        (posterior,) = pass_posteriors(outcomes, [PassQuantity(name, 2)], scope="population")
+        sd = np.sqrt(weight @ (scores - weight @ scores) ** 2)
+        assert posterior.mu == pytest.approx(weight @ scores, abs=error * sd)
+        assert posterior.sigma == pytest.approx(sd, rel=2.0 * error)
+        for level in (0.5, 0.95):
+            interval = posterior.interval(level)
+            inside = weight @ ((scores >= interval.low) & (scores <= interval.high))
+            assert inside == pytest.approx(level, abs=0.5 * error + 0.005)
+        assert posterior.clusters.n_clusters == 5
+        assert (posterior.note is None) == (n > 1)
+
+
+def test_of_one_trial_the_population_of_clusters_is_that_of_hbayes_at_n():
+    correct = np.array(MIXED[0])
+    outcomes = Outcomes.from_counts(
+        np.column_stack([4 - correct, correct]), clusters=("a", "b", "b", *"ccccccc")
+    )
+    expected = hbayes_at_n(outcomes, "population")
+    posterior = pass_at_k_posterior(outcomes, 1, scope="population")
+    assert (posterior.mu, posterior.sigma) == (expected.mu, expected.sigma)
+    assert posterior.interval(0.9).low == expected.interval(0.9).low
+    assert posterior.note == expected.note
+    assert "only 3 clusters" in posterior.note
+    assert posterior.benchmark.clusters is None
+
+
 def test_prior_trials_count_by_their_weight():
     plain = Outcomes.from_counts([[3, 2], [4, 1], [0, 5]])
     split = Outcomes.from_counts([[1, 1], [2, 0], [0, 3]], prior_counts=[[2, 1], [2, 1], [0, 2]])

@@ -530,47 +530,76 @@ class CurveMixtureDistribution(FromTable):
         return self.curve.value(*draw_beta(a, b, a.shape, rng))
 
 
-def population_of_curve(mixture: CurveMixture, curve: Curve) -> TabulatedDistribution:
+def curve_means(
+    logit_mean: FloatArray, log_strength: FloatArray, curves: Sequence[Curve]
+) -> FloatArray:
+    """Return E curve(p) for p ~ Beta(s m, s (1 − m)) of every curve and node, shape (K, L, Y).
+
+    Parameters
+    ----------
+    logit_mean : array, shape (L, Y)
+        log(m / (1 − m)) of every node.
+    log_strength : array, shape (L,)
+        log s of every row.
+    curves : sequence of Curve, length K
+        The scores as functions of p.
+    """
+    zero, even = np.zeros(1), np.full(logit_mean.shape, 1.0 / logit_mean.size)
+    question = Pairs(zero, zero, np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+    further = CurveMixture.of(question, logit_mean, log_strength, even, curves)
+    return np.stack([moments.at_node.mean for moments in further.moments(curves)])
+
+
+def population_of_curve(
+    mixture: CurveMixture, curve: Curve, at_node: FloatArray
+) -> TabulatedDistribution:
     """Return the distribution of E curve(p) for a further question, p ~ Beta(s m, s (1 − m)).
 
     Parameters
     ----------
     mixture : CurveMixture
-        Of which only the grid of (m, s) matters.
+        Of which only the weights of the grid of (m, s) matter.
     curve : Curve
         The score as a function of p.
+    at_node : array, shape (L, Y)
+        Its `curve_means`.
     """
-    zero = np.zeros(1)
-    further = CurveMixture(
-        zero,
-        zero,
-        np.ones(1),
-        mixture.logit_mean,
-        mixture.log_strength,
-        mixture.weight,
-        mixture.reach,
-        mixture.sharpness,
-    )
-    (moments,) = further.moments([curve])
-    value, weight = moments.at_node.mean, mixture.weight
+    return distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
+
+
+def distribution_over_nodes(
+    value: FloatArray, weight: FloatArray, top: float, finer: Sequence[int]
+) -> TabulatedDistribution:
+    """Return the distribution of a smooth function of the position on a grid.
+
+    Parameters
+    ----------
+    value, weight : array, of the same shape
+        The function, in [0, top], and the probability of every node, sum 1.
+    top : float
+        The largest value that is possible.
+    finer : sequence of int
+        Points between two nodes at which both are interpolated, in each direction.
+    """
     mu = float((weight * value).sum())
     sd = float(np.sqrt((weight * (value - mu) ** 2).sum()))
     if sd == 0.0:
         return TabulatedDistribution(CdfTable(np.array([0.0, 1.0]), np.array([mu, mu])), mu, sd)
-    finer_weight = np.exp(_refined(np.log(np.maximum(weight, 1e-300)))).ravel()
-    finer = np.clip(_refined(value), 0.0, curve.top).ravel()
-    order = np.argsort(finer)
+    finer_weight = np.exp(_refined(np.log(np.maximum(weight, 1e-300)), finer)).ravel()
+    finer_value = np.clip(_refined(value, finer), 0.0, top).ravel()
+    order = np.argsort(finer_value)
     probability = np.cumsum(finer_weight[order])
     probability = (probability - 0.5 * finer_weight[order]) / probability[-1]
     probability[0], probability[-1] = 0.0, 1.0
-    return TabulatedDistribution(CdfTable(probability, finer[order]), mu, sd)
+    return TabulatedDistribution(CdfTable(probability, finer_value[order]), mu, sd)
 
 
-def _refined(values: FloatArray) -> FloatArray:
-    """Interpolate between the nodes of a grid, in both directions."""
+def _refined(values: FloatArray, finer: Sequence[int]) -> FloatArray:
+    """Interpolate between the nodes of a grid, in each direction."""
     from scipy.interpolate import CubicSpline  # takes long to import
 
-    for axis, size in enumerate(values.shape):
-        finer = np.linspace(0.0, size - 1.0, _FINER * (size - 1) + 1)
-        values = CubicSpline(np.arange(size), values, axis=axis)(finer)
+    for axis, (size, factor) in enumerate(zip(values.shape, finer, strict=True)):
+        if factor > 1:
+            fine_axis = np.linspace(0.0, size - 1.0, factor * (size - 1) + 1)
+            values = CubicSpline(np.arange(size), values, axis=axis)(fine_axis)
     return np.asarray(values)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution, logit_table
+from lm_eval_bayes.stats.distributions.curve_mixture import distribution_over_nodes
+from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
     ClusterGrid,
     Clusters,
     NestedLikelihood,
     cluster_posterior,
+    curve_values,
+    grid_with_within,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
@@ -24,6 +28,8 @@ SCORES_AS_SHARES = (
     "The cluster model takes the score of a trial with more than two categories as that share of a "
     "success."
 )
+#: Points between two nodes of logit θ at which a population's score is interpolated.
+_FINER = 4
 #: With fewer clusters than this, the interval depends on the prior of their similarity.
 _FEW_CLUSTERS = 5
 
@@ -61,6 +67,44 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
         benchmark=benchmark,
         clusters=learned_clusters(grid, outcomes.clusters or (), index),
     )
+
+
+def clustered_curves(
+    outcomes: Outcomes, index: IntArray, curves: Sequence[Curve]
+) -> tuple[list[TabulatedDistribution], LearnedClusters]:
+    """Return the distributions of E curve(q) for a question of a further cluster.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary trials, with clusters. Prior trials count as trials, each with the weight λ.
+    index : array of int, shape (M,)
+        Their `cluster_index`.
+    curves : sequence of Curve, length K
+        The scores of a question as functions of its success probability q.
+
+    Returns
+    -------
+    distributions : list of TabulatedDistribution, length K
+    clusters : LearnedClusters
+    """
+    wrong, right = outcomes.weighted_counts.T
+    likelihood = NestedLikelihood(Clusters.of(right, wrong, index))
+    clusters = likelihood.clusters
+    grid = cluster_posterior(likelihood)
+    learned = learned_clusters(grid, outcomes.clusters or (), index)
+    mean, sd, table = cluster_mean(grid)
+    # of one trial, the expected score is θ
+    of_one_trial = TabulatedDistribution(table, mean, sd)
+    grid = grid_with_within(clusters, grid, max(curve.degree for curve in curves))
+    values = curve_values(clusters, grid, curves)
+    distributions = [
+        of_one_trial
+        if curve.degree == 1 and curve.top == 1.0
+        else distribution_over_nodes(value, grid.mass, curve.top, (_FINER, 1, 1))
+        for value, curve in zip(values, curves, strict=True)
+    ]
+    return distributions, learned
 
 
 def cluster_mean(grid: ClusterGrid) -> tuple[float, float, CdfTable]:

@@ -13,10 +13,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.distributions.curve_mixture import (
     CurveMixture,
     CurveMixtureDistribution,
     CurveMoments,
+    curve_means,
     population_of_curve,
 )
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
@@ -25,6 +27,7 @@ from lm_eval_bayes.stats.distributions.success_curves import (
     beta_moments,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.hierarchical.clusters import clustered_curves, few_clusters_note
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
     PRIOR_ALONE,
@@ -33,7 +36,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
+from lm_eval_bayes.stats.results import LearnedClusters, PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_option, check_prior
 
 #: Pseudo-counts of correct and of wrong trials, or how they are found.
@@ -324,7 +327,9 @@ def pass_posteriors(
         every question in one direction: on hard or on easy benchmarks its intervals miss.
     scope : {"benchmark", "population"}
         "benchmark": the mean of curve(p_α) over these M questions. "population", with the learned
-        prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m)).
+        prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m));
+        where the outcomes have clusters, over the questions of a population of clusters, by the
+        model of `clustered_posterior`.
 
     Returns
     -------
@@ -433,7 +438,7 @@ def _learned(
     learned = learned_from_grid(grid)
 
     def posterior_of(quantity: PassQuantity, curve: Curve, moments: CurveMoments) -> Posterior:
-        benchmark = Posterior(
+        return Posterior(
             quantity=f"{quantity.name} posterior",
             mu=float(np.clip(moments.mu, 0.0, curve.top)),
             sigma=moments.sigma,
@@ -452,26 +457,53 @@ def _learned(
             note=_note(x + y, quantity.k, "benchmark", moments.mu, moments.sigma, curve.top),
             question_ids=outcomes.question_ids,
         )
-        if scope == "benchmark":
-            return benchmark
-        distribution = population_of_curve(mixture, curve)
-        mu, sigma = distribution.moments()
-        return replace(
-            benchmark,
-            mu=float(np.clip(mu, 0.0, curve.top)),
-            sigma=sigma,
-            distribution=distribution,
-            scope=scope,
-            note=_note(x + y, quantity.k, scope, mu, sigma, curve.top),
-            benchmark=benchmark,
-        )
 
-    return [
+    posteriors = [
         posterior_of(quantity, curve, moments)
         for quantity, curve, moments in zip(
             quantities, curves, mixture.moments(curves), strict=True
         )
     ]
+    if scope == "benchmark":
+        return posteriors
+    index = outcomes.cluster_index
+    clusters = None
+    if index is not None:
+        distributions, clusters = clustered_curves(outcomes, index, curves)
+    else:
+        at_nodes = curve_means(mixture.logit_mean, mixture.log_strength, curves)
+        distributions = [
+            population_of_curve(mixture, curve, at_node)
+            for curve, at_node in zip(curves, at_nodes, strict=True)
+        ]
+    few = None if clusters is None else few_clusters_note(clusters.n_clusters)
+    return [
+        _population(posterior, distribution, clusters, few, x + y)
+        for posterior, distribution in zip(posteriors, distributions, strict=True)
+    ]
+
+
+def _population(
+    benchmark: Posterior,
+    distribution: TabulatedDistribution,
+    clusters: LearnedClusters | None,
+    few_clusters: str | None,
+    trials: FloatArray,
+) -> Posterior:
+    """Return the posterior of scope "population"."""
+    mu, sigma = distribution.moments()
+    top, k = benchmark.bounds[1], benchmark.k or 1
+    note = _note(trials, k, "population", mu, sigma, top)
+    return replace(
+        benchmark,
+        mu=float(np.clip(mu, 0.0, top)),
+        sigma=sigma,
+        distribution=distribution,
+        scope="population",
+        note=joined_notes([note, few_clusters]),
+        benchmark=benchmark,
+        clusters=clusters,
+    )
 
 
 def _note(
