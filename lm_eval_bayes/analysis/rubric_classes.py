@@ -171,7 +171,9 @@ def classify_runs(
         if absent is None:
             scores[schema.name] = {
                 run.model: score_categories(
-                    schema, category[run.model], run.signal_table, cuts, run.question_ids
+                    *(schema, category[run.model], run.signal_table, cuts),
+                    question_ids=run.question_ids,
+                    clusters=run.clusters,
                 )
                 for run in runs
             }

@@ -132,6 +132,12 @@ class RubricTable(Record):
     seed: int
 
     @property
+    def n_clusters(self) -> int | None:
+        """Number of clusters of the questions, in scope "population"; None without."""
+        index = self.classified.runs[0].outcomes.cluster_index
+        return None if index is None or self.scope == "benchmark" else int(index.max()) + 1
+
+    @property
     def ranks(self) -> IntArray:
         """Ranks, shape (schemata, models)."""
         return np.array([[model.rank for model in row.scores] for row in self.rows], dtype=np.int64)
@@ -180,6 +186,7 @@ class RubricTable(Record):
         return {
             "task": classified.task,
             "questions": classified.n_questions,
+            "clusters": self.n_clusters,
             "runs": [
                 {
                     "model": run.model,
@@ -331,7 +338,10 @@ def _reweighted(
             score,
             schema=schema,
             outcomes=Outcomes.from_counts(
-                score.counts, weights=schema.weights, question_ids=score.outcomes.question_ids
+                score.counts,
+                weights=schema.weights,
+                question_ids=score.outcomes.question_ids,
+                clusters=score.outcomes.clusters,
             ),
         )
         for model, score in scores.items()

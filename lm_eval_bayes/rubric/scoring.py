@@ -151,8 +151,11 @@ def score_categories(
     table: SignalTable,
     thresholds: TaskThresholds,
     question_ids: Sequence[Hashable] | None = None,
+    clusters: Sequence[Hashable] | None = None,
 ) -> RubricScore:
     """Score trials that are classified already; −1 stands for a missing category.
+
+    Scope "population" of the score takes the questions of one of `clusters` as dependent.
 
     Raises
     ------
@@ -167,7 +170,9 @@ def score_categories(
     flat = table.question[classified] * width + category[classified]
     counts = np.bincount(flat, minlength=table.n_questions * width)
     counts = counts.reshape(table.n_questions, width)
-    outcomes = Outcomes.from_counts(counts, weights=schema.weights, question_ids=question_ids)
+    outcomes = Outcomes.from_counts(
+        counts, weights=schema.weights, question_ids=question_ids, clusters=clusters
+    )
     return RubricScore(schema, outcomes.counts, int((~classified).sum()), thresholds.hash, outcomes)
 
 

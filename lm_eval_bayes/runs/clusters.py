@@ -9,14 +9,18 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: What holds clusters, for errors.
-_SOURCES = "samples of the harness, with documents that have the field, or a column of counts"
+_SOURCES = (
+    "samples of the harness, with documents that have the field, a trial store of a task with the "
+    "field in its `metadata: cluster:`, or a column of counts"
+)
 
 
 def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list[TaskRun]:
     """Give the runs of a task the clusters of its questions, where all of a run's are known.
 
-    A cluster is recorded with the logged samples, and a trial store or a matrix holds none: the
-    questions of these get the clusters that another run of the task recorded, matched by id.
+    A cluster is recorded with the logged samples and in the trial store, and a matrix or a store of
+    an earlier release holds none: the questions of these get the clusters that another run of the
+    task recorded, matched by id.
 
     Parameters
     ----------

@@ -384,8 +384,8 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
     Raises
     ------
     InvalidInputError
-        If the outcomes are not binary with one trial per question and no prior trials; the
-        message calls them `name`.
+        If the outcomes are not binary with one trial per question, without prior trials and
+        clusters; the message calls them `name`.
     """
     check_outcomes(name, outcomes)
     require_binary(outcomes)
@@ -397,6 +397,13 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
         )
         got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
         raise InvalidInputError.of(name, rule, got)
+    index = outcomes.cluster_index
+    if index is not None:
+        rule = (
+            "have no clusters, because this model takes the questions as independent; "
+            'for clusters, use scope="population" of a posterior under the learned prior'
+        )
+        raise InvalidInputError.of(name, rule, f"{int(index.max()) + 1} clusters")
     return np.asarray(outcomes.counts[:, 1] == 1)
 
 

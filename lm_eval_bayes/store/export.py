@@ -22,7 +22,8 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import is_store
-from lm_eval_bayes.store.outcomes import QUESTION, outcome_rows
+from lm_eval_bayes.store.outcomes import outcome_rows
+from lm_eval_bayes.store.questions import QUESTION, cluster_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
     HashCheckedReader,
@@ -67,7 +68,8 @@ def export_jsonl(
 
     Every line has a ``kind``: first each ``model``, ``sampling`` and ``prompt`` with its hash,
     then ``prompt_signals``, then each ``trial`` with the three hashes of its key, then each
-    ``outcome`` with its question and the hashes and number of its trial. The order depends
+    ``outcome`` with its question and the hashes and number of its trial, then the ``cluster`` of
+    each question that has one, with its field and label. The order depends
     on the content only, so two stores of the same trials give the same trials in the same order.
     NaN and infinities become null.
 
@@ -233,3 +235,6 @@ def _lines(
             question = dict(zip(QUESTION, outcome.question, strict=True))
             graded = {**outcome.graded_trial().to_dict(), "graded": outcome.values[0]}
             yield {"kind": "outcome", **question, **graded}, outcome.is_intact()
+        for stored in cluster_rows(connection, file.schema):
+            question = dict(zip(QUESTION, stored.question, strict=True))
+            yield {"kind": "cluster", **question, **stored.cluster()._asdict()}, stored.is_intact()

@@ -26,6 +26,7 @@ from lm_eval_bayes.store.errors import (
 from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
+from lm_eval_bayes.store.questions import ClusterRow, cluster_rows, insert_cluster
 from lm_eval_bayes.store.tables import (
     TABLES,
     DescriptionRow,
@@ -44,7 +45,7 @@ from lm_eval_bayes.store.tables import (
 from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
-_Row = TypeVar("_Row", DescriptionRow, TrialRow, PromptSignalsRow, OutcomeRow)
+_Row = TypeVar("_Row", DescriptionRow, TrialRow, PromptSignalsRow, OutcomeRow, ClusterRow)
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -71,7 +72,8 @@ class MergeReport(Record):
     outcomes : int
         Graded outcomes that were new to the target.
     notes : tuple of str
-        Models of one name with different weights, and trials that stores graded differently.
+        Models of one name with different weights, trials that stores graded differently, and
+        questions that they put into different clusters.
     """
 
     target: str
@@ -93,8 +95,8 @@ def merge(
     """Copy all trials of the sources into the target, all of them or none.
 
     A trial that several stores have, with the same text and seed, is stored once, with the
-    measurements and outcomes of the first store that has it. Every row is checked against its
-    hash.
+    measurements and outcomes of the first store that has it, and so is the cluster of a question.
+    Every row is checked against its hash.
 
     Parameters
     ----------
@@ -163,6 +165,7 @@ class _Merger:
                 for signals_row in _intact(signals, source.path):
                     insert_prompt_signals(target, signals_row, self.target)
                 self._copy_outcomes(connection, target, source, differing)
+                self._copy_clusters(connection, target, source)
         n_conflicts = sum(self.differing.values())
         if n_conflicts and self.refuses:
             raise TrialConflictError(
@@ -233,6 +236,21 @@ class _Merger:
                 f"{plural(n_refused, 'outcome')} of {source.path} not merged, because the "
                 "trials differ"
             )
+
+    def _copy_clusters(
+        self, connection: sqlite3.Connection, target: sqlite3.Connection, source: StoreFile
+    ) -> None:
+        """Copy the clusters of questions that have none in the target, and note the others."""
+        n_different = Counter[str]()
+        for row in _intact(cluster_rows(connection, source.schema), source.path):
+            stored = insert_cluster(target, row)
+            if stored is not None and stored != row.cluster():
+                n_different[row.question[0]] += 1
+        self.notes += [
+            f"{source.path} puts {plural(n, 'question')} of task {task} into another cluster; the "
+            "first cluster is kept"
+            for task, n in sorted(n_different.items())
+        ]
 
 
 def _describe(differing: Counter[tuple[str, TrialKey]], listed: Sequence[Conflict]) -> str:

@@ -113,6 +113,18 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        4,
+        "clusters of questions",
+        _one_line(
+            """CREATE TABLE clusters (
+                question INTEGER PRIMARY KEY REFERENCES questions (id) ON DELETE CASCADE,
+                field BLOB NOT NULL,
+                label BLOB NOT NULL,
+                hash TEXT NOT NULL
+            )""",
+        ),
+    ),
 )
 
 #: The schema that this release writes.
@@ -123,6 +135,9 @@ PROMPT_SIGNALS_SCHEMA = 2
 
 #: The first schema with outcomes.
 OUTCOMES_SCHEMA = 3
+
+#: The first schema with clusters of questions.
+CLUSTERS_SCHEMA = 4
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
@@ -15,8 +15,17 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import readable
-from lm_eval_bayes.store.file import StoreFile, marks
+from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
+from lm_eval_bayes.store.questions import (
+    QUESTION,
+    Cluster,
+    ClusterRow,
+    Question,
+    cluster_rows,
+    put_cluster,
+    put_question,
+)
 from lm_eval_bayes.store.tables import KeyIds
 from lm_eval_bayes.store.trial import ID, TrialKey, check_int64, check_text, compact_json
 
@@ -63,11 +72,14 @@ class GradedQuestion(Record):
         templates make different prompts of it.
     trials : tuple of GradedTrial
         Grouped by model, sampling and prompt, then by number.
+    cluster : Cluster or None
+        Its cluster, if the run that graded it knew one.
     """
 
     doc_id: int
     doc_hash: str
     trials: tuple[GradedTrial, ...]
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True)
@@ -126,10 +138,8 @@ class GradedTask(Record):
         return replace(self, questions=tuple(q for q in questions if q.trials))
 
 
-#: The columns that identify a question, in the order of every row here.
-QUESTION = ("task", "version", "filter", "doc_id", "categories", "doc_hash")
-#: A question, as :data:`QUESTION` orders it.
-Question = tuple[str, str, str, int, int, str]
+#: A question with its trials and its cluster.
+CheckedQuestion = tuple[Question, tuple[GradedTrial, ...], "Cluster | None"]
 
 _INSERT = (
     f"INSERT INTO outcomes (question, {ID}, graded, outcome, answer, error, hash) "
@@ -153,17 +163,15 @@ _SELECT = (
 _ORDER = "ORDER BY q.task, q.version, q.filter, q.categories, q.doc_id, q.doc_hash, 7, 8, 9, 10"
 
 
-def check_outcomes(
-    tasks: Iterable[GradedTask],
-) -> list[tuple[Question, tuple[GradedTrial, ...]]]:
-    """Return the questions that have trials, each with its trials, if they are valid.
+def check_outcomes(tasks: Iterable[GradedTask]) -> list[CheckedQuestion]:
+    """Return the questions that have trials, each with its trials and cluster, if they are valid.
 
     Raises
     ------
     InvalidInputError
         If a record breaks a rule.
     """
-    checked: list[tuple[Question, tuple[GradedTrial, ...]]] = []
+    checked: list[CheckedQuestion] = []
     for task in tasks:
         if not isinstance(task, GradedTask):
             raise InvalidInputError.of("tasks", "hold GradedTask records", task)
@@ -178,9 +186,15 @@ def check_outcomes(
             trials = tuple(question.trials)
             for trial in trials:
                 _check_trial(trial, categories)
+            if question.cluster is not None and not (
+                isinstance(question.cluster, Cluster)
+                and all(isinstance(text, str) for text in question.cluster)
+            ):
+                rule = "be None or a Cluster of two strings"
+                raise InvalidInputError.of("cluster", rule, question.cluster)
             if trials:
                 row: Question = (name, version, filter_name, doc_id, categories, doc_hash)
-                checked.append((row, trials))
+                checked.append((row, trials, question.cluster))
     return checked
 
 
@@ -205,11 +219,13 @@ def _required(name: str, value: object) -> str:
 
 def put_outcomes(
     connection: sqlite3.Connection,
-    checked: Iterable[tuple[Question, tuple[GradedTrial, ...]]],
+    checked: Iterable[CheckedQuestion],
     now: float,
     path: Path,
 ) -> int:
     """Store outcomes in place of earlier ones; return how many are new or changed.
+
+    A cluster replaces an earlier one. A question without a cluster keeps its earlier one.
 
     Parameters
     ----------
@@ -229,8 +245,10 @@ def put_outcomes(
     """
     n_changed = 0
     ids = KeyIds(connection, path)
-    for question, trials in checked:
-        question_id = _put_question(connection, question)
+    for question, trials, cluster in checked:
+        question_id = put_question(connection, question)
+        if cluster is not None:
+            put_cluster(connection, question_id, ClusterRow.of(question, cluster))
         trial_ids = [(*ids[trial.key], trial.trial) for trial in trials]
         rows = [
             (question_id, *trial_id, *_encode(question, trial, now))
@@ -254,17 +272,6 @@ def put_outcomes(
                 (other_id,),
             )
     return n_changed
-
-
-def _put_question(connection: sqlite3.Connection, question: Question) -> int:
-    """Insert a question unless it is stored, and return its id."""
-    columns, values = ", ".join(QUESTION), marks(QUESTION)
-    statement = f"SELECT id FROM questions WHERE ({columns}) = ({values})"
-    row = connection.execute(statement, question).fetchone()
-    if row is not None:
-        return int(row[0])
-    statement = f"INSERT INTO questions ({columns}) VALUES ({values})"
-    return int(connection.execute(statement, question).lastrowid or 0)
 
 
 def _encode(question: Question, trial: GradedTrial, now: float) -> tuple[Any, ...]:
@@ -362,7 +369,7 @@ def insert_outcome(
         (*row.question[:4], *row_id),
     ).fetchone()
     if stored is None:
-        question_id = _put_question(connection, row.question)
+        question_id = put_question(connection, row.question)
         connection.execute(_INSERT, (question_id, *row_id, *row.values, row.digest))
     return stored
 
@@ -374,10 +381,14 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
         rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
-        return tuple(_group_by_task(rows))
+        stored = cluster_rows(connection, file.schema, where, values)
+        clusters = {row.question: row.cluster() for row in stored}
+        return tuple(_group_by_task(rows, clusters))
 
 
-def _group_by_task(rows: list[tuple[Any, ...]]) -> Iterator[GradedTask]:
+def _group_by_task(
+    rows: list[tuple[Any, ...]], clusters: Mapping[Question, Cluster]
+) -> Iterator[GradedTask]:
     for (name, version, filter_name, categories), of_task in groupby(rows, itemgetter(0, 1, 2, 4)):
         questions = []
         for (doc_id, doc_hash), of_question in groupby(of_task, itemgetter(3, 5)):
@@ -389,5 +400,6 @@ def _group_by_task(rows: list[tuple[Any, ...]]) -> Iterator[GradedTask]:
                     keys[hashes] = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
                 answer, error = _decode(row[12]), _decode(row[13])
                 trials.append(GradedTrial(keys[hashes], row[9], row[11], answer, error))
-            questions.append(GradedQuestion(doc_id, doc_hash, tuple(trials)))
+            cluster = clusters.get((name, version, filter_name, doc_id, categories, doc_hash))
+            questions.append(GradedQuestion(doc_id, doc_hash, tuple(trials), cluster))
         yield GradedTask(name, version, filter_name, categories, tuple(questions))

@@ -21,6 +21,7 @@ from lm_eval_bayes.store.errors import StoreFileError, readable, translate_error
 from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
+from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 
@@ -84,9 +85,9 @@ def export_samples(
     There is one file for each model, sampling and version of a task that graded their trials,
     and one for each model and sampling with the prompts that no task graded. A line is one prompt
     with all its trials by number in ``resps`` and what was measured in ``signals``. If it was
-    graded, it has the doc_id, doc_hash, filter, outcomes and answers of its run, with null for
-    each trial that was not graded. A store contains prompts and raw texts only, so ``doc`` has the
-    prompt alone, ``target`` and ``metrics`` are empty, and a text is not cut at stop strings.
+    graded, it has the doc_id, doc_hash, filter, outcomes, answers and cluster of its run, with null
+    for each trial that was not graded. A store contains prompts and raw texts only, so ``doc`` has
+    the prompt alone, ``target`` and ``metrics`` are empty, and a text is not cut at stop strings.
 
     Parameters
     ----------
@@ -233,6 +234,9 @@ class _LineReader:
 
     def __post_init__(self) -> None:
         self.reader = HashCheckedReader(self.connection)
+        self.clusters: dict[Question, ClusterRow] = {
+            row.question: row for row in cluster_rows(self.connection, self.schema)
+        }
         # By id, which is the order in which they were described and that of the task's data.
         self.prompt_ids: dict[str, int] = dict(
             self.connection.execute(
@@ -287,6 +291,11 @@ class _LineReader:
         }
         if outcomes:
             line |= _outcome_fields(outcomes, trials)
+            cluster = self.clusters.get(outcomes[0].question)
+            if cluster is not None:
+                if not cluster.is_intact():
+                    self.damaged.add(("cluster", *cluster.question))
+                line["cluster"] = cluster.cluster().label
         own = self._prompt_signals(prompt_id)
         measured = [
             {name: getattr(trial, name) for name in MEASURED} | dict(trial.signals or {}) | own

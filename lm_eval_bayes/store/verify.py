@@ -15,6 +15,7 @@ from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
+from lm_eval_bayes.store.questions import cluster_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
     broken_references,
@@ -37,7 +38,7 @@ class Verification(Record):
         The file.
     schema : int
         Its schema; 0 if it could not be opened.
-    trials, descriptions, prompt_signals, outcomes : int
+    trials, descriptions, prompt_signals, outcomes, clusters : int
         Number of records that were checked.
     problems : tuple of str
         One sentence each, at most 100; empty for an intact store.
@@ -51,6 +52,7 @@ class Verification(Record):
     descriptions: int
     prompt_signals: int
     outcomes: int
+    clusters: int
     problems: tuple[str, ...]
     n_problems: int
 
@@ -88,8 +90,8 @@ def verify(path: str | PathLike[str]) -> Verification:
     try:
         file = open_file(path, "read")
     except StoreDamagedError as error:
-        return Verification(str(path), 0, 0, 0, 0, 0, (str(error),), 1)
-    counts = dict.fromkeys(("trials", "descriptions", "prompt_signals", "outcomes"), 0)
+        return Verification(str(path), 0, 0, 0, 0, 0, 0, (str(error),), 1)
+    counts = dict.fromkeys(("trials", "descriptions", "prompt_signals", "outcomes", "clusters"), 0)
     problems: list[str] = []
     n_problems = 0
     with closing(file):
@@ -125,6 +127,7 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
                 "trials": trial_rows(connection),
                 "prompt_signals": prompt_signals_rows(connection, file.schema),
                 "outcomes": outcome_rows(connection, file.schema),
+                "clusters": cluster_rows(connection, file.schema),
             }
             for kind, rows in records.items():
                 for row in rows:

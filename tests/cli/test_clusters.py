@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -18,16 +19,22 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.task.questions import check_clusters
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.comparison.single_trial import compare_paired, compare_unpaired
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.samples_export import export_samples
 
 TASK = "demo_arithmetic_bayes"
 CONTESTS = np.repeat(np.arange(6), 5)
 
 
 def harness(folder, *arguments, metadata):
-    command = [sys.executable, "-m", "lm_eval_bayes", "run", "--model", "biased_coin"]
-    command += ["--tasks", TASK, "--metadata", json.dumps(metadata), *arguments]
+    command = [sys.executable, "-m", "lm_eval_bayes", "run", "--tasks", TASK]
+    command += ["--metadata", json.dumps(metadata), *arguments]
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=240
@@ -39,9 +46,10 @@ def coins(tmp_path_factory):
     """Two runs of the demo, whose questions have five levels, each a cluster."""
     folder = tmp_path_factory.mktemp("coins")
     for seed in (1, 2):
+        arguments = f"backend=biased_coin,beta=2:3,seed={seed},store=store{seed}.sqlite"
         done = harness(
             folder,
-            *("--model_args", f"beta=2:3,seed={seed}", "--output_path", f"out{seed}"),
+            *("--model", "trials", "--model_args", arguments, "--output_path", f"out{seed}"),
             "--log_samples",
             metadata={"bayes_n": 4, "cluster": "level"},
         )
@@ -96,6 +104,59 @@ def test_every_command_uses_them_for_scope_population(coins):
     assert [line["n_clusters"] for line in plan["runs"]] == [5, 5]
 
 
+def test_a_trial_store_gives_the_same_answers_as_the_log(coins, tmp_path):
+    folder = coins[0].parent
+    stores = [folder / f"store{seed}.sqlite" for seed in (1, 2)]
+    for log, store in zip(coins, stores, strict=True):
+        (a,), (b,) = read_runs(log).runs, read_runs(store).runs
+        assert (b.clusters, b.question_ids) == (a.clusters, a.question_ids)
+        np.testing.assert_array_equal(b.outcomes.counts, a.outcomes.counts)
+        assert read_runs(store, cluster="level").runs[0].clusters == a.clusters
+    options = ("--scope", "population", "--json")
+    (of_logs,), (of_stores,) = (
+        json.loads(lmeb("compare", *paths, *options)[1])["tasks"] for paths in (coins, stores)
+    )
+    assert of_stores["n_clusters"] == 5
+    assert [of_stores[key] for key in ("sd", "z", "difference")] == [
+        of_logs[key] for key in ("sd", "z", "difference")
+    ]
+    code, _, error = lmeb("summary", stores[0], "--cluster", "topic")
+    assert (code, "`--cluster` must name what all runs have" in error) == (2, True)
+    # a merged store and its samples hold them too
+    merge(stores, tmp_path / "both.sqlite")
+    assert {run.clusters for run in read_runs(tmp_path / "both.sqlite").runs} == {a.clusters}
+    export_samples(stores[1], tmp_path / "samples")
+    assert read_runs(tmp_path / "samples").runs[0].clusters == a.clusters
+
+
+def test_a_rubric_is_scored_with_clusters(coins):
+    rubric = ("rubric", *coins, "--schema", "exact_match", "--scope", "population")
+    code, printed, error = lmeb(*rubric, "--json")
+    assert code == 0, error
+    (table,) = json.loads(printed)["tasks"]
+    assert table["clusters"] == 5
+    (schema,) = table["schemata"]
+    score, (run,) = schema["scores"][0], read_runs(coins[0]).runs
+    posterior = hbayes_at_n(run.outcomes, "population")
+    assert score["sigma"] > 1.2 * hbayes_at_n(without_clusters(run), "population").sigma
+    assert score["sigma"] == pytest.approx(posterior.sigma, rel=0.2)
+    assert "sampled in 5 clusters" in lmeb(*rubric)[1]
+
+
+def without_clusters(run):
+    return dataclasses.replace(run.outcomes, clusters=None)
+
+
+def test_models_of_independent_questions_refuse_clusters():
+    clusters = ["I", "I", "II", "II"]
+    a = Outcomes.from_matrix([[1], [0], [1], [1]], clusters=clusters)
+    for function in (compare_paired, compare_unpaired):
+        with pytest.raises(InvalidInputError, match=r"`a` must have no clusters.*got 2 clusters"):
+            function(a, a)
+    with pytest.raises(InvalidInputError, match="`outcomes` must have no clusters"):
+        single_trial_posterior(a)
+
+
 @pytest.mark.parametrize("command", ["summary", "rank", "compare", "plan"])
 def test_tables_name_the_number_of_clusters(coins, command):
     more = ("--width", ".4") if command == "plan" else ()
@@ -115,7 +176,7 @@ def test_the_report_names_them(coins, tmp_path):
 
 
 def test_a_task_refuses_clusters_before_it_samples(tmp_path):
-    model = ("--model_args", "p=.5")
+    model = ("--model", "biased_coin", "--model_args", "p=.5")
     done = harness(tmp_path, *model, metadata={"bayes_n": 2, "cluster": "contest"})
     assert done.returncode != 0
     fields = "id, problem, answer, level, check"

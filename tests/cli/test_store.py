@@ -118,7 +118,7 @@ def test_info(lmeb, make):
     path = make(task="aime")
     code, printed, error = lmeb("store", "info", path)
     assert (code, error) == (0, "")
-    assert f"{path}: schema 3, " in printed
+    assert f"{path}: schema 4, " in printed
     assert "3 trials, 1 prompt, 0 prompts with signals, 3 graded outcomes" in printed
     assert '{"pretrained":"some/model"}' in printed
     line = next(line for line in printed.splitlines() if line.strip().startswith("aime"))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lm_eval_bayes.store import file, migrations
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -68,8 +69,12 @@ def fill(store: TrialStore) -> None:
                 store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
             if store.schema >= migrations.OUTCOMES_SCHEMA:
                 graded = (GradedTrial(key, 0, 1, "42"), GradedTrial(key, 1, 0, None, ODD))
+                has_clusters = store.schema >= migrations.CLUSTERS_SCHEMA
                 graded_question = GradedQuestion(
-                    int(question == ODD), f"{len(question):064x}", graded
+                    int(question == ODD),
+                    f"{len(question):064x}",
+                    graded,
+                    Cluster("contest", question) if has_clusters else None,
                 )
                 store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (graded_question,))])
 

@@ -17,6 +17,7 @@ from lm_eval_bayes.store.errors import NewerSchemaError, StoreDamagedError, Stor
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -63,6 +64,10 @@ def check_outcomes(store, schema):
     assert (right.trial, right.outcome, right.answer, right.error) == (0, 1, "42", None)
     assert (failed.trial, failed.outcome, failed.answer, failed.error) == (1, 0, None, ODD)
     assert store.prompt(right.key.prompt) == ODD
+    texts = ("What is 6 times 7?", ODD) if schema >= migrations.CLUSTERS_SCHEMA else ()
+    assert [q.cluster for q in task.questions if q.cluster] == [
+        Cluster("contest", text) for text in texts
+    ]
 
 
 def test_there_is_a_fixture_of_every_schema():
@@ -82,7 +87,7 @@ def test_an_old_store_is_upgraded_when_it_is_opened_for_writing(path, schema, tm
         new = store.prompt_signals(key.model, [key.prompt]) == {}
         assert store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5}) is new
         assert new is (schema < migrations.PROMPT_SIGNALS_SCHEMA)
-        graded = GradedQuestion(7, "ab", (GradedTrial(key, 0, 2),))
+        graded = GradedQuestion(7, "ab", (GradedTrial(key, 0, 2),), Cluster("topic", "sums"))
         assert store.add_outcomes([GradedTask("other", "2", "none", 3, (graded,))]) == 1
         assert store.outcomes_of("other")[0].questions == (graded,)
     assert verify(path).ok

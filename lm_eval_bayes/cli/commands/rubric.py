@@ -365,7 +365,8 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
     if thresholds_file:
         frozen = f"frozen on {classified.source.date} in {thresholds_file}"
     questions = plural(classified.n_questions, "question")
-    say(f"{classified.task}: {questions}, {table.prior}@N for {scope_label(table.scope)}")
+    scope = scope_label(table.scope, table.n_clusters)
+    say(f"{classified.task}: {questions}, {table.prior}@N for {scope}")
     say(f"thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}")
     if classified.thresholds_note is not None:
         say(classified.thresholds_note)

@@ -21,6 +21,7 @@ from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stor
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
 
 log = get_logger(__name__)
 
@@ -193,7 +194,10 @@ def store_outcomes(
     try:
         instance = responses.instance
         doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
-        question = GradedQuestion(doc_id, doc_hash(instance.doc), tuple(trials.values()))
+        digest, cluster = doc_hash(instance.doc), None
+        if graded.settings.cluster is not None and graded.cluster is not None:
+            cluster = Cluster(graded.settings.cluster, graded.cluster)
+        question = GradedQuestion(doc_id, digest, tuple(trials.values()), cluster)
     except Exception as error:
         # A document that JSON cannot hold, or the like: the rows do not need it.
         log.warning("%s: a question's outcomes cannot be stored: %s", task, error)

@@ -139,10 +139,13 @@ class _Series:
         questions: dict[str, QuestionTrials] = {}
         newest: Trial | None = None
         n_left_out = 0
+        field, notes = self._cluster_field(query)
         for id, question, trials, stored in self._questions():
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
             read = self._question(id, trials, stored)
-            questions[id] = replace(read, doc_id=question.doc_id, signals=signals)
+            cluster = question.cluster
+            label = cluster.label if cluster is not None and cluster.field == field else None
+            questions[id] = replace(read, doc_id=question.doc_id, signals=signals, cluster=label)
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
@@ -151,11 +154,10 @@ class _Series:
                 f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
                 "their questions have more trials with another prompt"
             )
-        notes: tuple[str, ...] = ()
         if graded.categories > 2:
-            notes = (
+            notes.append(
                 f"a trial store keeps no scores of the {graded.categories} categories: they were "
-                "spaced evenly from 0 to 1",
+                "spaced evenly from 0 to 1"
             )
         provenance = Provenance(
             backend=backend,
@@ -172,13 +174,31 @@ class _Series:
             weights=weights,
             filter=graded.filter,
             provenance=provenance,
-            notes=notes,
+            notes=tuple(notes),
             settings=generation(provenance.generation_kwargs),
             arguments={k: v for k, v in arguments.items() if k != "pretrained"},
             fingerprint=model_hash(fingerprint),
             version=graded.version,
             sampled=not greedy(provenance.generation_kwargs),
         )
+
+    def _cluster_field(self, query: Query) -> tuple[str | None, list[str]]:
+        """Return the field whose clusters count, if all questions have one, and notes on why not.
+
+        Clusters by another field than that of the query are no clusters; the reader of all runs
+        refuses a run that has none.
+        """
+        fields = {question.cluster and question.cluster.field for question in self.graded.questions}
+        if query.cluster is not None:
+            return query.cluster if fields == {query.cluster} else None, []
+        if len(fields) == 1:
+            return fields.pop(), []
+        names = sorted(field for field in fields if field is not None)
+        n_without = sum(question.cluster is None for question in self.graded.questions)
+        return None, [
+            f"{n_without:,} of {len(self.graded.questions):,} questions have no cluster and the "
+            f"others one by field {' or '.join(names)}: all were taken as independent"
+        ]
 
     def _questions(
         self,
