@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -17,6 +18,7 @@ SLOW = {
     "calibration.py",
     "clusters.py",
     "intervals_elsewhere.py",
+    "prior_evidence.py",
     "reproduce_paper.py",
     "shared_prior.py",
     "simultaneous_ranking.py",
@@ -56,23 +58,13 @@ def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
         assert picture.stat().st_size > 5_000
 
 
-def test_the_yaml_with_the_class_and_the_one_with_the_metric_agree(tmp_path):
-    output = run(
-        "-m",
-        "lm_eval_bayes",
-        "run",
-        "--model",
-        "biased_coin",
-        "--model_args",
-        "p=0.7,boxed=0",
-        "--include_path",
-        EXAMPLES / "your_own_yaml",
-        "--tasks",
-        "products_bayes,products_metric",
-        "--output_path",
-        tmp_path,
+def test_the_yaml_with_the_class_and_the_one_with_the_metric_agree(tmp_path, capsys):
+    lm_eval_command(
+        *("--model", "biased_coin", "--model_args", "p=0.7,boxed=0"),
+        *("--include_path", EXAMPLES / "your_own_yaml"),
+        *("--tasks", "products_bayes,products_metric", "--output_path", tmp_path),
     )
-    assert re.search(r"\|products_metric.*\|avg@16 ", output)
+    assert re.search(r"\|products_metric.*\|avg@16 ", capsys.readouterr().out)
     (path,) = tmp_path.rglob("results_*.json")
     results = json.loads(path.read_text())["results"]
     ours, metric = results["products_bayes"], results["products_metric"]

@@ -155,6 +155,7 @@ def test_it_tells_what_is_so(tmp_path):
     assert set(states(result, "questions").values()) == {"note"}
 
 
+@pytest.mark.slow
 def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
     output, last = started(tmp_path, LM_EVAL_BAYES_AUTOLOAD="0")
     assert last == "[] 0"

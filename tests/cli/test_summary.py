@@ -5,14 +5,12 @@ from __future__ import annotations
 import glob
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _support.command_line import called as lmeb
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.saved_matrices import HOSTILE, outcomes, saved
 
@@ -47,15 +45,10 @@ def grouped(tmp_path_factory):
     (folder / "tasks" / "few.yaml").write_text(FEW.format(demo=demo))
     (folder / "tasks" / "few.py").write_text(LOAD)
     (folder / "tasks" / "both.yaml").write_text(GROUP)
-    command = [sys.executable, "-m", "lm_eval_bayes", "run", "--model", "biased_coin"]
-    command += ["--model_args", "beta=2:3", "--include_path", "tasks", "--tasks", "demo_both"]
-    command += ["--output_path", "out", "--log_samples"]
-    paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=240
+    lm_eval_command(
+        *("--model", "biased_coin", "--model_args", "beta=2:3", "--tasks", "demo_both"),
+        *("--include_path", folder / "tasks", "--output_path", folder / "out", "--log_samples"),
     )
-    assert done.returncode == 0, done.stderr[-4000:]
     return folder / "out"
 
 

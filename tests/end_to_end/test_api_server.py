@@ -13,10 +13,13 @@ import pytest
 TASK = "demo_arithmetic_bayes"
 QUESTIONS, TRIALS = 8, 4
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("aiohttp", "tenacity", "tiktoken")),
-    reason="the harness's API models need lm-eval[api]",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("aiohttp", "tenacity", "tiktoken")),
+        reason="the harness's API models need lm-eval[api]",
+    ),
+]
 
 
 def ask(
@@ -82,7 +85,6 @@ def test_sampling_settings_are_sent(one_by_one: Any) -> None:
     assert not any(body["stop"] for body in requests)
 
 
-@pytest.mark.slow
 def test_concurrent_requests_give_the_same_trials(
     one_by_one: Any, run_harness: Any, completions_server: Any
 ) -> None:
@@ -98,7 +100,6 @@ def test_concurrent_requests_give_the_same_trials(
     run.check()
 
 
-@pytest.mark.slow
 def test_another_seed_gives_other_trials(
     one_by_one: Any, run_harness: Any, completions_server: Any
 ) -> None:
@@ -109,7 +110,6 @@ def test_another_seed_gives_other_trials(
     assert not set(chain(*responses(run))) & set(chain(*responses(before)))
 
 
-@pytest.mark.slow
 def test_chat_completions(run_harness: Any, completions_server: Any) -> None:
     run = ask(run_harness, completions_server, concurrent=4, chat=True)
     requests = completions_server.requests()

@@ -81,6 +81,7 @@ def test_a_name_that_never_was_is_an_attribute_error(module):
         resolve(f"{module}.nothing")
 
 
+@pytest.mark.slow
 def test_a_run_of_old_yaml_files_gives_the_rows_and_each_warning_once(tmp_path):
     (tmp_path / "old.yaml").write_text(YAML)
     (tmp_path / "group.yaml").write_text(GROUP)

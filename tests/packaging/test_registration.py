@@ -35,6 +35,7 @@ assert len(roots) == 2 and roots[1].endswith("task_configs"), roots
 """
 
 
+@pytest.mark.slow
 def test_everything_after_nothing_but_importing_the_harness(python, site_folder):
     code = """
 import sys, lm_eval
@@ -79,6 +80,7 @@ def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python,
     assert output_of(python(code, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
 
 
+@pytest.mark.slow
 def test_by_hand_without_start_up_files(python):
     code = """
     import sys
@@ -139,6 +141,7 @@ for module in (lm_eval.filters, lm_eval.models, lm_eval.tasks):
     assert output_of(python(code + EVERYTHING, start=site_folder)) == ""
 
 
+@pytest.mark.slow
 def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tmp_path):
     (tmp_path / "mine").mkdir()
     code = f"""

@@ -56,7 +56,8 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 50])
 def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path, kills):
     report = scene("killed", tmp_path, kills, 1)
     assert len(report["codes"]) == kills
