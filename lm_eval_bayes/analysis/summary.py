@@ -83,7 +83,7 @@ class TaskSummary(ScorePosteriors):
         same names: the score that k new trials would have. Their sd and interval say how uncertain
         the estimate in `rows` is.
     family_intervals : mapping of str to Interval
-        Their credible intervals.
+        Their credible intervals; empty where `summarise` was told to leave them out.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
@@ -142,8 +142,8 @@ class TaskSummary(ScorePosteriors):
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
             "rows_uncertainty": {
-                name: {"sd": posterior.sigma, "interval": self.family_intervals[name].to_dict()}
-                for name, posterior in self.family.items()
+                name: {"sd": self.family[name].sigma, "interval": interval.to_dict()}
+                for name, interval in self.family_intervals.items()
             },
             "tokens": self.tokens,
             "seconds": self.seconds,
@@ -160,7 +160,11 @@ def posterior_to_dict(posterior: Posterior, interval: Interval) -> dict[str, Any
 
 
 def summarise(
-    run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL, *, ks: Iterable[int] | None = None
+    run: TaskRun,
+    spec: IntervalSpec = DEFAULT_INTERVAL,
+    *,
+    ks: Iterable[int] | None = None,
+    family_intervals: bool = True,
 ) -> TaskSummary:
     """Summarise a model's trials on a task.
 
@@ -173,6 +177,8 @@ def summarise(
     ks : iterable of int, optional
         The k of the pass family, each at most N, the fewest trials of a question. By default
         powers of two up to N and those of the run's own settings.
+    family_intervals : bool
+        Whether to compute the intervals of the pass family, most of the time that this takes.
 
     Returns
     -------
@@ -212,7 +218,7 @@ def summarise(
         family_intervals=MappingProxyType(
             {
                 name: posterior.interval(spec.level, method, seed=spec.seed)
-                for name, posterior in family.items()
+                for name, posterior in (family.items() if family_intervals else ())
             }
         ),
         n_range=outcomes.trials_range,

@@ -494,6 +494,5 @@ def test_twenty_models_on_four_tasks_take_seconds():
     ]
     began = time.process_time()
     page, _ = page_of(*runs)
-    # most of it are the exact intervals of the pass family, a third of a second a run
-    assert time.process_time() - began < 90.0
+    assert time.process_time() - began < 30.0  # about 20 s of a free core
     assert len(page.encode()) < 5_000_000

@@ -201,11 +201,16 @@ def mixture_table(mixture: BetaMixture, mu: float, sigma: float) -> CdfTable:
     return _convolved(mixture, at_node, wide_sensitivity, mu, sigma)
 
 
+def mean_shape(weight: FloatArray, at_node: Cumulants) -> tuple[float, float]:
+    """Return the sizes of the nodes' third and fourth standardized cumulants, on average."""
+    spread = np.sqrt(at_node.variance)
+    skew = float((weight * (at_node.third_size / spread**3)).sum())
+    return skew, float((weight * (at_node.fourth_size / spread**4)).sum())
+
+
 def is_nearly_normal(weight: FloatArray, at_node: Cumulants, sigma: float) -> bool:
     """Whether Edgeworth's expansion is accurate at the nodes, on average over their weights."""
-    spread = np.sqrt(at_node.variance)
-    skew = float(weight @ (at_node.third_size / spread**3))
-    kurtosis = float(weight @ (at_node.fourth_size / spread**4))
+    skew, kurtosis = mean_shape(weight, at_node)
     return bool(np.all(np.array([skew, kurtosis, kurtosis * sigma]) <= _EDGEWORTH))
 
 
@@ -485,12 +490,60 @@ def pearson_table(
     below = np.empty((likely.size, score.size))
     below[~is_moved] = nodes[~is_moved].below(score)
     below[is_moved] = _moved_below(nodes[is_moved], sensitivity[:, is_moved], score)
-    below = np.maximum.accumulate(np.clip(weight @ below, 0.0, 1.0))
-    below[-1] = 1.0
-    # the variation over cells widens the distribution: rescale to the exact sd
     variance = nodes.spread**2 + np.where(is_moved, (sensitivity**2).sum(axis=0) / 12.0, 0.0)
     widened = float(weight @ (variance + (nodes.mean - mu) ** 2))
-    score = _stretched(score, mu, sigma / np.sqrt(widened))
+    return _smooth_table(score, weight @ below, mu, sigma / np.sqrt(widened))
+
+
+def beta_nodes_table(
+    weight: FloatArray, at_node: Cumulants, sensitivity: FloatArray, mu: float, sigma: float
+) -> CdfTable:
+    """Mix Betas with the mean and the variance of a mixture's nodes into one table.
+
+    It suits nodes that are far from normal because their scores are close to one end, at which the
+    Beta's tail ends too.
+
+    Parameters
+    ----------
+    weight : array, shape (G,)
+        Probability of each node.
+    at_node : Cumulants
+        Of the score at every node, each of shape (G,).
+    sensitivity : array, shape (K, G)
+        How much the mean changes over a node's cell, in K directions.
+    mu, sigma : float
+        Exact mean and standard deviation over all nodes.
+
+    Returns
+    -------
+    CdfTable
+        Scores within [0, 1].
+    """
+    mean = np.clip(at_node.mean, 1e-14, 1.0 - 1e-14)
+    most = mean * (1.0 - mean)
+    variance = np.minimum(at_node.variance + (sensitivity**2).sum(axis=0) / 12.0, 0.98 * most)
+    strength = most / variance - 1.0
+    a, b = mean * strength, (1.0 - mean) * strength
+    score = _scores(mu, sigma)
+    below = np.empty((weight.size, score.size))
+    near = a <= b
+    below[near] = beta_cdf(a[near], b[near], score[None, :], 1e-5)
+    below[~near] = 1.0 - beta_cdf(b[~near], a[~near], 1.0 - score[None, :], 1e-5)
+    widened = float(weight @ (variance + (at_node.mean - mu) ** 2))
+    return _smooth_table(score, weight @ below, mu, sigma / np.sqrt(widened))
+
+
+def _smooth_table(score: FloatArray, below: FloatArray, mu: float, factor: float) -> CdfTable:
+    """Return a table from a distribution function at some scores, stretched to the exact sd."""
+    below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
+    below[-1] = 1.0
+    # the variation over cells widens the distribution
+    score = _stretched(score, mu, factor)
+    # next to 1, neighbouring scores can be the same number
+    rises = np.append(np.diff(score) > 0.0, True)
+    score, below = score[rises], below[rises]
+    if score.size < 2:
+        return CdfTable(np.array([0.0, 1.0]), np.array([mu, mu]))
     from scipy.interpolate import PchipInterpolator  # takes long to import
 
     index = np.arange(score.size)
@@ -512,7 +565,7 @@ def _scores(mu: float, sigma: float) -> FloatArray:
 def _stretched(score: FloatArray, mu: float, factor: float) -> FloatArray:
     """Stretch scores about `mu` by a factor close to 1, and leave 0 and 1 where they are."""
     left = mu * np.minimum(score / mu, 1.0) ** factor
-    right = (1.0 - mu) * np.minimum((1.0 - score) / (1.0 - mu), 1.0) ** factor
+    right = (1.0 - mu) * np.clip((1.0 - score) / (1.0 - mu), 0.0, 1.0) ** factor
     return np.asarray(np.where(score < mu, left, 1.0 - right))
 
 

@@ -4,9 +4,9 @@ Given the hyperparameters (m, s) the questions are independent, p_α ~ Beta(x_α
 y_α + s (1 − m)), and the score is (1/M) Σ curve(p_α). Each question's distribution at a node of the
 grid of (m, s) is put onto an even grid of the logit of p, where its density and the curves are
 smooth, so that plain sums are nearly exact. From these weights come the moments of all curves at
-once, and the distribution function of one of them: Edgeworth's expansion or Pearson's curves where
-every node is close to them, else the inverse Fourier transform of the nodes' characteristic
-functions.
+once, and the distribution function of one of them: of many questions by Edgeworth's expansion,
+Pearson's curves or Betas with the moments of the nodes, of few by the inverse Fourier transform of
+the nodes' characteristic functions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from lm_eval_bayes.stats.distributions.base import (
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
     PearsonNodes,
+    beta_nodes_table,
     edgeworth_table,
     is_near_pearson,
-    is_nearly_normal,
+    mean_shape,
     pearson_table,
     wide_cells,
 )
@@ -64,8 +65,18 @@ _KERNEL = 0.04
 _CUT = 5.5
 #: A node whose sd is below this share of the score's is taken as normal.
 _LEAST_SPREAD = 0.02
-#: Minimum number of questions for Edgeworth's expansion.
+#: Minimum number of questions for a node's distribution from its cumulants: Edgeworth's expansion
+#: where the sizes of the third and fourth standardized cumulant are at most these (the ends of
+#: intervals are off by less than .05 sd), and Betas where the sd is at most the last number, so
+#: that their error, up to .4 sd, does not matter.
 _MANY = 8
+_EDGEWORTH = np.array([0.8, 0.4])
+_TINY = 2e-3
+#: A score of a smaller sd, next to 0 or 1, is taken as normal.
+_ROUNDING = 1e-7
+_NORMAL = np.linspace(-9.0, 9.0, 181)
+#: Posterior mass in the least likely nodes, which are left out of a table.
+_LEFT_OUT_OF_TABLES = 5e-5
 #: Points at which the distribution function of a single question is computed.
 _QUESTION_POINTS = 300
 #: Points between two nodes of the grid of (m, s) at which a population's score is interpolated.
@@ -346,21 +357,46 @@ class CurveMixture:
         mu, sigma, at_node = moments.mu, moments.sigma, moments.at_node
         if sigma == 0.0:
             return CdfTable(np.array([0.0, 1.0]), np.array([mu, mu]))
+        if sigma <= _ROUNDING:
+            below = special.ndtr(_NORMAL)
+            return CdfTable(below / below[-1], mu + sigma * _NORMAL).clipped(0.0, curve.top)
         if self.n_questions == 1.0:
             probability, p, q = self._question_table
             return CdfTable(probability, np.maximum.accumulate(curve.value(p, q)))
         sensitivity = np.stack([np.abs(np.gradient(at_node.mean, axis=axis)) for axis in (1, 0)])
-        wide = sensitivity.reshape(2, -1)
-        weight = self.weight.ravel()
-        flat = Cumulants(*(values.ravel() for values in at_node))
+        weight, flat, wide = self._flat(at_node, sensitivity)
         flat = _repaired(flat, _LEAST_SPREAD * sigma)
-        if self.n_questions >= _MANY and is_nearly_normal(weight, flat, sigma):
-            wide = wide_cells(wide, flat)
-            return edgeworth_table(weight, flat, wide, mu, sigma).clipped(0.0, curve.top)
+        if self.n_questions >= _MANY:
+            shape = np.array(mean_shape(weight, flat))
+            if np.all(shape <= _EDGEWORTH):
+                wide = wide_cells(wide, flat)
+                return edgeworth_table(weight, flat, wide, mu, sigma).clipped(0.0, curve.top)
+            if sigma <= _TINY:
+                wide = wide_cells(wide, flat)
+                return beta_nodes_table(weight, flat, wide, mu, sigma).clipped(0.0, curve.top)
         nodes = PearsonNodes.of(flat)
         if is_near_pearson(weight, nodes, sigma, equal=self.x.size == 1):
             return pearson_table(weight, nodes, wide, mu, sigma).clipped(0.0, curve.top)
         return self._transformed(curve, moments, sensitivity)
+
+    def _flat(
+        self, at_node: Cumulants, sensitivity: FloatArray
+    ) -> tuple[FloatArray, Cumulants, FloatArray]:
+        """Return the weights, cumulants and cells of the nodes that a table needs.
+
+        Those next to no mass are left out, and three of four where the mean varies over the cells
+        of the others by less than its sd, so that their sum is smooth.
+        """
+        spread = np.sqrt(at_node.variance)
+        is_wide = (2.0 * sensitivity > spread).any(axis=0)
+        thin = 1 if (self.weight * is_wide).sum() > _LEFT_OUT_OF_TABLES else 2
+        weight = self.weight[::thin, ::thin].ravel()
+        order = np.argsort(weight)
+        likely = order[np.cumsum(weight[order]) > _LEFT_OUT_OF_TABLES * weight.sum()]
+        weight = weight[likely] / weight[likely].sum()
+        flat = Cumulants(*(values[::thin, ::thin].ravel()[likely] for values in at_node))
+        wide = thin * sensitivity[:, ::thin, ::thin].reshape(2, -1)[:, likely]
+        return weight, flat, wide
 
     @cached_property
     def _question_table(self) -> tuple[FloatArray, ...]:
