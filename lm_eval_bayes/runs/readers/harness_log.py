@@ -27,7 +27,9 @@ from lm_eval_bayes.runs.provenance import (
     mapping,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.logged_trials import LogLine, alternatives, logged_trials
+from lm_eval_bayes.runs.readers.log_line import LogLine
+from lm_eval_bayes.runs.readers.logged_metrics import alternatives
+from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     NothingToCountError,

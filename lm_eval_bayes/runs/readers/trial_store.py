@@ -15,7 +15,7 @@ from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signal
 from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
-from lm_eval_bayes.runs.readers.logged_trials import is_right_or_wrong
+from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.task_run import Provenance, distinct_ids
 from lm_eval_bayes.stats.validation import FloatArray

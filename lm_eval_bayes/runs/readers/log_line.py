@@ -1,0 +1,109 @@
+"""One line of a samples file, and the trials that are read from its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import (
+    document_hash,
+    prompt_and_settings,
+    prompt_hash,
+    question_text,
+)
+from lm_eval_bayes.runs.partial_run import QuestionTrials
+from lm_eval_bayes.runs.task_run import LoggedLine
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a samples file.
+
+    Attributes
+    ----------
+    row : mapping
+        Its content.
+    position : LoggedLine
+        Where the line is.
+    prompt : str
+        The prompt of the question.
+    settings : mapping or None
+        The generation settings that were sent with it; None where nothing was generated.
+    cluster : str or None
+        The cluster of the question; None where it is not known.
+    """
+
+    row: Mapping[str, Any]
+    position: LoggedLine
+    prompt: str
+    settings: Mapping[str, Any] | None
+    cluster: str | None = None
+
+    @classmethod
+    def of(
+        cls, row: Mapping[str, Any], position: LoggedLine, cluster: str | None = None
+    ) -> LogLine:
+        """Return a line that was read."""
+        return cls(row, position, *prompt_and_settings(row), cluster)
+
+    @property
+    def doc_id(self) -> int:
+        """The number of the question."""
+        return self.position.doc_id
+
+    @property
+    def file_name(self) -> str:
+        """The name of the samples file."""
+        return Path(self.position.file).name
+
+    def question(self, trials: Sequence[int], **more: Any) -> QuestionTrials:
+        """Return the question with the categories of its trials, identified by its document."""
+        return QuestionTrials(
+            id=document_hash(self.row),
+            trials=np.array(trials, dtype=np.int64),
+            text=question_text(self.row, self.prompt),
+            prompt=prompt_hash(self.row, self.prompt),
+            doc_id=self.doc_id,
+            cluster=self.cluster,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class LoggedTrials:
+    """The questions of a samples file.
+
+    Attributes
+    ----------
+    questions : list of QuestionTrials
+        In the order of the lines, each with the hash of its document as id.
+    metric : str
+        What was counted.
+    weights : tuple of float
+        The score of each category.
+    notes, signals_error, verifiers
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
+    """
+
+    questions: list[QuestionTrials]
+    metric: str
+    weights: tuple[float, ...] = (0.0, 1.0)
+    notes: tuple[str, ...] = ()
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
+
+
+def is_right_or_wrong(weights: Sequence[float]) -> bool:
+    """Return whether category 1 means right and 0 wrong.
+
+    Examples
+    --------
+    >>> is_right_or_wrong((0.0, 1.0)), is_right_or_wrong((0.0, 0.5, 1.0))
+    (True, False)
+    """
+    return len(weights) == 2 and weights[0] < weights[1]
