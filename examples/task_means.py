@@ -1,7 +1,8 @@
 """How often the interval of a mean over tasks holds the truth, in simulated benchmarks.
 
 Every case is a number of tasks, their true means, questions per task and trials per question. The
-success probabilities of a task's questions are Beta(s·mean, s·(1 − mean)). Compared are
+success probabilities of a task's questions are Beta(s·mean, s·(1 − mean)), and for rubrics with the
+scores 0, ½, 1 Dirichlet(s·q) with q the shares of Binomial(2, mean). Compared are
 `mean_over_tasks`, where the tasks share a prior, and the same mean with a prior for every task by
 itself; for scope "population" also the stratified CLT. The truth of scope "benchmark" is the mean
 of the questions' probabilities, that of scope "population" the mean of the tasks' true means.
@@ -31,6 +32,10 @@ def fixed(*means):
     return lambda rng: np.array(means)
 
 
+#: The means, sizes and trials of a group of tasks that have little in common.
+MIXED = (0.03, 0.2, 0.45, 0.6, 0.75, 0.9, 0.97, 0.99)
+SIZES, TRIALS = (15, 30, 30, 50, 100, 200, 300, 40), (16, 4, 8, 4, 1, 1, 1, 2)
+
 #: name: (true means of the tasks, questions per task, trials per question, s)
 CASES = {
     "57 tasks x 100, N = 1, around .85": (between(0.85, 40, 57), 100, 1, 4.0),
@@ -51,22 +56,28 @@ CASES = {
         1,
         50.0,
     ),
+    "8 mixed tasks, 15-300 questions, N = 1-16": (fixed(*MIXED), SIZES, TRIALS, 2.5),
+    "20 equal tasks x 15, N = 2, around .97": (fixed(*[0.97] * 20), 15, 2, 3.0),
+    "6 rubric tasks x 30, N = 4": (fixed(0.1, 0.3, 0.5, 0.6, 0.8, 0.9), 30, 4, 3.0),
+    "6 rubric tasks x 30, N = 1": (fixed(0.1, 0.3, 0.5, 0.6, 0.8, 0.9), 30, 1, 3.0),
 }
 #: Cases of few tasks, for a run without options.
 QUICK = ("20 hard tasks", "4 contests x 30, N")
 
 
-def simulate(case, run):
+def simulate(case, run, seed):
     """Return the outcomes of all tasks of a simulated benchmark, and the truth by scope."""
     true_means, n_questions, n_trials, s = CASES[case]
-    rng = np.random.default_rng([20_261_122, list(CASES).index(case), run])
+    rng = np.random.default_rng([seed, list(CASES).index(case), run])
     tasks, benchmark, means = {}, [], true_means(rng)
-    for i, mean in enumerate(means):
-        p = rng.beta(s * mean, s * (1 - mean), n_questions)
-        right = rng.binomial(n_trials, p)
-        counts = np.stack([n_trials - right, right], axis=1)
+    categories = 2 if "rubric" in case else 1
+    sizes = np.broadcast_to(n_questions, means.size), np.broadcast_to(n_trials, means.size)
+    for i, (mean, size, trials) in enumerate(zip(means, *sizes, strict=True)):
+        shares = stats.binom.pmf(np.arange(categories + 1), categories, mean)
+        p = rng.dirichlet(s * shares, size)
+        counts = np.array([rng.multinomial(trials, row) for row in p])
         tasks[f"task {i}"] = leb.Outcomes.from_counts(counts)
-        benchmark.append(p.mean())
+        benchmark.append((p @ np.linspace(0, 1, categories + 1)).mean())
     return tasks, {"benchmark": np.mean(benchmark), "population": np.mean(means)}
 
 
@@ -83,17 +94,17 @@ def independent(tasks, scope):
 
 def stratified_clt(tasks):
     """Return the interval of the normal approximation, each task a stratum."""
-    scores = [outcomes.counts[:, 1] / outcomes.n_trials for outcomes in tasks.values()]
+    scores = [each.counts @ each.weights / each.n_trials for each in tasks.values()]
     mean = np.mean([score.mean() for score in scores])
     sd = np.sqrt(sum(score.var(ddof=1) / score.size for score in scores)) / len(scores)
     return mean - Z * sd, mean + Z * sd
 
 
-def study(case, runs):
+def study(case, runs, seed):
     """Return coverage and mean width by (scope, method)."""
     ends = {}
     for run in range(runs):
-        tasks, truth = simulate(case, run)
+        tasks, truth = simulate(case, run, seed)
         for scope in ("benchmark", "population"):
             interval = leb.mean_over_tasks(tasks, scope=scope, level=LEVEL).interval()
             by_method = {
@@ -112,6 +123,7 @@ def study(case, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, help="runs per case; left out, 3 of the quick cases")
+    parser.add_argument("--seed", type=int, default=20_261_123, help="of the simulation")
     parser.add_argument("--cases", help="only cases whose names contain this text")
     options = parser.parse_args()
     runs = options.runs or 3
@@ -123,7 +135,7 @@ def main():
         if options.runs is None and not case.startswith(QUICK):
             continue
         print(case, flush=True)
-        for (scope, method), (coverage, width) in study(case, runs).items():
+        for (scope, method), (coverage, width) in study(case, runs, options.seed).items():
             print(f"  {scope:10s}  {method:14s}  {100 * coverage:5.1f}  ({width:.4f})", flush=True)
 
 

@@ -37,11 +37,15 @@ class Evaluation:
         Whether that wrapper is in use.
     caches : dict
         The functions of :func:`cached_in_evaluation`, with the results of this evaluation.
+    learned_tables : dict
+        The numbers of the rows of hbayes@N, each with the table of its trials, by the row's name
+        and the number's `id`. The harness hands a group the numbers of its tasks and no trials.
     """
 
     model: Any
     response_cache: bool = False
     caches: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    learned_tables: dict[tuple[str, int], tuple[float, Any]] = field(default_factory=dict)
 
     @property
     def unrecorded(self) -> tuple[str, ...] | None:

@@ -99,9 +99,10 @@ def test_the_size_weighted_mean_is_that_of_the_harness_group(table, summed_up):
     assert (group["group"], group["tasks"]) == ("demo_both", ["demo_arithmetic_bayes", "demo_few"])
     size, equal = group["means"]["size"], group["means"]["equal"]
     assert size["weights"] == pytest.approx([40 / 52, 12 / 52])
-    # the harness averages the tasks' own rows; here the tasks share a prior
     learned = size["hbayes"]["benchmark"]
-    assert learned["mu"] == pytest.approx(expected["hbayes@8"], abs=0.2 * learned["sigma"])
+    assert learned["mu"] == pytest.approx(expected["hbayes@8"])
+    assert learned["sigma"] == pytest.approx(expected["hbayes@8_stderr"])
+    assert learned["interval"]["low"] == pytest.approx(expected["hbayes@8_low"])
     assert size["bayes"]["mu"] == pytest.approx(expected["bayes@8"])
     parts = [task["hbayes"]["benchmark"] for task in summed_up["tasks"]]
     for mean, weights in ((size, [40 / 52, 12 / 52]), (equal, [0.5, 0.5])):

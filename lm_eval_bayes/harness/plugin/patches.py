@@ -100,6 +100,7 @@ TASK_INIT = "drop-in tasks"
 TASK_REQUESTS = "drop-in requests"
 TASK_FILTERS = "drop-in responses"
 EVALUATE = "evaluation context"
+GROUP_ROWS = "means over tasks"
 SIMPLE_EVALUATE = "rounds"
 EXCEPTHOOK = "error messages"
 API_GENERATE = "API trials"
@@ -150,6 +151,15 @@ PATCHES: dict[str, Patch] = {
         _takes("lm", "task_dict"),
         "never: each call sets and resets a context variable",
         _PLUGIN + "test_a_task_sees_the_model_of_its_own_evaluation",
+    ),
+    GROUP_ROWS: Patch(
+        "lm_eval.api.group:Group.aggregate",
+        "Computes `hbayes@N` of a group from the trials of its tasks; the harness has no other "
+        "aggregation than the mean of the tasks' rows.",
+        _takes("task_metrics"),
+        "with the group object, the only one that is changed; only groups with tasks of this "
+        "package are",
+        "tests/harness/task/test_group_rows.py::test_a_group_has_the_mean_over_its_tasks",
     ),
     SIMPLE_EVALUATE: Patch(
         "lm_eval:simple_evaluate",

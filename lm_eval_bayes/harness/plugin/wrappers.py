@@ -21,6 +21,7 @@ from lm_eval_bayes.harness.evaluation import evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.plugin import patches
 from lm_eval_bayes.harness.task import pipelines
+from lm_eval_bayes.harness.task.group_rows import replace_group_rows
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
     receive_responses,
@@ -64,7 +65,7 @@ def _checked(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         repeated = _has_our_class(self)
-        if repeated or "bayes" in self._metric_fn_list:
+        if repeated or _lists_bayes(self):
             install_evaluate()
             if not repeated:
                 _prepare(self)
@@ -173,15 +174,17 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
-        name_group_rows(arguments["task_dict"])
+        prepare_groups(arguments["task_dict"])
         with evaluating(arguments["lm"]) as evaluation, seeded_trials(evaluation.model):
             return original(*args, **kwargs)
 
     return evaluate
 
 
-def name_group_rows(task_dict: Mapping[str, Any]) -> None:
-    """Replace the :class:`RowName` entries of every group by the names of its tasks' rows.
+def prepare_groups(task_dict: Mapping[str, Any]) -> None:
+    """Name the rows that groups with tasks of this package average, and compute their means.
+
+    :class:`RowName` entries become the names of the tasks' rows. Other groups are not changed.
 
     Parameters
     ----------
@@ -192,11 +195,33 @@ def name_group_rows(task_dict: Mapping[str, Any]) -> None:
     for group in groups:
         if not hasattr(group, "get_all_tasks"):
             continue
-        settings = [getattr(task, "settings", None) for task in group.get_all_tasks()]
+        tasks = group.get_all_tasks()
+        settings = [getattr(task, "settings", None) for task in tasks]
         n = next((s.n for s in settings if s is not None), None)
         for entry in group.aggregate_metric_list or ():
             if n is not None and isinstance(entry.metric, RowName):
                 entry.metric = entry.metric.at(n)
+        if any(_has_our_class(task) or _lists_bayes(task) for task in tasks):
+            problem = patches.install(
+                patches.GROUP_ROWS, functools.partial(_with_means, group), owner=group
+            )
+            if problem is not None:
+                message = "%s: group %s shows the mean of its tasks' rows"
+                log.warning(message, problem, getattr(group, "name", "?"))
+
+
+def _lists_bayes(task: Any) -> bool:
+    return "bayes" in getattr(task, "_metric_fn_list", ())
+
+
+def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def aggregate(task_metrics: Mapping[str, Any]) -> Any:
+        group_metrics = original(task_metrics)
+        replace_group_rows(group, group_metrics, task_metrics)
+        return group_metrics
+
+    return aggregate
 
 
 # -- errors -------------------------------------------------------------------------------------

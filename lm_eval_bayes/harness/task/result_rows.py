@@ -18,7 +18,7 @@ import numpy as np
 import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import cached_in_evaluation
+from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
@@ -141,6 +141,12 @@ class TrialTable(Table):
         self.quick = quick
         self.settings = questions[0].settings
         self.rows = row_functions(self.settings)
+
+    @property
+    def learned_rows(self) -> tuple[str, str]:
+        """The rows of the mean under the learned prior, one for each scope."""
+        name = f"hbayes@{self.settings.n}"
+        return name, f"{name}_population"
 
     @cached_property
     def outcomes(self) -> api.Outcomes:
@@ -315,7 +321,12 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     row = values[0].row
     if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
         return "N/A"
-    return _table(tuple(value.question for value in values)).row(row)
+    table = _table(tuple(value.question for value in values))
+    number, evaluation = table.row(row), current_evaluation()
+    learned = isinstance(table, TrialTable) and row in table.learned_rows
+    if learned and evaluation is not None and isinstance(number, float):
+        evaluation.learned_tables[row, id(number)] = (number, table)
+    return number
 
 
 def _harness_pools() -> bool:

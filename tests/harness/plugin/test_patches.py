@@ -32,6 +32,7 @@ PRESENT = (
     patches.TASK_REQUESTS,
     patches.TASK_FILTERS,
     patches.EVALUATE,
+    patches.GROUP_ROWS,
     patches.SIMPLE_EVALUATE,
     patches.EXCEPTHOOK,
     patches.API_GENERATE,

@@ -25,6 +25,8 @@ from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 ROOT = REPOSITORY
 CONFIGS = ROOT / "task_configs"
@@ -268,8 +270,18 @@ def test_graders_and_mimic_agree_on_every_contest_question(
 def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
     results = contest_runs["1.0"]
     group = results["groups"]["contest_math_bayes"]
-    for row in ("hbayes@4,none", "bayes@4,none", "avg@4,none"):
+    for row in ("bayes@4,none", "avg@4,none"):
         mean = math.fsum(results["results"][task][row] for task in CONTESTS) / 4
         assert group[row] == pytest.approx(mean, abs=1e-12)
+    outcomes = {
+        task: Outcomes.from_matrix([sample["outcomes"] for sample in results["samples"][task]])
+        for task in CONTESTS
+    }
+    posterior = mean_over_tasks(outcomes)
+    interval = posterior.interval()
+    assert group["hbayes@4,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert group["hbayes@4_stderr,none"] == pytest.approx(posterior.sigma, abs=1e-12)
+    assert group["hbayes@4_low,none"] == pytest.approx(interval.low, abs=1e-12)
+    assert group["hbayes@4_high,none"] == pytest.approx(interval.high, abs=1e-12)
     # 480 fair coins a group
     assert abs(group["avg@4,none"] - 0.5) < 4 * math.sqrt(0.25 / 480)

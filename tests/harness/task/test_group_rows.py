@@ -1,0 +1,94 @@
+"""A group that averages hbayes@N has the mean over its tasks under a prior that they share."""
+
+from __future__ import annotations
+
+import datasets
+import numpy as np
+import pytest
+from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
+from lm_eval import evaluator
+from lm_eval.api.group import Group
+from lm_eval.api.task import ConfigurableTask
+
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.result_rows import HBAYES_AT_N
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks
+from lm_eval_bayes.stats.outcomes import Outcomes
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+#: Right answers of four, question by question, as the script gives them.
+RIGHT = np.array([3, 1, 0])
+PARTS = {"a": [0, 1, 2], "b": [0, 1], "c": [2]}
+
+
+def task(name, kind=RepeatedSamplingTask, **changes):
+    part = [QUESTIONS[i] for i in PARTS[name]]
+    data = datasets.Dataset.from_list(part)
+    return kind(config=toy_config(task=name, custom_dataset=lambda **_: {"test": data}, **changes))
+
+
+def grouped(tasks, *entries):
+    config = {"group": "group", "task": list(PARTS), "aggregate_metric_list": list(entries)}
+    group = Group.from_config(config)
+    for each in tasks:
+        group.add(each)
+    return group
+
+
+def evaluated(group):
+    members = {each.config.task: each for each in group.get_all_tasks()}
+    loaded = {"tasks": members, "groups": {"group": group}, "group_map": {"group": list(members)}}
+    return evaluator.evaluate(ScriptedLM(SCRIPT), loaded, bootstrap_iters=0)["results"]
+
+
+def outcomes():
+    counts = {name: np.stack([4 - RIGHT[part], RIGHT[part]], 1) for name, part in PARTS.items()}
+    return {name: Outcomes.from_counts(each) for name, each in counts.items()}
+
+
+@pytest.mark.parametrize("weights", ["equal", "size"])
+def test_a_group_has_the_mean_over_its_tasks(weights):
+    by_size = weights == "size"
+    rows = (HBAYES_AT_N, "hbayes@4_population", "bayes@4")
+    entries = ({"metric": row, "weight_by_size": by_size} for row in rows)
+    results = evaluated(grouped([task(name) for name in PARTS], *entries))
+    for scope, row in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
+        posterior = mean_over_tasks(outcomes(), weights, scope=scope)
+        interval = posterior.interval(0.95, "exact")
+        expected = [posterior.mu, posterior.sigma, interval.low, interval.high]
+        suffixes = ("", "_stderr", "_low", "_high")
+        rows = [results["group"][f"{row}{suffix},none"] for suffix in suffixes]
+        assert rows == pytest.approx(expected, abs=1e-12)
+        # the shared prior pulls less: not the mean of the tasks' rows, which stay their own
+        own = [results[name][f"{row},none"] for name in PARTS]
+        assert own == pytest.approx([hbayes_at_n(each, scope).mu for each in outcomes().values()])
+        share = np.array([3, 2, 1]) if by_size else np.ones(3)
+        assert abs(rows[0] - np.average(own, weights=share)) > 1e-4
+    bayes = [results[name]["bayes@4,none"] for name in PARTS]
+    assert results["group"]["bayes@4,none"] == pytest.approx(
+        np.average(bayes, weights=[3, 2, 1] if by_size else None)
+    )
+
+
+def test_a_group_of_other_tasks_is_left_alone():
+    tasks = [task(name, ConfigurableTask, repeats=1) for name in ("a", "b")]
+    group = grouped(tasks, {"metric": "exact_match", "weight_by_size": False})
+    results = evaluated(group)
+    own = [results[name]["exact_match,none"] for name in "ab"]
+    assert results["group"]["exact_match,none"] == pytest.approx(np.mean(own))
+    assert "aggregate" not in vars(group)
+
+
+def test_a_mean_with_a_row_of_another_origin_stays_the_harness_s(monkeypatch):
+    """A task that computes a row of the same name without this package has no trials to use."""
+    other = task("b")
+    row = "hbayes@4"
+    monkeypatch.setattr(
+        other, "aggregation", lambda: {**RepeatedSamplingTask.aggregation(other), row: np.mean}
+    )
+    results = evaluated(grouped([task("a"), other], {"metric": row, "weight_by_size": False}))
+    own = [results[name][f"{row},none"] for name in "ab"]
+    assert results["group"][f"{row},none"] == pytest.approx(np.mean(own), abs=1e-15)
+    assert f"{row}_low,none" not in results["group"]
