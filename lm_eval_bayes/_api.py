@@ -105,6 +105,9 @@ from lm_eval_bayes.stats.results import PerQuestion as PerQuestion
 from lm_eval_bayes.stats.results import Posterior as Posterior
 from lm_eval_bayes.stats.results import credible_interval as credible_interval
 from lm_eval_bayes.stats.sequential.decision import DecisionReached as DecisionReached
+from lm_eval_bayes.stats.sequential.decision_forecast import (
+    trials_to_decision as trials_to_decision,
+)
 from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf as AnyOf
 from lm_eval_bayes.stats.sequential.stopping_rules import BudgetSpent as BudgetSpent
 from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule as StoppingRule

@@ -18,6 +18,9 @@ from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.sequential.decision import Correction, DecisionReached
+from lm_eval_bayes.stats.sequential.decision_forecast import trials_to_decision
+from lm_eval_bayes.stats.sequential.stopping_rules import batches
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
 from lm_eval_bayes.stats.validation import FloatArray, check_count
 
@@ -220,12 +223,15 @@ def plan_separation(
     *,
     confidence: float = 0.95,
     max_trials: int = 100_000,
+    correction: Correction = "none",
+    batch_trials: int = 4,
     argument: str = "RUN",
 ) -> SeparationPlan:
     """Forecast for every pair of a task's models the trials until they are separated.
 
     Two models are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(confidence),
-    one-sided [Hariri 2026, §2.9]; in scope "population" z is that of the paired difference.
+    one-sided [Hariri 2026, §2.9]; in scope "population" z is that of the paired difference. With a
+    correction they are separated at the first analysis at which `DecisionReached` decides.
 
     Parameters
     ----------
@@ -238,6 +244,11 @@ def plan_separation(
         In (0.5, 1): 0.95 requires z >= 1.645.
     max_trials : int
         The largest number of further trials per question to consider.
+    correction : {"none", "obrien-fleming", "pocock", "anytime"}
+        How the error rate of analyses after every batch is controlled, in scope "benchmark". The
+        planned analyses end `max_trials` beyond the present trials.
+    batch_trials : int
+        Trials per question between two analyses, with a correction.
     argument : str
         Name of the runs in error messages.
 
@@ -257,6 +268,10 @@ def plan_separation(
         raise InvalidInputError.of(argument, rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     best_first = sorted(runs, key=lambda run: -posteriors[run.model].mu)
+    if correction != "none":
+        return _plan_decisions(
+            best_first, posteriors, confidence, max_trials, correction, batch_trials, spec.seed
+        )
     pairs = [(a, b, _z(posteriors, a, b)) for a, b in combinations(best_first, 2)]
     undecided = sorted((pair for pair in pairs if pair[2] < threshold), key=lambda pair: -pair[2])
     lines = []
@@ -267,6 +282,29 @@ def plan_separation(
         )
         lines.append(_plan_line([a, b], forecast, better))
     return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
+
+
+def _plan_decisions(
+    best_first: Sequence[TaskRun],
+    posteriors: Mapping[str, Posterior],
+    confidence: float,
+    max_trials: int,
+    correction: Correction,
+    batch_trials: int,
+    seed: int,
+) -> SeparationPlan:
+    """Forecast for every pair the trials until a rule with analyses after every batch decides."""
+    lines, n_pairs = [], 0
+    for a, b in combinations(best_first, 2):
+        n_pairs += 1
+        n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
+        rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
+        rule = DecisionReached(confidence, correction=correction, analyses=tuple(rounds))
+        forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
+        if forecast.additional != 0:
+            lines.append(_plan_line([a, b], forecast, posteriors[a.model]))
+    lines.sort(key=lambda line: -line.forecast.current)
+    return SeparationPlan(best_first[0].task, tuple(lines), n_pairs - len(lines))
 
 
 def _z(posteriors: Mapping[str, Posterior], a: TaskRun, b: TaskRun) -> float:

@@ -46,6 +46,27 @@ def test_what_is_printed(two):
     assert printed.count("reached") == 2
 
 
+def test_a_correction_is_that_of_the_run(two):
+    goal = ("--separate", "--max-trials", "400", "--json")
+    totals = {}
+    for correction in ("none", "pocock", "anytime"):
+        code, printed, error = lmeb("plan", *two, *goal, "--correction", correction)
+        assert code == 0, error
+        plain = json.loads(printed)
+        (pair,) = plain["separation"][0]["pairs"]
+        assert plain["correction"] == correction
+        totals[correction] = pair["forecast"]["total"]
+    assert totals["none"] < totals["pocock"]
+    assert totals["none"] < totals["anytime"]
+    # an analysis is after every batch
+    assert totals["pocock"] % 4 == totals["anytime"] % 4 == 0
+    _, printed, _ = lmeb("plan", *two, "--separate", "--correction", "pocock")
+    assert "at 95% (correction pocock, analyses every 4 trials)" in printed
+    for wrong in (("--width", ".1"), ("--separate", "--scope", "population")):
+        code, _, error = lmeb("plan", *two, *wrong, "--correction", "pocock")
+        assert (code, "`--correction` must be left out without --separate" in error) == (2, True)
+
+
 def test_greedy_answers_get_no_forecast(tmp_path):
     greedy = {"until": ["Q:"], "do_sample": False, "temperature": 0.0}
     rows = [
@@ -130,4 +151,4 @@ def test_one_model_cannot_be_separated(two, tmp_path):
 def test_help():
     code, printed, _ = lmeb("plan", "--help")
     assert code == 0
-    assert printed.count("\n    lm-eval-bayes plan ") == 2
+    assert printed.count("\n    lm-eval-bayes plan ") == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -25,6 +25,10 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
 
+#: The largest numbers of further trials, without and with interim analyses.
+MAX_TRIALS, PLANNED_TRIALS = 100_000, 80
+
+Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 NumberFormat: TypeAlias = Callable[[float | None], str]
 
 
@@ -48,8 +52,24 @@ def command(
         ),
     ] = 0.95,
     max_trials: Annotated[
-        int, option("N", "The largest number of further trials per question.")
-    ] = 100_000,
+        int | None,
+        option(
+            "N",
+            "The largest number of further trials per question; the last planned analysis of a "
+            f"correction.  [default: {MAX_TRIALS:,}; {PLANNED_TRIALS} with a correction]",
+        ),
+    ] = None,
+    correction: Annotated[
+        Correction,
+        option(
+            "C",
+            "With --separate: the correction for interim analyses, as of run --decide, whose "
+            "default is pocock. With none, z is compared once.",
+        ),
+    ] = "none",
+    batch_trials: Annotated[
+        int, option("N", "With a correction: trials per question between two analyses.")
+    ] = 4,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -60,6 +80,9 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
+    With --correction the forecast of --separate is that of a run that is analysed after every
+    batch and stops at the first decision, as run --decide does.
+
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: only more questions help, and a note says so.
 
@@ -67,11 +90,17 @@ def command(
     Examples:
       lm-eval-bayes plan runs/qwen --width .05
       lm-eval-bayes plan runs/qwen runs/phi --separate --confidence .99
+      lm-eval-bayes plan runs/qwen runs/phi --separate --correction pocock --max-trials 200
     """
     from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 
     spec = intervals.spec()
+    if max_trials is None:
+        max_trials = MAX_TRIALS if correction == "none" else PLANNED_TRIALS
     _check(width, separate, confidence, max_trials)
+    if correction != "none" and (not separate or spec.scope == "population"):
+        rule = "be left out without --separate, and in scope population, where none holds"
+        raise InvalidInputError.of("--correction", rule, correction)
     saved = reading.read(runs)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if separate and all(len(of_task) < 2 for of_task in by_task.values()):
@@ -79,12 +108,19 @@ def command(
         raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    with named_as_options("width", "confidence", "max_trials"):
+    with named_as_options("width", "confidence", "max_trials", "batch_trials"):
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:
             plans = [
-                plan_separation(of_task, spec, confidence=confidence, max_trials=max_trials)
+                plan_separation(
+                    of_task,
+                    spec,
+                    confidence=confidence,
+                    max_trials=max_trials,
+                    correction=correction,
+                    batch_trials=batch_trials,
+                )
                 for of_task in by_task.values()
                 if len(of_task) > 1
             ]
@@ -93,6 +129,7 @@ def command(
             {
                 "width": width,
                 "separate": separate,
+                "correction": correction,
                 "scope": spec.scope,
                 "level": spec.level,
                 "runs": lines,
@@ -110,7 +147,12 @@ def command(
     for number, plan in enumerate(plans):
         if number or lines:
             say()
-        _show_separation(plan, confidence, spec.scope)
+        rule = f"{100 * confidence:g}%"
+        if correction != "none":
+            rule += f" (correction {correction}, analyses every {batch_trials} trials)"
+        elif plan.lines:
+            rule += f" (z = {plan.lines[0].forecast.target:.3f})"
+        _show_separation(plan, rule, spec.scope)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     for message in _unrecorded(all_lines):
         say(message)
@@ -159,7 +201,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
     )
 
 
-def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> None:
+def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
     separated = plural(plan.separated, "pair")
     n_clusters = next((line.n_clusters for line in plan.lines), None)
     scope_text = f"for {scope_label(scope, n_clusters)}"
@@ -167,8 +209,7 @@ def _show_separation(plan: SeparationPlan, confidence: float, scope: str) -> Non
         say(f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}")
         return
     title = (
-        f"{plan.task}: until two models are distinguishable at {100 * confidence:g}% "
-        f"(z = {plan.lines[0].forecast.target:.3f}), {scope_text}; "
+        f"{plan.task}: until two models are distinguishable at {rule}, {scope_text}; "
         f"already distinguishable: {separated}"
     )
     _show(title, plan.lines, "z")

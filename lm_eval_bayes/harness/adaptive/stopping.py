@@ -29,7 +29,7 @@ from lm_eval_bayes.stats.sequential.decision import (
     Correction,
     DecisionReached,
 )
-from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached
+from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached, batches
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
@@ -210,8 +210,7 @@ class Goal:
         most = self.max_trials
         if self.budget is not None and self.budget.unit == "trials":
             most = max(1, min(most, int(self.budget.amount)))
-        steps = list(range(self.batch_trials, most + 1, self.batch_trials))
-        return steps if steps and steps[-1] == most else [*steps, most]
+        return batches(self.batch_trials, most)
 
     @property
     def min_trials(self) -> int:

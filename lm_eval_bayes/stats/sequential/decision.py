@@ -34,7 +34,6 @@ import numpy as np
 from scipy import optimize, special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
@@ -258,14 +257,12 @@ class DecisionReached:
             rule = 'be of scope "benchmark" (a correction holds for trials of fixed questions)'
             raise InvalidInputError.of("posteriors", rule, a.scope)
         gap = separation(a, b)
-        z, threshold = gap.z, self.threshold(trials)
-        if self.correction == "anytime":
-            z = min(z, separation_if_equal(a, b))
+        z, threshold = self.z(a, b), self.threshold(trials)
         rule = "decision reached"
         if threshold is None:
             reason = f"{trials} trials are not one of the planned analyses"
             return StopVerdict(False, rule, reason, trials)
-        validity = self._validity(a, b)
+        validity = self.validity(a, b)
         if z == 0.0 or z < threshold:
             reason = f"z = {z:.3g} is below {threshold:.4g}: no decision"
             note = joined_notes([gap.note, validity])
@@ -276,7 +273,12 @@ class DecisionReached:
         note = joined_notes([validity or self._note(trials, a.scope), gap.note])
         return StopVerdict(True, rule, reason, trials, z, threshold, winner, note)
 
-    def _validity(self, a: Posterior, b: Posterior) -> str | None:
+    def z(self, a: Posterior, b: Posterior) -> float:
+        """Return the z of two posteriors that this rule compares with its threshold."""
+        z = separation(a, b).z
+        return min(z, separation_if_equal(a, b)) if self.correction == "anytime" else z
+
+    def validity(self, a: Posterior, b: Posterior) -> str | None:
         """Return a warning where a correction does not control the error rate."""
         if self.correction == "none":
             return None
@@ -384,17 +386,23 @@ def separation_if_equal(a: Posterior, b: Posterior) -> float:
     """
     if a.mu == b.mu:
         return 0.0
-    low, high = a.bounds
-    with np.errstate(divide="ignore"):
-        variance = np.array([(p.mu - low) * (high - p.mu) for p in (a, b)])
-        relative = np.array([p.sigma for p in (a, b)]) ** 2 / variance
-    # σ² per unit of variance is 1/n; a score that is known exactly has 1/n = 0
-    total = relative.sum()
-    if not 0.0 < total < np.inf:
-        return float(np.inf)
-    common = (a.mu * relative[1] + b.mu * relative[0]) / total
-    spread = np.sqrt((common - low) * (high - common) * total)
-    return separation_in_sd(b.mu - a.mu, float(spread))
+    scores, sds = (np.array([[x], [y]]) for x, y in ((a.mu, b.mu), (a.sigma, b.sigma)))
+    return float(z_if_equal(scores, sds, a.bounds)[0])
+
+
+def z_if_equal(mu: FloatArray, sigma: FloatArray, bounds: tuple[float, float]) -> FloatArray:
+    """Return :func:`separation_if_equal` for arrays of scores and sds, each of shape (2, D)."""
+    low, high = bounds
+    difference = np.abs(mu[1] - mu[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = sigma**2 / ((mu - low) * (high - mu))
+        # σ² per unit of variance is 1/n; a score that is known exactly has 1/n = 0
+        total = relative.sum(axis=0)
+        common = (mu[0] * relative[1] + mu[1] * relative[0]) / total
+        spread = np.sqrt((common - low) * (high - common) * total)
+        z = difference / spread
+    z = np.where((total > 0.0) & (total < np.inf), z, np.inf)
+    return np.asarray(np.where(difference == 0.0, 0.0, z))
 
 
 @lru_cache(maxsize=64)

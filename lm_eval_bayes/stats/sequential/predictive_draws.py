@@ -87,7 +87,11 @@ class PredictiveTrials:
         mu, sigma : array, shape (D,)
             On the scale of the score.
         """
-        counts = self.known_counts + self._drawn(extra, rng)
+        return self.moments_given(self.draw_trials(extra, rng))
+
+    def moments_given(self, drawn: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior mean and sd of each draw given its further trials, (D, M, K)."""
+        counts = self.known_counts + drawn
         n_categories = self.known_counts.shape[1]
         mean_sd = np.zeros(counts.shape[:2])
         if self.strength is not None:
@@ -122,14 +126,14 @@ class PredictiveTrials:
             A question's average score, scaled to [0, 1], and the variance that chance gives
             it, as :func:`lm_eval_bayes.stats.comparison.difference.question_means` has it.
         """
-        counts = self.known_counts + self._drawn(extra, rng)
+        counts = self.known_counts + self.draw_trials(extra, rng)
         trials = np.maximum(counts.sum(axis=2), 1e-9)
         average = counts @ self.unit / trials
         # the draw's own probabilities approximate the posterior expectation for one trial
         one_trial = self.truth @ self.unit**2 - (self.truth @ self.unit) ** 2
         return average, np.maximum(one_trial, 0.0) / trials
 
-    def _drawn(self, extra: int, rng: np.random.Generator) -> FloatArray:
+    def draw_trials(self, extra: int, rng: np.random.Generator) -> FloatArray:
         """Draw `extra` trials of every question in every draw, shape (D, M, K)."""
         if self.truth.shape[2] > 2:
             return np.asarray(rng.multinomial(extra, self.truth), dtype=np.float64)

@@ -291,3 +291,15 @@ def check_analyses(analyses: object) -> tuple[int, ...]:
     """
     rule = "be numbers of trials, at least 1 and increasing"
     return tuple(check_rising("analyses", analyses, rule, 1, _MOST_ANALYSES))
+
+
+def batches(batch_trials: int, most: int) -> list[int]:
+    """Return the trials per question after each batch; the last batch may be smaller.
+
+    Examples
+    --------
+    >>> batches(4, 10)
+    [4, 8, 10]
+    """
+    steps = list(range(batch_trials, most + 1, batch_trials))
+    return steps if steps and steps[-1] == most else [*steps, most]

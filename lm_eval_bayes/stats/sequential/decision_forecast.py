@@ -1,0 +1,173 @@
+"""How many further trials a decision rule with interim analyses needs.
+
+`trials_needed` asks at which number of trials z is large enough, each number by itself. A run that
+is analysed after every batch stops at the first analysis at which its rule decides, and its
+thresholds are higher. Here every posterior predictive draw is a path of trials, analysed where
+the rule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.comparison.shared_questions import separation
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
+from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
+from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, check_fraction, check_size
+
+#: The most analyses of a forecast.
+MAX_ANALYSES = 2_000
+
+
+def trials_to_decision(
+    posterior: Posterior,
+    other: Posterior,
+    rule: DecisionReached,
+    *,
+    band: float = 0.9,
+    draws: int | None = None,
+    seed: int = 0,
+) -> TrialsForecast:
+    """Forecast the further trials per question after which a rule decides between two models.
+
+    The draws are from the posterior predictive distribution, as in `trials_needed`; both models
+    get the same further trials. The forecast is the number of trials after which half of the
+    draws were decided at one of the rule's analyses, with the central `band` of that number.
+
+    Parameters
+    ----------
+    posterior, other : Posterior
+        Of bayes@N or hbayes@N, of scope "benchmark", for the same questions.
+    rule : DecisionReached
+        With its `analyses`, the numbers of trials per question in all. Where the models'
+        numbers of trials differ, analyses are counted from their rounded mean.
+    band : float
+        In (0, 1).
+    draws : int, optional
+        Posterior predictive draws, at least 100; the default is 200 to 1,000 by the number of
+        questions.
+    seed : int
+        Their seed.
+
+    Returns
+    -------
+    TrialsForecast
+        Its `target` is the rule's threshold at the forecast number of trials, or at the last
+        analysis where no forecast can be made; `max_trials` ends at the last analysis.
+
+    Raises
+    ------
+    InvalidInputError
+        If the rule names no analysis beyond the present trials or more than 2,000, the scope is
+        "population", or another argument breaks its rule.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.outcomes import Outcomes
+    >>> from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
+    >>> a, b = ([[3, 5], [6, 2], [4, 4]] * 10, [[4, 4], [6, 2], [5, 3]] * 10)
+    >>> a, b = (bayes_at_n(Outcomes.from_counts(counts)) for counts in (a, b))
+    >>> rule = DecisionReached(0.95, correction="pocock", analyses=range(4, 201, 4))
+    >>> forecast = trials_to_decision(a, b, rule)
+    >>> forecast.additional > trials_needed(a, z=1.645, other=b).additional
+    True
+    """
+    check_leaderboard({"posterior 1": posterior, "posterior 2": other})
+    if posterior.scope != "benchmark":
+        rule_text = (
+            'be of scope "benchmark" (a rule with analyses is for trials of fixed questions)'
+        )
+        raise InvalidInputError.of("posterior", rule_text, posterior.scope)
+    band = check_fraction("band", band)
+    if draws is None:
+        draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
+    draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
+    present = round(float(np.mean([p.n_trials or 0.0 for p in (posterior, other)])))
+    analyses = [n for n in rule.analyses or () if n > present]
+    if not analyses or len(analyses) > MAX_ANALYSES:
+        rule_text = f"name 1 to {MAX_ANALYSES:,} analyses beyond the {present} trials there are"
+        raise InvalidInputError.of("rule", rule_text, f"{len(analyses):,} analyses")
+    z, now = rule.z(posterior, other), rule.threshold(present) if present else None
+    rng = np.random.default_rng(seed)
+    needed: list[int | None] = [0, 0, 0]
+    share, target = 1.0, now
+    if now is None or z < now:
+        steps = np.diff([present, *analyses])
+        sides = [PredictiveTrials.of(side, draws, rng) for side in (posterior, other)]
+        decided = _shares_decided(sides, posterior.bounds, rule, analyses, steps, rng)
+        shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
+        needed = [_first(analyses, decided, wanted, present) for wanted in shares]
+        share = float(decided[-1])
+        last = analyses[-1] if needed[1] is None else present + needed[1]
+        target = rule.threshold(last)
+    notes = [posterior.note, other.note, separation(posterior, other).note]
+    if needed[1] is None:
+        notes.append(
+            f"Within {analyses[-1] - present} further trials per question only {share:.0%} of the "
+            "predictive draws are decided."
+        )
+    low, middle, high = needed
+    return TrialsForecast(
+        goal="z",
+        target=float(target or 0.0),
+        current=z,
+        trials=float(present),
+        additional=middle,
+        additional_low=low,
+        additional_high=high,
+        band=band,
+        probability=share,
+        max_trials=analyses[-1] - present,
+        limit=None,
+        level=None,
+        scope=posterior.scope,
+        draws=draws,
+        seed=seed,
+        mc_error=0.5 / draws**0.5,
+        note=joined_notes([*notes, rule.validity(posterior, other)]),
+    )
+
+
+def _shares_decided(
+    sides: Sequence[PredictiveTrials],
+    bounds: tuple[float, float],
+    rule: DecisionReached,
+    analyses: Sequence[int],
+    steps: IntArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the share of the predictive draws that are decided by each analysis."""
+    counts = [np.zeros_like(side.truth) for side in sides]
+    decided = np.zeros(sides[0].truth.shape[0], dtype=np.bool_)
+    shares = np.ones(len(analyses))
+    for i, (n, step) in enumerate(zip(analyses, steps.tolist(), strict=True)):
+        for total, side in zip(counts, sides, strict=True):
+            total += side.draw_trials(step, rng)
+        (mu, sigma), (mu_other, sigma_other) = (
+            side.moments_given(total) for total, side in zip(counts, sides, strict=True)
+        )
+        distance = np.abs(mu - mu_other)
+        threshold = rule.threshold(n)
+        if threshold is not None:
+            reached = distance > threshold * np.hypot(sigma, sigma_other)
+            if rule.correction == "anytime":
+                scores, sds = np.stack([mu, mu_other]), np.stack([sigma, sigma_other])
+                reached &= z_if_equal(scores, sds, bounds) > threshold
+            decided |= reached
+        shares[i] = decided.mean()
+        if decided.all():
+            break
+    return shares
+
+
+def _first(analyses: Sequence[int], decided: FloatArray, wanted: float, present: int) -> int | None:
+    """Return the further trials at the first analysis by which a share of the draws is decided."""
+    index = int(np.searchsorted(decided, wanted))
+    return None if index == len(analyses) else analyses[index] - present
