@@ -18,6 +18,7 @@ SLOW = {
     "calibration.py",
     "clusters.py",
     "intervals_elsewhere.py",
+    "majority_votes.py",
     "prior_evidence.py",
     "reproduce_paper.py",
     "shared_prior.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k
+from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
 from lm_eval_bayes.stats.results import Estimate, Posterior
@@ -79,8 +80,8 @@ class TaskSummary(ScorePosteriors):
         Estimates by the harness's row names: pass@k, pass^k, g-pass@k_τ, mg-pass@k, maj@k. Empty
         unless trials are right or wrong.
     family : mapping of str to Posterior
-        The posteriors of the pass family under the learned prior, about these questions, by the
-        same names: the score that k new trials would have. Their sd and interval say how uncertain
+        The posteriors of the pass family and of maj@k, about these questions, by the same
+        names: the score that k new trials would have. Their sd and interval say how uncertain
         the estimate in `rows` is.
     family_intervals : mapping of str to Interval
         Their credible intervals; empty where `summarise` was told to leave them out.
@@ -120,7 +121,7 @@ class TaskSummary(ScorePosteriors):
 
     @property
     def posterior_notes(self) -> tuple[str, ...]:
-        """Distinct notes of the posteriors, those of the pass family with the names of the rows."""
+        """Distinct notes of the posteriors, those of the rows with their names."""
         posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
         notes = dict.fromkeys(post.note for post in posteriors if post.note)
         return tuple(notes) + family_notes(self.family)
@@ -205,7 +206,7 @@ def summarise(
     if benchmark is None:
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     rows = pass_rows(run, ks, spec.seed)
-    family = _family(run, rows.quantities)
+    family = _family(run, rows, spec.seed)
     method = table_method(spec.method, len(family))
     return TaskSummary(
         run=run,
@@ -231,10 +232,14 @@ def summarise(
 
 
 class PassRows(NamedTuple):
-    """Estimates by the names of their rows, and the members of the pass family among them."""
+    """Estimates by the names of their rows, and how each is computed.
+
+    `quantities` are the members of the pass family, `votes` the k of maj@k.
+    """
 
     estimates: dict[str, float]
     quantities: dict[str, PassQuantity]
+    votes: dict[str, int]
 
 
 def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
@@ -264,26 +269,31 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     n_max, outcomes = run.n_common, run.outcomes
     given_ks = None if ks is None else _checked_ks(ks, run)
     if not (run.binary and outcomes.weights[0] < outcomes.weights[1] and n_max):
-        return PassRows({}, {})
+        return PassRows({}, {}, {})
     settings = _bayes_settings(run)
     ks = _default_ks(settings, n_max) if given_ks is None else given_ks
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
     tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
     quantities = quantities_by_row(ks, tau)
     rows = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
+    votes: dict[str, int] = {}
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
-        rows[f"maj@{maj_k}"] = _maj_at_k(run, maj_k, seed)
-    return PassRows(rows, quantities)
+        votes[f"maj@{maj_k}"] = maj_k
+        rows[f"maj@{maj_k}"] = maj_at_k(*_candidates(run), maj_k, seed=seed).value
+    return PassRows(rows, quantities, votes)
 
 
-def _family(run: TaskRun, quantities: Mapping[str, PassQuantity]) -> dict[str, Posterior]:
-    """Return the posteriors of the pass family, by the names of their rows."""
-    if not quantities:
+def _family(run: TaskRun, rows: PassRows, seed: int) -> dict[str, Posterior]:
+    """Return the posteriors of the pass family and of maj@k, by the names of their rows."""
+    if not rows.quantities:
         return {}
     # of the trials that the estimates are from
-    posteriors = pass_posteriors(run.outcomes.without_prior(), list(quantities.values()))
-    return dict(zip(quantities, posteriors, strict=True))
+    posteriors = pass_posteriors(run.outcomes.without_prior(), list(rows.quantities.values()))
+    family = dict(zip(rows.quantities, posteriors, strict=True))
+    for name, k in rows.votes.items():
+        family[name] = maj_at_k_posterior(*_candidates(run), k, seed=seed)
+    return family
 
 
 def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
@@ -335,14 +345,17 @@ def _bayes_settings(run: TaskRun) -> Mapping[str, Any]:
     return settings if isinstance(settings, Mapping) else {}
 
 
-def _maj_at_k(run: TaskRun, k: int, seed: int) -> float:
-    """Return maj@k; all right answers are one candidate, however they are written."""
+def _candidates(run: TaskRun) -> tuple[list[list[Hashable]], list[list[bool]]]:
+    """Return the candidate of each trial in a vote, and whether it is right.
+
+    All right answers are one candidate, however they are written.
+    """
     is_right = [[bool(category) for category in categories] for categories in run.trials or ()]
-    candidates = [
+    candidates: list[list[Hashable]] = [
         [_RIGHT if right else answer for answer, right in zip(answers, marks, strict=True)]
         for answers, marks in zip(run.answers or (), is_right, strict=True)
     ]
-    return float(maj_at_k(candidates, is_right, k, seed=seed).value)
+    return candidates, is_right
 
 
 # -- groups of tasks -----------------------------------------------------------------------------

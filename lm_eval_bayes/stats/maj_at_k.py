@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,14 @@ from lm_eval_bayes.stats.validation import (
     check_size,
     read_only,
 )
+
+
+class Tallies(NamedTuple):
+    """How often each answer to a question was given, and how often it was graded correct."""
+
+    votes: Counter[Hashable]
+    rights: Counter[Hashable]
+
 
 #: The (votes, credit) of each answer to a question.
 Sides: TypeAlias = tuple[tuple[int, float], ...]
@@ -79,7 +87,7 @@ def maj_at_k(
     >>> round(maj_at_k([["7", "7", "9"]], [[True, True, False]], 2).value, 12)
     0.666666666667
     """
-    votes = _ballots(answers, correct)
+    votes = [_ballot(tallies) for tallies in tabulated_answers(answers, correct)]
     k = check_k(k, np.array([abstained + sum(n for n, _ in sides) for sides, abstained in votes]))
     seed = check_seed(seed)
     draws = check_size("draws", draws, 100)
@@ -103,15 +111,26 @@ def maj_at_k(
     )
 
 
-def _ballots(
+def tabulated_answers(
     answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
-) -> list[Ballot]:
-    """Return, per question, the (votes, credit) of each answer and the number of abstentions."""
+) -> list[Tallies]:
+    """Return, per question, how often each answer was given, and how often it was right.
+
+    Parameters
+    ----------
+    answers, correct : sequences
+        As in `maj_at_k`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the two do not match, an answer is not hashable, or an entry of `correct` is no boolean.
+    """
     given, marks = _table("answers", answers), _table("correct", correct)
     if len(given) != len(marks):
         got = f"{len(marks)} for {len(given)}"
         raise InvalidInputError.of("correct", "have as many questions as `answers`", got)
-    return [_ballot(index, *rows) for index, rows in enumerate(zip(given, marks, strict=True))]
+    return [_tallied(index, *rows) for index, rows in enumerate(zip(given, marks, strict=True))]
 
 
 def _table(name: str, rows: object) -> list[list[Any]]:
@@ -123,7 +142,7 @@ def _table(name: str, rows: object) -> list[list[Any]]:
     return table
 
 
-def _ballot(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Ballot:
+def _tallied(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Tallies:
     """Tally one question."""
     if len(given) != len(marks) or len(given) == 0:
         rule = "have one entry per answer of the question, at least one"
@@ -140,8 +159,13 @@ def _ballot(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Bal
             got = f"{answer!r} (question {index})"
             raise InvalidInputError.of("answers", "hold hashable answers or None", got) from None
         rights[answer] += int(mark)
-    abstained = votes.pop(None, 0)
-    return tuple(sorted((n, rights[answer] / n) for answer, n in votes.items())), abstained
+    return Tallies(votes, rights)
+
+
+def _ballot(tallies: Tallies) -> Ballot:
+    """Return the (votes, credit) of each answer and the number of abstentions."""
+    sides = [(n, tallies.rights[a] / n) for a, n in tallies.votes.items() if a is not None]
+    return tuple(sorted(sides)), tallies.votes[None]
 
 
 def _cost(sides: Sides, abstained: int, k: int) -> int:

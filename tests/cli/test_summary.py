@@ -123,7 +123,7 @@ def test_the_printed_table(grouped, table):
     for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
         assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line
     (line,) = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
-    assert line.split()[-1] == f"{rows['maj@8']:.3f}"
+    assert line.endswith(f"{rows['maj@8']:.3f} ± {rows['maj@8_stderr']:.3f}")
     assert "demo_both" in printed
     assert "tokens per trial" in printed
     assert "counted: graded trials" in printed

@@ -91,13 +91,13 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> d
 
 
 def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:
-    """Check that every row of the pass family has an sd and an interval that fit each other.
+    """Check that the rows of the pass family and maj@k have an sd and a fitting interval.
 
     Their posterior is not recomputed here; an interval of 95% is 2 to 6 sd wide.
     """
     for key in sorted(expected):
         row, _, filter_name = key.partition(",")
-        if not re.fullmatch(r"(pass[@^]|m?g-pass@)\d+(_[\d.]+)?", row):
+        if not re.fullmatch(r"(pass[@^]|m?g-pass@|maj@)\d+(_[\d.]+)?", row):
             continue
         names = [f"{row}_{end},{filter_name}" for end in ("stderr", "low", "high")]
         expected.update(names)

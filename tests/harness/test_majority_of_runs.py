@@ -11,6 +11,7 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 from _support.harness_command import CONFIGS, gateway, lm_eval_command
 from typer.testing import CliRunner
 
+from lm_eval_bayes import maj_at_k_posterior
 from lm_eval_bayes.cli.main import app
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -65,11 +66,26 @@ def test_every_way_to_write_one_half_is_right(results):
     }
 
 
+def uncertainty():
+    """Return the sd and the ends of the interval of maj@5, all right answers written alike."""
+    marks = [[answer not in ("3", "4") for answer in answers] for answers, _ in ANSWERS.values()]
+    texts = [
+        ["1/2" if right else answer for answer, right in zip(answers, row, strict=True)]
+        for (answers, _), row in zip(ANSWERS.values(), marks, strict=True)
+    ]
+    posterior = maj_at_k_posterior(texts, marks, 5)
+    interval = posterior.interval()
+    return [posterior.sigma, interval.low, interval.high]
+
+
 def test_the_run_s_row_counts_them_as_one(results):
     (file,) = results.rglob("results_*.json")
     row = json.loads(file.read_text("utf-8"))["results"][TASK]
     expected = sum(earned for _, earned in ANSWERS.values()) / len(ANSWERS)
     assert row["maj@5,none"] == pytest.approx(expected, abs=1e-12)
+    assert [row[f"maj@5_{end},none"] for end in ("stderr", "low", "high")] == pytest.approx(
+        uncertainty(), abs=1e-12
+    )
 
 
 def test_the_summary_of_the_saved_run_does_too(results):
@@ -78,3 +94,7 @@ def test_the_summary_of_the_saved_run_does_too(results):
     (task,) = json.loads(result.stdout)["tasks"]
     expected = sum(earned for _, earned in ANSWERS.values()) / len(ANSWERS)
     assert task["rows"]["maj@5"] == pytest.approx(expected, abs=1e-12)
+    own = task["rows_uncertainty"]["maj@5"]
+    assert [own["sd"], own["interval"]["low"], own["interval"]["high"]] == pytest.approx(
+        uncertainty(), abs=1e-12
+    )

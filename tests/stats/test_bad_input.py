@@ -176,6 +176,7 @@ SIZES = {
     "paired": (lambda n: leb.compare_paired(ONCE, ONCE, draws=n), "draws"),
     "confusion": (lambda n: leb.confusion_posterior(CELLS, draws=n), "draws"),
     "maj": (lambda n: leb.maj_at_k([["7"]], [[True]], 1, draws=n), "draws"),
+    "maj posterior": (lambda n: leb.maj_at_k_posterior([["7"]], [[True]], 1, draws=n), "draws"),
     "futures": (lambda n: leb.trials_needed(POSTERIOR, width=0.1, draws=n), "draws"),
     "bootstrap": (lambda n: leb.bootstrap_interval([1, 0], replicates=n), "replicates"),
     "confidence": (
@@ -470,6 +471,9 @@ AS_NUMPY = {
     "g-pass": lambda: leb.g_pass_at_k(A, N, np.float32(0.5)),
     "g-pass, fraction": lambda: leb.g_pass_at_k_posterior(A, N, Fraction(1, 2)),
     "maj": lambda: leb.maj_at_k([["7", "8"]], np.array([[True, False]]), N, seed=SEED),
+    "maj posterior": lambda: leb.maj_at_k_posterior(
+        [["7", "8"]], np.array([[True, False]]), N, seed=SEED, draws=np.int64(100)
+    ),
     "hbayes": lambda: leb.hbayes_at_n(RUBRIC, level=np.float32(0.9), seed=SEED),
     "interval": lambda: leb.bayes_at_n(RUBRIC).interval(seed=SEED, draws=np.int64(1000)),
     "rank": lambda: leb.rank(PAIR, confidence=np.float32(0.9), seed=SEED, draws=np.int64(1000)),

@@ -99,7 +99,7 @@ def test_the_usual_size_is_exact_and_agrees_with_the_draws():
     correct = [[a == 1 for a in row] for row in answers]
     exact = maj_at_k(answers, correct, 8)
     for index, (row, marks) in enumerate(zip(answers, correct, strict=True)):
-        ballot = majority._ballot(0, row, marks)
+        ballot = majority._ballot(majority._tallied(0, row, marks))
         value, error = majority._drawn(*ballot, 8, 200_000, np.random.default_rng(1))
         assert abs(value - exact.per_question[index]) < 5 * error
         assert error < 0.002

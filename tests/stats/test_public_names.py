@@ -23,6 +23,7 @@ PROMISED = [
     "mg_pass_at_k",
     "strict_majority_at_k",
     "maj_at_k",
+    "maj_at_k_posterior",
     "pass_at_k_posterior",
     "pass_hat_k_posterior",
     "g_pass_at_k_posterior",

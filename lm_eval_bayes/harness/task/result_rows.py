@@ -196,6 +196,27 @@ class TrialTable(Table):
                 log.warning("%s", note)
         return posteriors
 
+    @cached_property
+    def candidates(self) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[tuple[bool, ...], ...]]:
+        """The candidate of each trial in a vote, and whether it is right.
+
+        All right answers are one candidate, however they are written.
+        """
+        answers = tuple(
+            tuple(RIGHT if c else a for a, c in zip(q.answers, q.outcomes, strict=True))
+            for q in self.questions
+        )
+        return answers, tuple(tuple(bool(c) for c in q.outcomes) for q in self.questions)
+
+    @cached_property
+    def vote(self) -> api.Posterior:
+        """The posterior of maj@k; its note is logged for all questions together."""
+        s = self.settings
+        posterior = _vote(*self.candidates, s.maj_k, s.seed, 100 if self.quick else 1000)
+        if posterior.note is not None and posterior.k != 1 and not self.quick:
+            log.warning("maj@%d: %s", s.maj_k, posterior.note)
+        return posterior
+
     def family_interval(self, name: str) -> api.Interval:
         """Return the interval of a row of the pass family."""
         s = self.settings
@@ -203,14 +224,9 @@ class TrialTable(Table):
         return self.family[name].interval(s.level, method, seed=s.seed)
 
     def majority(self) -> float:
-        """Return maj@k; all right answers are one candidate, however they are written."""
-        answers = [
-            [RIGHT if c else a for a, c in zip(q.answers, q.outcomes, strict=True)]
-            for q in self.questions
-        ]
-        correct = [[bool(c) for c in q.outcomes] for q in self.questions]
+        """Return maj@k."""
         s = self.settings
-        return float(api.maj_at_k(answers, correct, s.maj_k, seed=s.seed).value)
+        return float(api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
 
 
 @cached_in_evaluation(maxsize=1024)
@@ -233,6 +249,17 @@ def _family(
     quantities = quantities_by_row(ks, tau)
     posteriors = pass_posteriors(api.Outcomes.from_counts(counts), list(quantities.values()))
     return dict(zip(quantities, posteriors, strict=True))
+
+
+@cached_in_evaluation(maxsize=1024)
+def _vote(
+    answers: tuple[tuple[Hashable, ...], ...],
+    correct: tuple[tuple[bool, ...], ...],
+    k: int,
+    seed: int,
+    draws: int,
+) -> api.Posterior:
+    return api.maj_at_k_posterior(answers, correct, k, seed=seed, draws=draws)
 
 
 #: Stands for every correct answer in a vote; no text equals it.
@@ -279,6 +306,7 @@ def row_functions(settings: Settings) -> dict[str, Callable[[TrialTable], float]
     if settings.binary:
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)
+        rows |= posterior_rows(f"maj@{settings.maj_k}", lambda table: table.vote)
         rows[f"maj@{settings.maj_k}"] = TrialTable.majority
     rows["grading_errors"] = lambda table: float(sum(len(q.error_notes) for q in table.questions))
     return rows

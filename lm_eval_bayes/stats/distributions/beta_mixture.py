@@ -284,7 +284,7 @@ def _convolved(
     last = int(np.ceil(min(M * mu + reach, M) * n_cells))
     length = fft.next_fast_len(last - first + 1, real=True)
     if length > _LONGEST:
-        return _beta_with_moments(mu, sigma)
+        return beta_with_moments(mu, sigma)
     frequency = np.arange(length // 2 + 1) / length
     transform = np.zeros(frequency.size, dtype=np.complex128)
     steep = _steep(mixture)[likely]
@@ -329,7 +329,7 @@ def _window(weight: FloatArray, offset: FloatArray, spread: FloatArray, scale: F
     return wide
 
 
-def _beta_with_moments(mu: float, sigma: float) -> CdfTable:
+def beta_with_moments(mu: float, sigma: float) -> CdfTable:
     """Tabulate the Beta distribution with this mean and standard deviation."""
     below, score = _beta_points(mu, sigma, _POINTS)
     below[0], below[-1] = 0.0, 1.0

@@ -1,0 +1,323 @@
+"""The posterior of maj@k: the expected credit of a plurality vote of k new trials."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.stats.distributions.base import Distribution, TabulatedDistribution
+from lm_eval_bayes.stats.distributions.beta_mixture import beta_with_moments
+from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n, learned_from_grid
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.maj_at_k import tabulated_answers
+from lm_eval_bayes.stats.outcomes import Outcomes, Pairs, distinct_pairs
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    IntArray,
+    check_integer,
+    check_option,
+    check_seed,
+    check_size,
+)
+from lm_eval_bayes.stats.wrong_answers import (
+    VoteCredits,
+    WrongPrior,
+    WrongTrials,
+    learn_wrong_prior,
+    log_rising_factorials,
+    mean_credits,
+    vote_credits,
+)
+
+#: The largest k: the time grows with its third power.
+_MOST_VOTES = 256
+#: Nodes of (m, s) below this share of the largest posterior probability are left out.
+_NEGLIGIBLE = 1e-4
+#: The warning of a posterior where no question has two trials.
+SINGLE_TRIALS = (
+    "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
+    "posterior depends on the prior of the questions' spread and of their wrong answers alone."
+)
+#: The warning of a posterior at more votes than there are trials.
+BEYOND_TRIALS = (
+    "k = {k} exceeds the trials of some question (N = {n}): a vote of more than N rests on the "
+    "Beta shape of the questions' common prior and on that of their wrong answers."
+)
+
+
+class _Questions(NamedTuple):
+    """The trials of M questions in the form of the model."""
+
+    outcomes: Outcomes
+    wrong: list[WrongTrials]  # the distinct ones
+    where: IntArray  # which of them each question has
+    note: str | None
+
+
+def maj_at_k_posterior(
+    answers: Sequence[Sequence[Hashable]],
+    correct: Sequence[Sequence[bool]],
+    k: int,
+    scope: Scope = "benchmark",
+    *,
+    seed: int = 0,
+    draws: int = 1000,
+) -> Posterior:
+    """Return the posterior of maj@k, the expected credit of a plurality vote of k new trials.
+
+    A trial of question α is right with probability p_α ~ Beta(s m, s (1 − m)), with (m, s)
+    integrated out as in `hbayes_at_n`. The answers of its wrong trials follow a Pitman-Yor
+    process whose concentration c and discount d are learned from all questions and integrated
+    out, so that a new trial may give an answer not seen before; how often wrong trials abstain has
+    a learned Beta prior too. The vote is that of `maj_at_k`:
+    the most frequent answer wins, answers tied for the lead share the win equally, a trial
+    without an answer abstains, and a vote of abstentions earns 0. All right trials count as one
+    candidate, however they are written.
+
+    Parameters
+    ----------
+    answers : M sequences of N_α hashables
+        The extracted answer of every response, None where none was found.
+    correct : M sequences of N_α bools
+        Whether that response was graded correct.
+    k : int
+        From 1 to 256; above the trials of a question the posterior has a `note`.
+    scope : {"benchmark", "population"}
+        "benchmark": the mean over these M questions. "population": the mean over the population
+        of questions that they are a sample of; questions are taken as independent, so it is too
+        narrow where they come in clusters.
+    seed : int
+        Seed of the draws.
+    draws : int
+        Pairs of votes drawn per question, 100 to 10⁷, for the part of σ that the wrong answers'
+        probabilities add; all else is computed. Of many questions fewer are drawn, at least 16.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]. Its "exact" interval is that of the Beta distribution with the posterior's mean
+        and sd. At k = 1 it is the posterior of `hbayes_at_n`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the two arguments do not match, an answer is not hashable, an entry of `correct`
+        is no boolean, or k, the scope, the seed or `draws` breaks its rule.
+
+    Notes
+    -----
+    Given p_α and the wrong answers' probabilities the credit is
+    v = Σ_r C(k, r) p^r (1 − p)^(k−r) h(r), with h(r) the probability that r right votes win
+    against k − r wrong ones. p_α and h are independent given the hyperparameters.
+
+    Examples
+    --------
+    Both questions are answered rightly by half of the trials. The wrong trials of the first agree,
+    those of the second do not:
+
+    >>> answers = [["7"] * 4 + ["9"] * 4, ["7"] * 4 + ["1", "2", "3", "4"]]
+    >>> correct = [[True] * 4 + [False] * 4] * 2
+    >>> posterior = maj_at_k_posterior(answers, correct, 8)
+    >>> posterior.per_question.mu.round(2).tolist()
+    [0.55, 0.78]
+    """
+    k = check_integer("k", k, 1, _MOST_VOTES)
+    scope = check_option("scope", scope, SCOPES)
+    seed = check_seed(seed)
+    draws = check_size("draws", draws, 100)
+    questions = _read(answers, correct)
+    outcomes = questions.outcomes
+    if k == 1:
+        posterior = hbayes_at_n(outcomes, scope)
+        return replace(
+            posterior,
+            quantity="maj@k posterior",
+            k=1,
+            note=joined_notes([posterior.note, questions.note]),
+        )
+    y, x = outcomes.weighted_counts.T
+    grid = hyper_posterior(x, y, rough=True)
+    likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
+    weight = grid.weight[likely] / grid.weight[likely].sum()
+    strength = np.exp(grid.log_strength[likely])
+    logit = grid.logit_mean[likely]
+    nodes = _Nodes(strength * special.expit(logit), strength * special.expit(-logit), weight)
+    prior = learn_wrong_prior(
+        questions.wrong, np.bincount(questions.where, minlength=len(questions.wrong))
+    )
+    credits = vote_credits(questions.wrong, prior, k, draws, np.random.default_rng(seed))
+    moments = _benchmark_moments(distinct_pairs(x, y), questions.where, nodes, prior, credits, k)
+    benchmark = Posterior(
+        quantity="maj@k posterior",
+        mu=moments.mu,
+        sigma=moments.sigma,
+        per_question=PerQuestion(moments.question_mean, moments.question_sd),
+        bounds=(0.0, 1.0),
+        prior=None,
+        distribution=_beta(moments.mu, moments.sigma),
+        k=k,
+        n_trials=float((x + y).mean()),
+        trials_range=outcomes.trials_range,
+        learned=learned_from_grid(grid),
+        seed=seed,
+        note=_note(outcomes, k, questions.note),
+    )
+    if scope == "benchmark":
+        return benchmark
+    mu, sigma = _population_moments(nodes, prior, k)
+    return replace(
+        benchmark,
+        mu=mu,
+        sigma=sigma,
+        distribution=_beta(mu, sigma),
+        scope=scope,
+        benchmark=benchmark,
+    )
+
+
+def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]) -> _Questions:
+    """Return the outcomes and the wrong trials."""
+    counts, wrong_trials, n_merged = [], [], 0
+    for votes, rights in tabulated_answers(answers, correct):
+        n_right, n_trials = sum(rights.values()), sum(votes.values())
+        counts.append((n_trials - n_right, n_right))
+        wrong = {answer: n - rights[answer] for answer, n in votes.items()}
+        abstained = wrong.pop(None, 0)
+        sizes = sorted((n for n in wrong.values() if n), reverse=True)
+        wrong_trials.append(WrongTrials(tuple(sizes), abstained))
+        candidates = [answer for answer, n in rights.items() if n]
+        n_merged += len(candidates) > 1 or any(wrong.get(answer) for answer in candidates)
+    distinct = sorted(set(wrong_trials))
+    index = {trials: i for i, trials in enumerate(distinct)}
+    note = None
+    if n_merged:
+        note = (
+            f"{plural(n_merged, 'question')} had right trials with different answers, or an "
+            "answer that was graded both right and wrong: right trials count as one candidate, "
+            "and wrong trials as others."
+        )
+    where = np.array([index[trials] for trials in wrong_trials])
+    return _Questions(Outcomes.from_counts(counts), distinct, where, note)
+
+
+def _note(outcomes: Outcomes, k: int, note: str | None) -> str | None:
+    """Return the warnings about a posterior at k > 1, if any."""
+    fewest, most = outcomes.trials_range
+    if most <= 1:
+        return joined_notes([SINGLE_TRIALS, note])
+    beyond = BEYOND_TRIALS.format(k=k, n=fewest) if k > fewest else None
+    return joined_notes([beyond, note])
+
+
+class _Nodes(NamedTuple):
+    """The posterior of (m, s): s m, s (1 − m) and the weight of each node, (H,)."""
+
+    right: FloatArray
+    wrong: FloatArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Mean and sd of the score, and of each question's, (M,)."""
+
+    mu: float
+    sigma: float
+    question_mean: FloatArray
+    question_sd: FloatArray
+
+
+class _RightVotes(NamedTuple):
+    """How many of k new trials of a question are right.
+
+    `at_node`, shape (H, k + 1), is the distribution at each node of (m, s), and `joint`, shape
+    (k + 1, k + 1), that of two votes of k trials each, over all nodes.
+    """
+
+    at_node: FloatArray
+    joint: FloatArray
+
+
+def _right_votes(x: float, y: float, nodes: _Nodes, k: int) -> _RightVotes:
+    """Return the distributions after x right and y wrong trials."""
+    right, wrong, total = (
+        log_rising_factorials(a, 2 * k)
+        for a in (x + nodes.right, y + nodes.wrong, x + y + nodes.right + nodes.wrong)
+    )
+    r = np.arange(k + 1)
+    log_ways = special.gammaln(k + 1.0) - special.gammaln(r + 1.0) - special.gammaln(k - r + 1.0)
+    at_node = np.exp(log_ways + right[:, : k + 1] + wrong[:, k::-1] - total[:, k, None])
+    moments = nodes.weight @ np.exp(right + wrong[:, ::-1] - total[:, 2 * k, None])
+    both = r[:, None] + r
+    # the logarithms, for the ways alone may exceed the largest float
+    log_joint = log_ways[:, None] + log_ways + np.log(np.maximum(moments[both], 1e-300))
+    return _RightVotes(at_node, np.exp(log_joint))
+
+
+def _benchmark_moments(
+    pairs: Pairs,
+    where: IntArray,
+    nodes: _Nodes,
+    prior: WrongPrior,
+    credits: VoteCredits,
+    k: int,
+) -> _Moments:
+    """Return the moments of the mean of v over the questions.
+
+    Given the hyperparameters the questions are independent: the variance is that of the
+    conditional mean of the score, and the mean of its conditional variance, of which each
+    question's is E v² − E[E(v | hyperparameters)²].
+    """
+    M = where.size
+    score = np.zeros((nodes.weight.size, prior.node_weight.size))
+    question_mean, within, spread = np.zeros(M), np.zeros(M), np.zeros(M)
+    weighted = credits.mean * prior.node_weight[:, None]
+    for pair, (x, y) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        votes = _right_votes(x, y, nodes, k)
+        own = np.flatnonzero(pairs.where == pair)
+        which, times = np.unique(where[own], return_counts=True)
+        mean = credits.mean[which]
+        score += votes.at_node @ np.tensordot(times, mean, axes=1).T
+        expected = nodes.weight @ votes.at_node
+        # of the votes of p alone, given the nodes, and over all of them
+        of_means = (votes.at_node * nodes.weight[:, None]).T @ votes.at_node
+        square = np.swapaxes(mean, 1, 2) @ weighted[which]
+        mu = weighted[which].sum(axis=1) @ expected
+        added = np.einsum("ij,pij->p", votes.joint, credits.covariance[which])
+        own_within = np.einsum("ij,pij->p", votes.joint - of_means, square)
+        total = np.einsum("ij,pij->p", votes.joint, square) - mu**2
+        index = np.searchsorted(which, where[own])
+        question_mean[own] = mu[index]
+        within[own] = (own_within + added)[index]
+        spread[own] = (total + np.maximum(added, 0.0))[index]
+    score /= M
+    mu = float(nodes.weight @ score @ prior.node_weight)
+    between = float(nodes.weight @ (score - mu) ** 2 @ prior.node_weight)
+    variance = between + max(float(within.sum()), 0.0) / M**2
+    return _Moments(
+        float(np.clip(mu, 0.0, 1.0)),
+        float(np.sqrt(variance)),
+        np.clip(question_mean, 0.0, 1.0),
+        np.sqrt(np.maximum(spread, 0.0)),
+    )
+
+
+def _population_moments(nodes: _Nodes, prior: WrongPrior, k: int) -> tuple[float, float]:
+    """Return mean and sd of E v of a further question given the hyperparameters."""
+    (mean,) = mean_credits([WrongTrials((), 0)], prior, k)
+    score = _right_votes(0.0, 0.0, nodes, k).at_node @ mean.T
+    mu = float(nodes.weight @ score @ prior.node_weight)
+    variance = float(nodes.weight @ (score - mu) ** 2 @ prior.node_weight)
+    return float(np.clip(mu, 0.0, 1.0)), float(np.sqrt(variance))
+
+
+def _beta(mu: float, sigma: float) -> Distribution:
+    """Return the Beta distribution with this mean and sd."""
+    return TabulatedDistribution(beta_with_moments(mu, sigma), mu, sigma)

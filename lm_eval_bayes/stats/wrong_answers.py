@@ -1,0 +1,448 @@
+"""The wrong answers of a benchmark's questions as Pitman-Yor processes, and the votes they cast.
+
+A wrong trial abstains with a probability of its question's own, Beta(a, b), where (a, b) are
+learned from all questions as in `hierarchical.beta_binomial`. If it does not, its answer is one of
+those seen, in proportion to how often it was given less a discount d, or a new one, in proportion
+to c + d J, where J answers were seen. With d = 0 this is a Dirichlet process of concentration c.
+The questions share (c, d), whose posterior is computed on a grid from the exact probability of
+each question's partition of its wrong trials (Pitman 1995, eq. 16; for d = 0 the formula of Ewens
+1972).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
+
+#: The grid of c, whose prior is c/(1 + c) ~ U(0, 1), and that of d, with equal weights.
+_LOG_CONCENTRATION = np.linspace(-3.5, 4.75, 12)
+_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.8])
+#: Nodes below this share of the largest posterior probability are left out.
+_NEGLIGIBLE = 5e-3
+#: Floats per block.
+_BLOCK = 2_000_000
+#: Comparisons of a drawn number with a cumulative sum, over all questions.
+_DRAW_BUDGET = 10_000_000
+_FEWEST_DRAWS = 16
+_ABSTENTION_NODES = 16
+
+
+class WrongTrials(NamedTuple):
+    """The wrong trials of a question: how often each answer was given, and the abstentions.
+
+    `sizes` are in descending order.
+    """
+
+    sizes: tuple[int, ...]
+    abstained: int
+
+
+@dataclass(frozen=True, eq=False)
+class WrongPrior:
+    """The posterior of (c, d) on G nodes and that of (a, b) on A nodes, independent of each other.
+
+    Parameters
+    ----------
+    concentration, discount, weight : array, shape (G,)
+        c, d and the posterior probability of each node, sum 1.
+    abstaining, answering : array, shape (A,)
+        a and b at nodes of equal probability. Without abstentions in the data there is one node,
+        of which a is 0.
+    """
+
+    concentration: FloatArray
+    discount: FloatArray
+    weight: FloatArray
+    abstaining: FloatArray
+    answering: FloatArray
+
+    @property
+    def node_weight(self) -> FloatArray:
+        """The probability of each pair of nodes, shape (G A,), those of one (c, d) together."""
+        return np.repeat(self.weight, self.abstaining.size) / self.abstaining.size
+
+
+def learn_wrong_prior(trials: Sequence[WrongTrials], times: IntArray) -> WrongPrior:
+    """Return the posterior of (c, d) and (a, b) from the wrong trials of all questions.
+
+    Parameters
+    ----------
+    trials : sequence of WrongTrials
+        The distinct ones.
+    times : array
+        How many questions have each.
+    """
+    log_c, discount = (grid.ravel() for grid in np.meshgrid(_LOG_CONCENTRATION, _DISCOUNTS))
+    c = np.exp(log_c)
+    # the density of log c where c/(1 + c) is uniform
+    log_weight = log_c - 2.0 * np.log1p(c)
+    for wrong, n_questions in zip(trials, times.tolist(), strict=True):
+        log_weight = log_weight + n_questions * _log_probability(wrong.sizes, c, discount)
+    weight = np.exp(log_weight - log_weight.max())
+    likely = weight > _NEGLIGIBLE
+    return WrongPrior(
+        c[likely],
+        discount[likely],
+        weight[likely] / weight[likely].sum(),
+        *_abstention_nodes(trials, times),
+    )
+
+
+def _abstention_nodes(
+    trials: Sequence[WrongTrials], times: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return a and b at equally likely nodes."""
+    abstained = np.repeat([float(wrong.abstained) for wrong in trials], times)
+    if not abstained.any():
+        return np.zeros(1), np.ones(1)
+    answered = np.repeat([float(sum(wrong.sizes)) for wrong in trials], times)
+    grid = hyper_posterior(abstained, answered, rough=True)
+    order = np.argsort(grid.logit_mean, axis=None)
+    below = np.cumsum(grid.weight.ravel()[order])
+    middle = (np.arange(_ABSTENTION_NODES) + 0.5) / _ABSTENTION_NODES
+    node = order[np.searchsorted(below, middle * below[-1])]
+    strength = np.exp(np.broadcast_to(grid.log_strength, grid.logit_mean.shape).ravel()[node])
+    logit = grid.logit_mean.ravel()[node]
+    return strength * special.expit(logit), strength * special.expit(-logit)
+
+
+def _log_probability(sizes: tuple[int, ...], c: FloatArray, d: FloatArray) -> FloatArray:
+    """Return the log probability of a partition of trials into answers of these sizes, (G,)."""
+    total = np.zeros_like(c)
+    if not sizes:
+        return total
+    total -= special.gammaln(c + sum(sizes)) - special.gammaln(c + 1.0)
+    total += np.log(c[:, None] + d[:, None] * np.arange(1, len(sizes))).sum(axis=1)
+    for size, times in zip(*np.unique(sizes, return_counts=True), strict=True):
+        total += times * (special.gammaln(size - d) - special.gammaln(1.0 - d))
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCredits:
+    """The moments of h(r), the expected credit of a vote in which r of k trials are right.
+
+    h(r) depends on the unknown probabilities of the wrong answers.
+
+    Parameters
+    ----------
+    mean : array, shape (P, G A, k + 1)
+        E h(r) for each of the wrong trials, at each pair of nodes of (c, d) and (a, b).
+    covariance : array, shape (P, k + 1, k + 1)
+        Cov(h(r), h(r')) given (c, d, a, b), averaged over their posterior. It is drawn.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+
+
+def vote_credits(
+    trials: Sequence[WrongTrials],
+    prior: WrongPrior,
+    k: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> VoteCredits:
+    """Return the moments of h(r).
+
+    Parameters
+    ----------
+    trials : sequence of WrongTrials
+        P distinct ones.
+    prior : WrongPrior
+        The posterior of (c, d) and (a, b).
+    k : int
+        Votes.
+    draws : int
+        Pairs of votes drawn for each covariance; fewer where there are many.
+    rng : Generator
+        Source of the draws behind the covariances.
+    """
+    mean = mean_credits(trials, prior, k)
+    return VoteCredits(mean, _covariances(trials, prior, mean, k, draws, rng))
+
+
+# -- the mean credits, by generating functions ---------------------------------------------------
+
+Series: TypeAlias = FloatArray  # the last axis is the power of x
+
+
+def mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> FloatArray:
+    """Return E h(r) for each of the wrong trials at each pair of nodes, shape (P, G A, k + 1).
+
+    Parameters
+    ----------
+    trials, prior, k
+        As in `vote_credits`.
+    """
+    mean = np.zeros((len(trials), prior.node_weight.size, k + 1))
+    # the tilt of the generating functions suits a range of numbers of wrong trials
+    magnitude = np.array([sum(wrong.sizes).bit_length() for wrong in trials])
+    for bits in np.unique(magnitude):
+        where = np.flatnonzero(magnitude == bits)
+        for part in blocks(where.size, prior.node_weight.size * (k + 1) * (k // 4 + 1), _BLOCK):
+            some = where[part]
+            mean[some] = _mean_credits([trials[i] for i in some], prior, k)
+    return mean
+
+
+def _mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> FloatArray:
+    """Return E h(r), shape (P, G A, k + 1).
+
+    The right answer has r votes; of the k − r others n are not abstentions. The exponential
+    generating function of the votes of an answer given j times is that of a negative binomial of
+    size j − d, cut off above r, with its term of r votes multiplied by z to mark a tie; new
+    answers have that of a Pitman-Yor process with blocks of at most r. The coefficient of x^n of
+    their product, over that without a limit, is Σ_t P(no answer has more than r, t have r) z^t,
+    and the credit Σ_t P(t)/(1 + t) is its integral over z from 0 to 1, by Gauss and Legendre.
+    """
+    answered = np.array([sum(wrong.sizes) for wrong in trials], dtype=np.float64)
+    c, d = prior.concentration[:, None], prior.discount[:, None]
+    tilt = k / (k + answered.max() + 5.0)
+    n_answers = np.array([len(wrong.sizes) for wrong in trials])
+    theta = c + d * n_answers[:, None, None]  # (P, G, 1)
+    mean = np.zeros((len(trials), prior.node_weight.size, k + 1))
+    mean[:, :, k // 2 + 1 :] = 1.0
+    for r in range(1, k // 2 + 1):
+        most = k - r
+        nodes, weights = special.roots_legendre(most // r // 2 + 1)
+        z, z_weight = 0.5 * (nodes + 1.0), 0.5 * weights
+        series = _new_answers(theta, d, z, r, most, tilt)
+        for where, factor in _factors(trials, prior, z, r, most, tilt):
+            series[where] = _multiplied(series[where], factor)
+        total = _negative_binomial(answered[:, None] + prior.concentration, most, tilt)
+        credit = np.einsum("pgzn,z->pgn", series, z_weight) / total
+        answering = _answering(trials, prior, most)
+        mean[:, :, r] = np.einsum("pgn,pan->pga", credit, answering).reshape(mean.shape[:2])
+    return np.clip(mean, 0.0, 1.0)
+
+
+def _answering(trials: Sequence[WrongTrials], prior: WrongPrior, n: int) -> FloatArray:
+    """Return the probabilities that 0..n of n wrong trials do not abstain, shape (P, A, n + 1)."""
+    if not prior.abstaining.any():
+        certain = np.zeros((len(trials), 1, n + 1))
+        certain[..., n] = 1.0
+        return certain
+    abstained = np.array([[wrong.abstained] for wrong in trials]) + prior.abstaining
+    answered = np.array([[sum(wrong.sizes)] for wrong in trials]) + prior.answering
+    j = np.arange(n + 1)
+    log_ways = special.gammaln(n + 1.0) - special.gammaln(j + 1.0) - special.gammaln(n - j + 1.0)
+    rising = [log_rising_factorials(a, n) for a in (answered, abstained, answered + abstained)]
+    return np.asarray(np.exp(log_ways + rising[0] + rising[1][..., ::-1] - rising[2][..., -1:]))
+
+
+def log_rising_factorials(a: FloatArray, n: int) -> FloatArray:
+    """Return the logarithms of a (a + 1) ... (a + j − 1) for j = 0..n, on a new last axis.
+
+    As sums of logarithms, which lose no digits where a is far above or far below 1.
+    """
+    log = np.zeros((*a.shape, n + 1))
+    np.log(np.maximum(a, 1e-300)[..., None] + np.arange(n), out=log[..., 1:])
+    return np.asarray(log.cumsum(axis=-1))
+
+
+def _negative_binomial(size: FloatArray, n: int, tilt: float) -> Series:
+    """Return the probabilities of 0..n of a negative binomial of each size, on a new last axis."""
+    j = np.arange(n + 1)
+    size = size[..., None]
+    log = special.gammaln(size + j) - special.gammaln(size) - special.gammaln(j + 1.0)
+    return np.asarray(np.exp(log + j * np.log(tilt) + size * np.log1p(-tilt)))
+
+
+def _new_answers(
+    theta: FloatArray, d: FloatArray, z: FloatArray, r: int, n: int, tilt: float
+) -> Series:
+    """Return the series of new answers of at most r votes each, shape (P, G, Z, n + 1).
+
+    (1 − d A)^(−θ/d) with A = Σ_s (1 − d)...(s − 1 − d) x^s / s!, by the recurrence of its
+    coefficients, which holds for d = 0 as well and adds nothing of different signs.
+    """
+    s = np.arange(1, r + 1)
+    log_block = special.gammaln(s - d) - special.gammaln(1.0 - d) - special.gammaln(s + 1.0)
+    block = np.exp(log_block + s * np.log(tilt))[:, None, :]  # (G, 1, r)
+    block = np.repeat(block, z.size, axis=1)
+    block[:, :, r - 1] *= z
+    series = np.zeros((*theta.shape[:2], z.size, n + 1))
+    series[..., 0] = np.exp(theta * np.log1p(-tilt))
+    for power in range(1, n + 1):
+        for j in range(1, min(r, power) + 1):
+            # d has the shape (G, 1), θ (P, G, 1)
+            rate = (theta * j + d * (power - j)) / power
+            series[..., power] += block[..., j - 1] * rate * series[..., power - j]
+    return series
+
+
+def _factors(
+    trials: Sequence[WrongTrials],
+    prior: WrongPrior,
+    z: FloatArray,
+    r: int,
+    n: int,
+    tilt: float,
+) -> list[tuple[IntArray, Series]]:
+    """Return the factors of the seen answers, with the questions that have each.
+
+    Every factor has the shape (those, G, Z, length); the i-th answers of all questions are
+    multiplied together, answers of equal size by a power.
+    """
+    d = prior.discount
+    tables: dict[tuple[int, int], Series] = {}
+
+    def factor(size: int, times: int) -> Series:
+        """Return the series of `times` answers given `size` times, shape (G, Z, length)."""
+        if (size, times) not in tables:
+            if times == 1:
+                own = _negative_binomial(size - d, min(r, n), tilt)
+                own = np.repeat(own[:, None, :], z.size, axis=1)
+                if r <= n:
+                    own[..., r] *= z
+                tables[size, times] = own
+            else:
+                half = factor(size, times // 2)
+                power = _product(half, half, n)
+                if times % 2:
+                    power = _product(power, factor(size, 1), n)
+                tables[size, times] = power
+        return tables[size, times]
+
+    runs = [
+        [
+            factor(int(size), int(times))
+            for size, times in zip(*np.unique(wrong.sizes, return_counts=True), strict=True)
+        ]
+        for wrong in trials
+    ]
+    factors = []
+    for i in range(max(map(len, runs))):
+        by_length: dict[int, list[int]] = {}
+        for index, own in enumerate(runs):
+            if len(own) > i:
+                by_length.setdefault(own[i].shape[-1], []).append(index)
+        factors += [
+            (np.array(indices), np.stack([runs[index][i] for index in indices]))
+            for indices in by_length.values()
+        ]
+    return factors
+
+
+def _product(a: Series, b: Series, n: int) -> Series:
+    """Return the product of two series up to the power n."""
+    length = min(a.shape[-1] + b.shape[-1] - 1, n + 1)
+    product = np.zeros((*a.shape[:-1], length))
+    for j in range(min(b.shape[-1], length)):
+        width = min(a.shape[-1], length - j)
+        product[..., j : j + width] += b[..., j, None] * a[..., :width]
+    return product
+
+
+def _multiplied(series: Series, factor: Series) -> Series:
+    """Return the product of series (…, n + 1) and factors, up to the power n."""
+    product = factor[..., :1] * series
+    for j in range(1, factor.shape[-1]):
+        product[..., j:] += factor[..., j, None] * series[..., :-j]
+    return product
+
+
+# -- the covariances of the credits, by pairs of votes -------------------------------------------
+
+
+def _covariances(
+    trials: Sequence[WrongTrials],
+    prior: WrongPrior,
+    mean: FloatArray,
+    k: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return Cov(h(r), h(r')) for each of the wrong trials from pairs of votes, (P, k+1, k+1).
+
+    The k wrong trials of a first vote and the k of a second, drawn one after the other from the
+    urn, are independent given the unknown probabilities. The product of the deviations of their
+    credits from E h is then an unbiased estimate of the covariance.
+    """
+    covariance = np.zeros((len(trials), k + 1, k + 1))
+    widths = np.array([len(wrong.sizes) for wrong in trials]) + 2 * k
+    per_draw = 2 * k * float(widths.sum())
+    n_draws = min(draws, max(int(_DRAW_BUDGET / per_draw), _FEWEST_DRAWS))
+    for part in blocks(len(trials), n_draws * int(widths.max()), _BLOCK):
+        some = np.arange(len(trials))[part]
+        votes, node = _draw_votes([trials[i] for i in some], prior, 2 * k, n_draws, rng)
+        expected = mean[some[:, None], node]
+        first, second = (_credits(votes[..., half]) for half in (slice(k), slice(k, None)))
+        product = np.swapaxes(first - expected, 1, 2) @ (second - expected) / n_draws
+        covariance[part] = 0.5 * (product + np.swapaxes(product, 1, 2))
+    return covariance
+
+
+def _draw_votes(
+    trials: Sequence[WrongTrials],
+    prior: WrongPrior,
+    n_votes: int,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> tuple[IntArray, IntArray]:
+    """Draw wrong trials from the urns: the numbers of their answers and the pairs of nodes.
+
+    Shapes (P, S, n_votes) and (P, S); an abstention has the number −1.
+    """
+    sizes = [wrong.sizes for wrong in trials]
+    P, width = len(trials), max(map(len, sizes)) + n_votes
+    weight = prior.node_weight
+    # a node in each of the equal slices of the cumulative weight
+    slices = (np.arange(n_draws) + rng.random((P, n_draws))) / n_draws
+    node = np.searchsorted(np.cumsum(weight), slices).clip(max=weight.size - 1)
+    of_answers, of_abstention = np.divmod(node, prior.abstaining.size)
+    c, d = prior.concentration[of_answers], prior.discount[of_answers]
+    mass = np.zeros((P, n_draws, width))
+    for index, own in enumerate(sizes):
+        mass[index, :, : len(own)] = np.array(own) - d[index][:, None]
+    n_seen = np.broadcast_to(np.array([len(own) for own in sizes])[:, None], (P, n_draws)).copy()
+    answered = np.array([[float(sum(own))] for own in sizes]) + np.zeros((P, n_draws))
+    abstained = np.array([[float(wrong.abstained)] for wrong in trials]) + np.zeros((P, n_draws))
+    a, b = prior.abstaining[of_abstention], prior.answering[of_abstention]
+    votes = np.empty((P, n_draws, n_votes), dtype=np.int64)
+    rows, columns = np.ogrid[:P, :n_draws]
+    for vote in range(n_votes):
+        u = rng.random((P, n_draws)) * (c + answered)
+        used = int(n_seen.max())
+        chosen = (np.cumsum(mass[..., :used], axis=-1) <= u[..., None]).sum(axis=-1)
+        # beyond the seen answers the cumulative sum is flat: a new answer
+        chosen = np.minimum(chosen, n_seen)
+        silent = rng.random((P, n_draws)) * (a + b + answered + abstained) < a + abstained
+        new = (chosen == n_seen) & ~silent
+        mass[rows, columns, chosen] += np.where(silent, 0.0, np.where(new, 1.0 - d, 1.0))
+        n_seen += new
+        answered += ~silent
+        abstained += silent
+        votes[..., vote] = np.where(silent, -1, chosen)
+    return votes, node
+
+
+def _credits(votes: IntArray) -> FloatArray:
+    """Return the credit of the right answer with r votes against the first k − r, (P, S, k + 1)."""
+    k = votes.shape[-1]
+    credit = np.zeros((*votes.shape[:2], k + 1))
+    credit[..., k // 2 + 1 :] = 1.0
+    tally = np.zeros((*votes.shape[:2], max(int(votes.max()), 0) + 1), dtype=np.int16)
+    lead = np.zeros(votes.shape[:2], dtype=np.int64)
+    n_leaders = np.zeros(votes.shape[:2], dtype=np.int64)
+    rows, columns = np.ogrid[: votes.shape[0], : votes.shape[1]]
+    for n in range(1, k):
+        answer = votes[..., n - 1]
+        cast = answer >= 0
+        tally[rows, columns, answer] += cast
+        votes_of = np.where(cast, tally[rows, columns, answer], 0)
+        n_leaders = np.where(votes_of > lead, 1, n_leaders + (cast & (votes_of == lead)))
+        lead = np.maximum(lead, votes_of)
+        r = k - n
+        if r <= k // 2:
+            ties = np.where(lead == r, 1.0 / (1.0 + n_leaders), 0.0)
+            credit[..., r] = np.where(lead < r, 1.0, ties)
+    return credit

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import special
+
+import lm_eval_bayes as leb
+from lm_eval_bayes import maj_at_k_posterior
+from lm_eval_bayes.stats import maj_at_k_posterior as module
+from lm_eval_bayes.stats import wrong_answers
+from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.outcomes import distinct_pairs
+from lm_eval_bayes.stats.wrong_answers import WrongPrior, WrongTrials
+
+NO_ABSTENTION = (np.zeros(1), np.ones(1))
+TWO_NODES = WrongPrior(
+    np.array([0.3, 2.0]), np.array([0.0, 0.4]), np.array([0.25, 0.75]), *NO_ABSTENTION
+)
+ABSTAINING = WrongPrior(
+    np.array([0.7]), np.array([0.2]), np.array([1.0]), np.array([0.5]), np.array([1.2])
+)
+WRONG = [
+    WrongTrials((), 0),
+    WrongTrials((3, 1, 1), 0),
+    WrongTrials((2, 2), 1),
+    WrongTrials((1, 1, 1), 3),
+]
+
+
+def sequences(wrong, c, d, a, b, length):
+    """Yield every sequence of further wrong trials and its probability, one trial at a time."""
+    sizes, silent = list(wrong.sizes), wrong.abstained
+    pending = [((), 1.0, sizes, silent)]
+    for _ in range(length):
+        longer = []
+        for votes, chance, sizes, silent in pending:
+            n = sum(sizes)
+            abstains = (a + silent) / (a + b + n + silent)
+            if abstains:
+                longer.append(((*votes, None), chance * abstains, sizes, silent + 1))
+            answers = chance * (1 - abstains)
+            for j in range(len(sizes) + 1):
+                more = list(sizes)
+                if j < len(sizes):
+                    share = (sizes[j] - d) / (c + n)
+                    more[j] += 1
+                else:
+                    share = (c + d * len(sizes)) / (c + n)
+                    more.append(1)
+                longer.append(((*votes, j), answers * share, more, silent))
+        pending = longer
+    return [(votes, chance) for votes, chance, *_ in pending]
+
+
+def credits_of(votes):
+    """Return the credit of r right votes against the first k − r of these, r = 0..k."""
+    k, earned = len(votes), [0.0]
+    for r in range(1, k + 1):
+        tally = Counter(v for v in votes[: k - r] if v is not None)
+        lead = max(tally.values(), default=0)
+        ties = sum(n == r for n in tally.values())
+        earned.append(float(lead < r) if lead != r else 1 / (1 + ties))
+    return np.array(earned)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+@pytest.mark.parametrize("prior", [TWO_NODES, ABSTAINING], ids=["answers", "abstentions"])
+def test_the_mean_credits_are_those_of_every_sequence_of_wrong_trials(prior, k):
+    own = wrong_answers.mean_credits(WRONG, prior, k)
+    for index, wrong in enumerate(WRONG):
+        for node, (c, d) in enumerate(zip(prior.concentration, prior.discount, strict=True)):
+            if wrong.abstained and prior is TWO_NODES:
+                wrong = WrongTrials(wrong.sizes, 0)
+            given = (wrong, c, d, prior.abstaining[0], prior.answering[0])
+            expected = sum(chance * credits_of(v) for v, chance in sequences(*given, k))
+            assert own[index, node] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("prior", "wrong", "spread"),
+    [(TWO_NODES, WRONG[:2], 0.03), (ABSTAINING, WRONG[2:3], 0.08)],
+    ids=["answers", "abstentions"],
+)
+def test_the_covariances_are_those_of_every_pair_of_votes(prior, wrong, spread):
+    k, draws = 3, 20_000
+    own = wrong_answers.vote_credits(wrong, prior, k, draws, np.random.default_rng(4)).covariance
+    for index, trials in enumerate(wrong):
+        expected = np.zeros((k + 1, k + 1))
+        nodes = (prior.concentration, prior.discount, prior.node_weight)
+        for c, d, weight in zip(*nodes, strict=True):
+            given = (trials, c, d, prior.abstaining[0], prior.answering[0])
+            pairs = [
+                (credits_of(v[:k]), credits_of(v[k:]), chance)
+                for v, chance in sequences(*given, 2 * k)
+            ]
+            mean = sum(chance * first for first, _, chance in pairs)
+            square = sum(chance * np.outer(first, second) for first, second, chance in pairs)
+            expected += weight * (square - np.outer(mean, mean))
+        # the sd of a product of deviations is about `spread`
+        error = spread / np.sqrt(draws)
+        assert np.abs(own[index] - expected).max() < 4 * error < expected.max()
+
+
+def test_the_partitions_of_five_trials_have_probability_one():
+    c, d = np.array([0.4, 3.0]), np.array([0.0, 0.6])
+    total = np.zeros(2)
+    # labels in the order of their first occurrence: every set partition once
+    for labels in product(range(5), repeat=5):
+        first = list(dict.fromkeys(labels))
+        if first == sorted(first) and first == list(range(len(first))):
+            sizes = tuple(Counter(labels).values())
+            total += np.exp(wrong_answers._log_probability(sizes, c, d))
+    assert total == pytest.approx([1.0, 1.0], abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [3, 7])
+def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch, k):
+    # the posterior of Pr(more than half of k are right) comes from another table, see pass_family
+    agree = WrongPrior(np.array([1e-12]), np.array([0.0]), np.array([1.0]), *NO_ABSTENTION)
+    monkeypatch.setattr(module, "learn_wrong_prior", lambda *_: agree)
+    right = [1, 1, 4, 7, 7, 0, 6]
+    answers = [["r"] * x + ["w"] * (8 - x) for x in right]
+    correct = [[a == "r" for a in row] for row in answers]
+    outcomes = leb.Outcomes.from_counts([[8 - x, x] for x in right])
+    for scope in ("benchmark", "population"):
+        own = maj_at_k_posterior(answers, correct, k, scope)
+        expected = leb.strict_majority_at_k_posterior(outcomes, k, scope=scope)
+        assert own.mu == pytest.approx(expected.mu, abs=2e-4)
+        assert own.sigma == pytest.approx(expected.sigma, rel=5e-3)
+        assert own.per_question.mu == pytest.approx(expected.per_question.mu, abs=3e-4)
+        assert own.per_question.sigma == pytest.approx(expected.per_question.sigma, rel=5e-3)
+
+
+ANSWERS = [
+    ["7", "7", "7", "8", "8", "9"],
+    ["1", "2", "3", "3", "3", "3"],
+    ["5", "6", "5", None, "5", "4"],
+]
+CORRECT = [
+    [True] * 3 + [False] * 3,
+    [True] + [False] * 5,
+    [True, False, True, False, True, False],
+]
+
+
+def test_the_posterior_is_that_of_simulated_probabilities():
+    k, n_draws = 4, 25_000
+    posterior = maj_at_k_posterior(ANSWERS, CORRECT, k, draws=4000)
+    rng = np.random.default_rng(8)
+    right = np.array([3.0, 1.0, 3.0])
+    grid = hyper_posterior(right, 6.0 - right)
+    node = rng.choice(grid.weight.size, n_draws, p=grid.weight.ravel() / grid.weight.sum())
+    m = special.expit(grid.logit_mean.ravel()[node])
+    s = np.exp(np.broadcast_to(grid.log_strength, grid.weight.shape).ravel()[node])
+    wrong = [WrongTrials((2, 1), 0), WrongTrials((4, 1), 0), WrongTrials((1, 1), 1)]
+    prior = wrong_answers.learn_wrong_prior(wrong, np.ones(3, dtype=np.int64))
+    pair = rng.choice(prior.node_weight.size, n_draws, p=prior.node_weight)
+    of_answers, of_abstention = np.divmod(pair, prior.abstaining.size)
+    c, d = prior.concentration[of_answers], prior.discount[of_answers]
+    scores = np.zeros((2, n_draws))
+    for trials, x in zip(wrong, right, strict=True):
+        p = rng.beta(x + s * m, 6 - x + s * (1 - m))
+        silent = rng.beta(
+            prior.abstaining[of_abstention] + trials.abstained,
+            prior.answering[of_abstention] + sum(trials.sizes),
+        )
+        # Dirichlet for the seen answers and the rest, which is broken into sticks
+        sizes = [n - d for n in trials.sizes]
+        theta = c + d * len(sizes)
+        gammas = np.stack([rng.standard_gamma(size) for size in (*sizes, theta)], axis=1)
+        shares = gammas / gammas.sum(axis=1, keepdims=True)
+        i = np.arange(1, 40)
+        sticks = rng.beta(1 - d[:, None], theta[:, None] + i * d[:, None])
+        remaining = np.cumprod(1 - sticks, axis=1)
+        pieces = sticks * np.concatenate([np.ones((n_draws, 1)), remaining[:, :-1]], axis=1)
+        rest = np.concatenate([pieces, remaining[:, -1:]], axis=1)
+        rest *= shares[:, -1:]
+        shares = np.concatenate([shares[:, :-1], rest], axis=1) * (1 - silent)[:, None]
+        all_shares = np.concatenate(
+            [p[:, None], (1 - p)[:, None] * shares, ((1 - p) * silent)[:, None]], axis=1
+        )
+        for vote in range(2):
+            counts = rng.multinomial(k, all_shares / all_shares.sum(axis=1, keepdims=True))[:, :-1]
+            lead = counts.max(axis=1)
+            leaders = (counts == lead[:, None]).sum(axis=1)
+            scores[vote] += (counts[:, 0] == lead) * (lead > 0) / leaders / 3
+    # two votes with the same probabilities: their covariance is the variance of the score
+    error = scores[0].std() / np.sqrt(2 * n_draws)
+    assert posterior.mu == pytest.approx(scores.mean(), abs=4.5 * error)
+    deviations = scores - scores.mean()
+    product = deviations[0] * deviations[1]
+    variance_error = product.std() / np.sqrt(n_draws)
+    assert posterior.sigma**2 == pytest.approx(product.mean(), abs=4.5 * variance_error)
+    assert variance_error < 0.05 * posterior.sigma**2
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_a_vote_of_one_is_the_score(scope):
+    own = maj_at_k_posterior(ANSWERS, CORRECT, 1, scope)
+    outcomes = leb.Outcomes.from_counts([[3, 3], [5, 1], [3, 3]])
+    score = leb.hbayes_at_n(outcomes, scope)
+    assert (own.mu, own.sigma, own.interval()) == (score.mu, score.sigma, score.interval())
+    assert (own.quantity, own.k) == ("maj@k posterior", 1)
+    # the sums at k > 1 give the same
+    y, x = outcomes.counts.T.astype(float)
+    grid = hyper_posterior(x, y)
+    s = np.exp(np.broadcast_to(grid.log_strength, grid.weight.shape)).ravel()
+    right = s * special.expit(grid.logit_mean.ravel())
+    nodes = module._Nodes(right, s - right, grid.weight.ravel())
+    credits = wrong_answers.vote_credits(WRONG[:1], TWO_NODES, 1, 16, np.random.default_rng(0))
+    where = np.zeros(3, dtype=np.int64)
+    sums = module._benchmark_moments(distinct_pairs(x, y), where, nodes, TWO_NODES, credits, 1)
+    expected = leb.hbayes_at_n(outcomes)
+    assert (sums.mu, sums.sigma) == pytest.approx((expected.mu, expected.sigma), rel=1e-5)
+    assert sums.question_sd == pytest.approx(expected.per_question.sigma, rel=1e-5)
+
+
+def bank(*rows):
+    """Return answers and marks; "r" is right."""
+    return [list(row) for row in rows], [[a == "r" for a in row] for row in rows]
+
+
+def test_extreme_benchmarks():
+    all_right = maj_at_k_posterior(*bank("rrrr", "rrrr"), 3)
+    assert 0.9 < all_right.mu < 1
+    assert all_right.interval().high == pytest.approx(1, abs=1e-3)
+    agreeing = maj_at_k_posterior(*bank("wwww", "vvvv"), 3)
+    scattered = maj_at_k_posterior(*bank("abcd", "efgh"), 3)
+    assert 0 < agreeing.mu < scattered.mu < 0.2
+    silent = maj_at_k_posterior([[None] * 4] * 2, [[False] * 4] * 2, 3)
+    # abstentions do not outvote a single right answer
+    assert agreeing.mu < silent.mu
+    for posterior in (all_right, agreeing, scattered, silent):
+        interval = posterior.interval()
+        assert 0 <= interval.low < posterior.mu < interval.high <= 1
+        assert posterior.note is None
+        assert posterior.seed == 0
+
+
+def test_more_votes_help_where_wrong_trials_scatter_and_harm_where_they_agree():
+    scattered = bank(*["rrrr" + a for a in ("abcdef", "ghijkl", "mnopqs")])
+    agreeing = bank(*["rrrr" + 6 * a for a in "abc"])
+    by_k = {
+        k: [maj_at_k_posterior(*rows, k).mu for rows in (scattered, agreeing)] for k in (1, 4, 10)
+    }
+    assert by_k[1][0] == by_k[1][1]
+    assert by_k[1][0] < by_k[4][0] < by_k[10][0]
+    assert by_k[1][1] > by_k[4][1] > by_k[10][1]
+
+
+def test_the_order_of_trials_and_questions_does_not_matter():
+    posterior = maj_at_k_posterior(ANSWERS, CORRECT, 4)
+    turned = maj_at_k_posterior(
+        [row[::-1] for row in ANSWERS][::-1], [row[::-1] for row in CORRECT][::-1], 4
+    )
+    assert turned.mu == pytest.approx(posterior.mu, abs=1e-14)
+    assert turned.sigma == pytest.approx(posterior.sigma, abs=1e-14)
+    assert turned.per_question.mu[::-1] == pytest.approx(posterior.per_question.mu)
+    other = maj_at_k_posterior(ANSWERS, CORRECT, 4, seed=1)
+    assert other.seed == 1
+    assert other.mu == posterior.mu
+    assert other.sigma != posterior.sigma
+    assert other.sigma == pytest.approx(posterior.sigma, rel=0.02)
+
+
+def test_notes():
+    assert "One" not in (maj_at_k_posterior(ANSWERS, CORRECT, 6).note or "")
+    beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
+    assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
+    single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)
+    assert single.note.startswith("With one trial per question")
+    assert 0 < single.sigma < 0.5
+    # right answers in two spellings, and a text graded both ways
+    merged = maj_at_k_posterior([["a", "b"], ["c", "c"]], [[True, True], [True, False]], 2)
+    assert merged.note.startswith("2 questions had right trials with different answers")
+    alike = maj_at_k_posterior([["r", "r"], ["r", "w"]], [[True, True], [True, False]], 2)
+    assert merged.mu == alike.mu
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"k": 0}, "`k` must be an integer of at least 1; got 0"),
+        ({"k": 257}, "`k` must be an integer of at least 1 and at most 256; got 257"),
+        ({"scope": "all"}, '`scope` must be "benchmark" or "population"'),
+        ({"seed": -1}, "`seed` must be"),
+        ({"draws": 10}, "`draws` must be"),
+        ({"correct": [[True]]}, "`correct` must have as many questions as `answers`; got 1 for 3"),
+    ],
+)
+def test_bad_arguments(change, match):
+    arguments = {"answers": ANSWERS, "correct": CORRECT, "k": 2, **change}
+    with pytest.raises(leb.InvalidInputError, match=match):
+        maj_at_k_posterior(**arguments)
