@@ -207,7 +207,7 @@ def summarise(
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     rows = pass_rows(run, ks, spec.seed)
     family = _family(run, rows, spec.seed)
-    method = table_method(spec.method, len(family))
+    method = table_method(spec.method, len(rows.quantities))
     return TaskSummary(
         run=run,
         spec=spec,
