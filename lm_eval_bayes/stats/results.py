@@ -146,6 +146,9 @@ class Posterior(Record):
         The seed of those draws.
     note : str or None
         A warning about the numbers.
+    note_on_data : str or None
+        The part of it that does not concern the prior, and so concerns differences of paired
+        questions too; of hbayes@N.
     benchmark : Posterior or None
         In scope "population" the posterior of scope "benchmark" from the same trials, by which
         models that answered the same questions are paired; None where there is none.
@@ -172,6 +175,7 @@ class Posterior(Record):
     ess: float | None = None
     seed: int | None = None
     note: str | None = None
+    note_on_data: str | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
     benchmark: Posterior | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
     question_ids: tuple[Hashable, ...] | None = field(
         default=None, repr=False, metadata=NOT_IN_JSON

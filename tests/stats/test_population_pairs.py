@@ -190,6 +190,9 @@ def test_pairs_at_one_trial_a_question_rest_on_no_prior():
     assert PRIOR_ALONE not in (DecisionReached(0.5).evaluate(1, single).note or "")
     benchmarks = {m: each.benchmark for m, each in single.items()}
     assert rank(benchmarks).note == PRIOR_ALONE
+    warned = {m: replace(p, note_on_data="of the data") for m, p in benchmarks.items()}
+    pairs = {m: replace(each, benchmark=warned[m]) for m, each in single.items()}
+    assert rank(pairs).note == "of the data"
 
 
 def test_a_decision_goes_by_the_paired_z():

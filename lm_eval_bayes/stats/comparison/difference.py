@@ -23,7 +23,6 @@ from lm_eval_bayes.stats.distributions.base import (
     TabulatedDistribution,
 )
 from lm_eval_bayes.stats.distributions.independent import tabulate
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, few_questions_note
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
 
@@ -419,19 +418,6 @@ def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float)
     return tabulate(total, points, mu, sigma)
 
 
-def notes_on_pairs(benchmarks: Iterable[Posterior]) -> str | None:
-    """Return what a reader must know of models paired by question.
-
-    The warnings that a posterior depends on its prior are left out: observed differences do not.
-    """
-    return joined_notes(
-        posterior.note
-        for posterior in benchmarks
-        if posterior.note
-        not in (PRIOR_ALONE, few_questions_note(posterior.per_question.mu.size, posterior.scope))
-    )
-
-
 def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
     """Return the masses around multiples of `step`, and the first multiple."""
     start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
@@ -449,7 +435,7 @@ def _posterior(
 ) -> Posterior:
     """Return the posterior of a difference with this distribution."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
-    note = notes_on_pairs([a, b]) if population else joined_notes([a.note, b.note])
+    sides = (a.note_on_data, b.note_on_data) if population else (a.note, b.note)
     return Posterior(
         quantity=f"difference of {a.quantity}",
         mu=float(np.clip(mu, *bounds)),
@@ -464,5 +450,5 @@ def _posterior(
         scope="population" if population else "benchmark",
         k=a.k,
         tau=a.tau,
-        note=note,
+        note=joined_notes(sides),
     )

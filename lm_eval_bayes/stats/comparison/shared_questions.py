@@ -18,13 +18,12 @@ from lm_eval_bayes.stats.comparison.difference import (
     PairedSpread,
     bootstrap_weight,
     cluster_values,
-    notes_on_pairs,
     paired_spread,
     question_means,
     separation_in_sd,
 )
 from lm_eval_bayes.stats.outcomes import common_clusters
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, cluster_index
 
@@ -108,8 +107,8 @@ class SharedQuestions:
 
     @property
     def note(self) -> str | None:
-        """A warning about the pairing."""
-        return notes_on_pairs(self.posteriors)
+        """A warning about the models; those about their priors do not concern differences."""
+        return joined_notes(posterior.note_on_data for posterior in self.posteriors)
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of the paired difference of every two models, each (L, L).

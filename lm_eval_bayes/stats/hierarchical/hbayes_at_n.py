@@ -35,7 +35,13 @@ from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import Particles, le
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
-from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.results import (
+    STRENGTH_MASSES,
+    LearnedPrior,
+    PerQuestion,
+    Posterior,
+    joined_notes,
+)
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import FloatArray, read_only
 
@@ -221,6 +227,7 @@ def _posterior(
         ess=ess,
         seed=None if ess is None else spec.seed,
         note=_note(outcomes, "benchmark", ess),
+        note_on_data=_note_on_data(outcomes, ess),
         question_ids=outcomes.question_ids,
     )
     if spec.scope == "benchmark":
@@ -435,16 +442,26 @@ def posterior_note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str |
 
     `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two.
     """
-    trials = outcomes.n_trials
-    if outcomes.prior_strength > 0.0:
-        trials = trials + outcomes.prior_counts.sum(axis=1)
+    trials = _most_trials(outcomes)
+    alone = PRIOR_ALONE if scope == "benchmark" and trials == 1 else None
+    return joined_notes([alone, _note_on_data(outcomes, ess)])
+
+
+def _note_on_data(outcomes: Outcomes, ess: float | None) -> str | None:
+    """Return the warnings that do not concern the prior."""
     notes = []
-    if trials.max() == 0:
+    if _most_trials(outcomes) == 0:
         notes.append(NO_TRIALS)
-    elif scope == "benchmark" and trials.max() == 1:
-        notes.append(PRIOR_ALONE)
     if ess is not None and ess < FEW:
         notes.append(
             f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
         )
-    return " ".join(notes) or None
+    return joined_notes(notes)
+
+
+def _most_trials(outcomes: Outcomes) -> int:
+    """Return the most trials of a question, prior ones included."""
+    trials = outcomes.n_trials
+    if outcomes.prior_strength > 0.0:
+        trials = trials + outcomes.prior_counts.sum(axis=1)
+    return int(trials.max())
