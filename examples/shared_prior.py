@@ -1,18 +1,19 @@
 """Is A better than B as often as P(A > B) claims? With a flat and with a shared prior.
 
-Boards of L models are simulated whose logits are drawn from a normal distribution. All answer
-the same M questions, N times each; a question's difficulty adds to the logits of all models.
-Over all pairs of a board whose larger probability lies in .85–.99 the mean of that probability is
-compared with the share of pairs in which that model is truly better: under a flat prior on the
-difference (the ρ of `compare`), and under the prior that is learned from the board
-(`shared_scores`). Then equal models at N = 1: how often does `compare` call one of two better?
+Boards of 20 models are simulated whose logits are drawn from a normal distribution. All answer
+the same M questions, N times each; a question's difficulty adds to the logits of all models. The
+first 18 models make three boards of 6. Over all pairs of a board whose larger probability lies in
+.85–.99 the mean of that probability is compared with the share of pairs in which that model is
+truly better: under a flat prior on the difference (the ρ of `compare`), and under the prior that is
+learned from the board (`shared_scores`). On the same boards: how often does the interval of
+`winners_score` contain the leader's score? Then equal models at N = 1: how often does `compare`
+call one of two better?
 
     python examples/shared_prior.py                  # a short version, some seconds
-    python examples/shared_prior.py --runs 300       # the tables of the docs, about ten minutes
+    python examples/shared_prior.py --runs 100       # the tables of the docs, a quarter of an hour
 """
 
 import argparse
-import functools
 import json
 from pathlib import Path
 
@@ -20,100 +21,129 @@ import numpy as np
 from scipy import special
 
 import lm_eval_bayes as leb
+from lm_eval_bayes.stats.ranking.shared_prior import board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 
-M, DIFFICULTY = 30, 1.5
-SIZES, TRIALS, SPREADS, SCOPES = (6, 12), (4, 16), (0.1, 0.3, 1.0), ("benchmark", "population")
+M, MODELS = 30, 20
+TRIALS, SPREADS, DIFFICULTY = (4, 16), (0.0, 0.1, 0.3, 0.6, 1.0), (0.5, 1.5, 3.0)
+SCOPES, PRIORS = ("benchmark", "population"), ("flat", "shared")
+#: Boards by their size, as models of a board of 20.
+BOARDS = {6: (slice(0, 6), slice(6, 12), slice(12, 18)), 20: (slice(0, 20),)}
 #: Claimed probabilities.
-BANDS = ((0.85, 0.99), (0.85, 0.92), (0.92, 0.99))
+LOW, HIGH = 0.85, 0.99
 
 
-@functools.lru_cache(maxsize=100_000)
-def learned(right, n):
+def learned_from(right, n):
     """Return hbayes@N of scope "population"."""
-    counts = np.array(right)
-    outcomes = leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1))
+    outcomes = leb.Outcomes.from_counts(np.stack([n - right, right], axis=1))
     return leb.hbayes_at_n(outcomes, "population")
 
 
-def simulate_board(size, n, spread, rng, difficulty=DIFFICULTY):
-    """Draw the models' abilities, in logits, and their posteriors of scope "population"."""
-    ability = rng.normal(0.0, spread, size)
+def simulate_models(n, spread, difficulty, rng):
+    """Draw abilities, in logits, the scores in both scopes, and posteriors of "population"."""
+    ability = rng.normal(0.0, spread, MODELS)
     p = special.expit(rng.normal(0.0, difficulty, M) + ability[:, None])
-    right = rng.binomial(n, p)
-    return ability, [learned(tuple(row.tolist()), n) for row in right]
+    node, weight = np.polynomial.hermite_e.hermegauss(80)
+    of_population = special.expit(difficulty * node + ability[:, None]) @ (weight / weight.sum())
+    truth = {"benchmark": p.mean(axis=1), "population": of_population}
+    return ability, truth, [learned_from(row, n) for row in rng.binomial(n, p)]
 
 
 def claims(posteriors):
-    """Return P(i > j) for all pairs i < j under a flat prior, and under the shared one."""
+    """Return P(i > j) for all pairs i < j by prior, and the numbers of the leader's score.
+
+    The latter are its number on the board, mean and ends: those of `winners_score`.
+    """
     errors = pair_errors(posteriors)
-    flat = special.ndtr(errors.difference / np.sqrt(errors.variance))
-    shared = leb.shared_scores({f"m{i}": each for i, each in enumerate(posteriors)})
-    return flat, shared.p_greater[np.triu_indices(len(posteriors), 1)]
+    logits = board_logits({str(i): p for i, p in enumerate(posteriors)}, errors.own_variance)
+    probabilities = {
+        "flat": special.ndtr(errors.difference / np.sqrt(errors.variance)),
+        "shared": logits.p_greater()[np.triu_indices(len(posteriors), 1)],
+    }
+    leader = int(np.argmax([posterior.mu for posterior in posteriors]))
+    score = logits.marginal(leader)
+    low, high = (special.expit(score.quantile(mass)) for mass in (0.025, 0.975))
+    return probabilities, (leader, score.moments_of_expit()[0], low, high)
 
 
-def calibration(boards, low, high):
-    """Return the mean claim, the share that is right, its error and the number of pairs.
+def calibration(boards):
+    """Return the mean claim, the share that is right, its error and the share of pairs.
 
     The standard error is that of right minus claimed, with boards as clusters.
     """
     counts = []
     for claimed, better in boards:
         p = np.maximum(claimed, 1.0 - claimed)
-        inside = (p >= low) & (p < high)
+        inside = (p >= LOW) & (p < HIGH)
         right = np.where(claimed >= 0.5, better, ~better)
-        counts.append((inside.sum(), p[inside].sum(), right[inside].sum()))
-    n, claimed, right = np.sum(counts, axis=0)
+        counts.append((inside.sum(), p[inside].sum(), right[inside].sum(), p.size))
+    n, claimed, right, pairs = np.sum(counts, axis=0)
     if n == 0:
-        return None
-    _, p, hit = np.array(counts).T
-    error = np.sqrt(((hit - p - (right - claimed) / n * np.array(counts)[:, 0]) ** 2).sum()) / n
-    return {"claimed": claimed / n, "right": right / n, "se": float(error), "pairs": int(n)}
+        return {"claimed": None, "right": None, "se": None, "pairs": 0.0}
+    inside, p, hit, _ = np.array(counts).T
+    error = np.sqrt(((hit - p - (right - claimed) / n * inside) ** 2).sum()) / n
+    return {"claimed": claimed / n, "right": right / n, "se": float(error), "pairs": n / pairs}
 
 
-def study_board(size, n, spread, runs, seed):
-    """Return the calibration by scope, prior and band."""
-    rng = np.random.default_rng([seed, size, n, round(10 * spread)])
-    boards = {(scope, prior): [] for scope in SCOPES for prior in ("flat", "shared")}
+def study(n, spread, difficulty, runs, seed):
+    """Return by size and scope the calibration under each prior, and the winner's coverage."""
+    rng = np.random.default_rng([seed, n, round(10 * spread), round(10 * difficulty)])
+    pairs = {(size, scope, prior): [] for size in BOARDS for scope in SCOPES for prior in PRIORS}
+    winners = {(size, scope): [] for size in BOARDS for scope in SCOPES}
     for _ in range(runs):
-        ability, posteriors = simulate_board(size, n, spread, rng)
-        first, second = np.triu_indices(size, 1)
-        better = ability[first] > ability[second]
-        for scope in SCOPES:
-            of_scope = [p if scope == "population" else p.benchmark for p in posteriors]
-            for prior, claimed in zip(("flat", "shared"), claims(of_scope), strict=True):
-                boards[scope, prior].append((claimed, better))
-    return {
-        f"{scope}, {prior}": [calibration(cell, *band) for band in BANDS]
-        for (scope, prior), cell in boards.items()
-    }
-
-
-def board_rows(runs, seed, trials, sizes, numbers):
-    """Yield the rows of the first table; the numbers are also added to `numbers`."""
-    for n in trials:
-        for size in sizes:
-            for spread in SPREADS:
-                cell = study_board(size, n, spread, runs, seed)
-                numbers[f"board {n} {size} {spread}"] = cell
+        ability, truth, posteriors = simulate_models(n, spread, difficulty, rng)
+        for size, parts in BOARDS.items():
+            first, second = np.triu_indices(size, 1)
+            for part in parts:
+                better = ability[part][first] > ability[part][second]
                 for scope in SCOPES:
-                    flat, shared = cell[f"{scope}, flat"], cell[f"{scope}, shared"]
-                    in_words = [as_text(flat[0]), *map(as_text, shared)]
-                    yield [str(n), str(size), f"{spread:g}", scope, *in_words]
+                    of_scope = [p if scope == "population" else p.benchmark for p in posteriors]
+                    claimed, (leader, mean, low, high) = claims(of_scope[part])
+                    for prior in PRIORS:
+                        pairs[size, scope, prior].append((claimed[prior], better))
+                    score, unadjusted = truth[scope][part][leader], of_scope[part][leader]
+                    own = unadjusted.interval(method="normal")
+                    winners[size, scope].append(
+                        (
+                            low <= score <= high,
+                            own.low <= score <= own.high,
+                            mean - score,
+                            unadjusted.mu - score,
+                        )
+                    )
+    names = ("coverage", "unadjusted", "bias", "bias, unadjusted")
+    cells = {}
+    for (size, scope), rows in winners.items():
+        cells[size, scope] = {
+            prior: calibration(pairs[size, scope, prior]) for prior in PRIORS
+        } | dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
+    return cells
 
 
-def as_text(cell):
-    """Return "claimed → right (difference ± standard error)" in %."""
-    if cell is None:
+def board_rows(cells, key):
+    """Yield a row per setting, with a column per size and scope."""
+    for setting, cell in cells.items():
+        yield [*(f"{value:g}" for value in setting), *(key(each) for each in cell.values())]
+
+
+def claims_in_words(cell):
+    """Return "flat | shared ± standard error (share of pairs)", right minus claimed in points."""
+    flat, shared = cell["flat"], cell["shared"]
+    if not shared["pairs"]:
         return "no pair"
-    off = 100 * (cell["right"] - cell["claimed"])
-    share = f"{100 * cell['claimed']:.1f} → {100 * cell['right']:.1f}"
-    return f"{share} ({off:+.1f} ± {100 * cell['se']:.1f})"
+    off = [100 * (each["right"] - each["claimed"]) for each in (flat, shared)]
+    return f"{off[0]:+.1f}, {off[1]:+.1f} ± {100 * shared['se']:.1f} ({100 * shared['pairs']:.0f}%)"
+
+
+def coverage_in_words(cell):
+    """Return "coverage (unadjusted), bias (unadjusted)"."""
+    shares = f"{100 * cell['coverage']:.1f} ({100 * cell['unadjusted']:.1f})"
+    return f"{shares}, {cell['bias']:+.3f} ({cell['bias, unadjusted']:+.3f})"
 
 
 def single_trial_rows(runs, seed, numbers):
-    """Yield the rows of the second table: two equal models at N = 1, nominal 10%."""
-    for difficulty in (0.5, 1.5, 3.0):
+    """Yield the rows of the last table: two equal models at N = 1, nominal 10%."""
+    for difficulty in DIFFICULTY:
         rng = np.random.default_rng([seed, 1, round(10 * difficulty)])
         different = []
         for run in range(runs):
@@ -140,24 +170,42 @@ def table(header, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--runs", type=int, default=4, help="boards per cell")
+    parser.add_argument("--runs", type=int, default=2, help="boards of 20 models per cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
     parser.add_argument("--only", choices=["boards", "equal"], help="one study only")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     args = parser.parse_args()
-    trials = args.trials or (TRIALS if args.runs >= 50 else TRIALS[:1])
-    sizes = SIZES if args.runs >= 50 else SIZES[:1]
+    is_short = args.runs < 20
+    trials = args.trials or (TRIALS[:1] if is_short else TRIALS)
     numbers = {}
     if args.only in (None, "boards"):
-        print(f"Claimed P(A > B) → share that is right, %, {args.runs} boards per cell, M = {M}\n")
-        bands = [f"shared, {low:g}–{high:g}" for low, high in BANDS]
-        header = ["N", "L", "sd of logits", "scope", "flat, 0.85–0.99", *bands]
-        table(header, board_rows(args.runs, args.seed, trials, sizes, numbers))
+        settings = [
+            (n, difficulty, spread)
+            for n in trials
+            for difficulty in (DIFFICULTY[1:2] if is_short else DIFFICULTY)
+            for spread in (SPREADS[2:3] if is_short else SPREADS)
+        ]
+        cells = {}
+        for n, difficulty, spread in settings:
+            cell = study(n, spread, difficulty, args.runs, args.seed)
+            cells[n, difficulty, spread] = cell
+            for (size, scope), values in cell.items():
+                numbers[f"{n} {difficulty} {spread} {size} {scope}"] = values
+            if args.out is not None:
+                args.out.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
+        header = ["N", "sd of difficulty", "sd of logits"]
+        columns = [f"L = {size}, {scope}" for size in BOARDS for scope in SCOPES]
+        boards = f"{args.runs} boards of 20 and {3 * args.runs} of 6 models per cell, M = {M}"
+        print(f"Right minus claimed, points: flat, shared ± se (pairs with a claim), {boards}\n")
+        graded = {setting: cell for setting, cell in cells.items() if setting[2] > 0.0}
+        table([*header, *columns], board_rows(graded, claims_in_words))
+        print(f"The winner's score: coverage of 95% intervals and bias (unadjusted), {boards}\n")
+        table([*header, *columns], board_rows(cells, coverage_in_words))
     if args.only in (None, "equal"):
-        print(f"Two equal models, N = 1: called different, %, nominal 10, {args.runs} pairs\n")
-        header = ["sd of difficulty", *SCOPES]
-        table(header, single_trial_rows(args.runs, args.seed, numbers))
+        runs = 4 * args.runs
+        print(f"Two equal models, N = 1: called different, %, nominal 10, {runs} pairs\n")
+        table(["sd of difficulty", *SCOPES], single_trial_rows(runs, args.seed, numbers))
     if args.out is not None:
         args.out.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
 

@@ -32,9 +32,9 @@ M, CONFIDENCE = 30, 0.95
 STEP = {6: 0.25, 20: 0.08}
 
 
-@functools.lru_cache(maxsize=300_000)
+@functools.lru_cache(maxsize=2_000)
 def learned(right, n):
-    """Return hbayes@N of scope "population"; at small N there are few different runs."""
+    """Return hbayes@N of scope "population"; both scopes ask for it."""
     counts = np.array(right)
     outcomes = leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1))
     return leb.hbayes_at_n(outcomes, "population")

@@ -27,15 +27,11 @@ from lm_eval_bayes.stats.ranking.rank import (
 from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
 from lm_eval_bayes.stats.ranking.shared_scores import (
     SharedScores,
-    difference_sds,
+    mean_own_variance,
     shared_scores,
 )
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
-from lm_eval_bayes.stats.ranking.winner import (
-    WinnersScore,
-    question_correlation,
-    winners_score,
-)
+from lm_eval_bayes.stats.ranking.winner import WinnersScore, winner_under
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
@@ -291,6 +287,7 @@ def leaderboard_of(
         seed=spec.seed,
     )
     first = runs[0]
+    shared = _shared_scores(ranking, posteriors, spec)
     return Leaderboard(
         task=first.task,
         tasks=(first.task,),
@@ -298,8 +295,8 @@ def leaderboard_of(
         spec=spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
-        winner=winners_score(posteriors, spec.level),
-        shared=_shared_scores(ranking, posteriors, spec),
+        winner=winner_under(shared, posteriors, spec.level),
+        shared=shared,
         identical=identical_runs(runs),
     )
 
@@ -341,11 +338,9 @@ def _shared_scores(
     """
     if len(ranking.models) < 2:
         return None
-    sds = None
-    if by_task:
-        sds = difference_sds([pair_errors(task) for task in by_task], len(ranking.models))
+    own_variance = mean_own_variance([pair_errors(task) for task in by_task]) if by_task else None
     in_order = {model: posteriors[model] for model in ranking.models}
-    return shared_scores(in_order, spec.level, difference_sd=sds)
+    return shared_scores(in_order, spec.level, own_variance=own_variance)
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -382,6 +377,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         for model in first.models
     }
     ranking = _mean_ranking(boards, posteriors)
+    shared = _shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models))
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
@@ -389,10 +385,8 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {}, first.spec),
-        winner=winners_score(
-            posteriors, first.spec.level, correlation=_mean_correlation(boards, posteriors)
-        ),
-        shared=_shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models)),
+        winner=winner_under(shared, posteriors, first.spec.level),
+        shared=shared,
     )
 
 
@@ -467,27 +461,6 @@ def _by_task(boards: Sequence[Leaderboard], models: Iterable[str]) -> list[list[
     names = list(models)
     of_models = ({row.model: row.posterior for row in board.rows} for board in boards)
     return [[of_model[name] for name in names] for of_model in of_models]
-
-
-def _mean_correlation(
-    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]
-) -> FloatArray | None:
-    """Return the correlation of the means over tasks, None where they are independent."""
-    by_task = _by_task(boards, posteriors)
-    shared = _shared_by_task(by_task) if boards[0].scope == "population" else None
-    if shared is None:
-        return None
-    covariance = np.zeros((len(posteriors), len(posteriors)))
-    for questions, task in zip(shared, by_task, strict=True):
-        sigma = np.array([posterior.sigma for posterior in task])
-        covariance += question_correlation(questions) * sigma[:, None] * sigma
-    sd = np.sqrt(np.diag(covariance))
-    scale = sd[:, None] * sd
-    correlation: FloatArray = np.divide(
-        covariance, scale, out=np.zeros_like(covariance), where=scale > 0.0
-    )
-    np.fill_diagonal(correlation, 1.0)
-    return correlation
 
 
 def _shared_by_task(by_task: Sequence[Sequence[Posterior]]) -> list[SharedQuestions] | None:

@@ -102,7 +102,9 @@ def test_the_shared_prior(four, plain):
     shared = plain["leaderboards"][0]["shared"]
     assert "outcomes: scores under a prior shared by the models" in printed
     assert "outcomes: P(row > column) under the shared prior" in printed
-    assert f"sd of the models' logits: {shared['tau']:.2f} ({shared['tau_low']:.2f} to " in printed
+    assert (
+        f"scale of the models' logits: {shared['tau']:.2f} ({shared['tau_low']:.2f} to " in printed
+    )
     assert f"{shared['models'][0]['mu']:.3f} ± {shared['models'][0]['sigma']:.3f}" in printed
     assert "under the shared prior" not in lmeb("rank", four)[1]
     code, _, error = lmeb("rank", four, "--shared", "--paper")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
+from lm_eval_bayes.stats.ranking.simultaneous import PairedErrors
 
 BASE = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
 
@@ -30,7 +33,7 @@ def importance_sample(logit, errors, scale, n=400_000):
     rng = np.random.default_rng(0)
     tau = scale * np.abs(rng.standard_cauchy(n))
     centre = rng.normal(logit.mean(), 0.6, n)
-    theta = centre + tau * rng.standard_normal((len(logit), n))
+    theta = centre + tau * rng.standard_t(2, (len(logit), n))
     off = theta - logit[:, None]
     log = -0.5 * (off * (np.linalg.inv(errors) @ off)).sum(axis=0)
     log += 0.5 * ((centre - logit.mean()) / 0.6) ** 2  # m is flat
@@ -67,21 +70,32 @@ def test_models_with_common_errors_against_importance_sampling():
     own = np.array([0.03, 0.04, 0.035]) ** 2  # variances without what the models share
     slope = 1 / (mu * (1 - mu))
     common = (sigma**2 * slope**2 - own * slope**2).mean()
-    result = shared_scores(
-        board(mu, sigma), difference_sd=np.sqrt(own[:, None] + own) * (1 - np.eye(3))
-    )
+    result = shared_scores(board(mu, sigma), own_variance=own)
     errors = np.diag(own * slope**2) + common
     sampled = importance_sample(special.logit(mu), errors, np.sqrt((own * slope**2).mean()))
     check(result, *sampled)
 
 
-def test_two_models_share_the_variance_in_proportion():
-    alone = shared_scores(board([0.5, 0.6], [0.03, 0.06]))
-    given = shared_scores(
-        board([0.5, 0.6], [0.03, 0.06]), difference_sd=np.full((2, 2), np.hypot(0.03, 0.06))
-    )
-    assert given.p_greater == pytest.approx(alone.p_greater, abs=1e-12)
-    assert 0.5 < alone.p_greater[1, 0] < stats.norm.cdf(0.1 / np.hypot(0.03, 0.06))
+def test_own_variances_are_those_of_the_questions_differences():
+    """Unbiased: a factor of all pairs, times the sampling variances."""
+    rng = np.random.default_rng(2)
+    average, noise = rng.uniform(size=(4, 25)), rng.uniform(0.001, 0.002, (4, 25))
+    pairs = combinations(range(4), 2)
+    between = sum((average[i] - average[j]).var(ddof=1) / 25 for i, j in pairs)
+    chance = noise.mean(axis=1) / 25
+    own = PairedErrors(average, noise).own_variance
+    assert own == pytest.approx(chance * between / (3 * chance.sum()), rel=1e-12)
+    assert PairedErrors(average[[0, 0]], noise[:2]).own_variance == pytest.approx(chance[:2])
+
+
+def test_own_variances_of_single_trials_fit_those_of_the_pairs():
+    average = np.random.default_rng(2).uniform(size=(5, 25))
+    errors = PairedErrors(average, np.zeros((5, 25)))
+    first, second = np.triu_indices(5, 1)
+    design = np.zeros((10, 5))
+    design[np.arange(10), first] = design[np.arange(10), second] = 1.0
+    fitted = np.linalg.lstsq(design, errors.variance, rcond=None)[0]
+    assert errors.own_variance == pytest.approx(fitted, rel=1e-9)
 
 
 def test_equal_models_are_shrunk_and_distant_ones_are_not():
@@ -175,7 +189,26 @@ def test_bad_arguments():
         shared_scores(two, level=1.0)
     with pytest.raises(InvalidInputError, match="`posteriors` must be of at least two models"):
         shared_scores({"only": BASE})
-    with pytest.raises(InvalidInputError, match="one row and one column per model"):
-        shared_scores(two, difference_sd=np.eye(3))
-    with pytest.raises(InvalidInputError, match="`difference_sd` must be non-negative"):
-        shared_scores(two, difference_sd=-np.ones((2, 2)))
+    with pytest.raises(InvalidInputError, match=r"one per model \(2\); got shape \(3,\)"):
+        shared_scores(two, own_variance=np.ones(3))
+    with pytest.raises(InvalidInputError, match="`own_variance` must be non-negative"):
+        shared_scores(two, own_variance=[0.01, -0.01])
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_ranks_under_the_shared_prior(scope):
+    """`rank` draws from the posterior whose probabilities `shared_scores` computes."""
+    rng = np.random.default_rng(4)
+    p = special.expit(rng.normal(0, 1.5, 20) + np.array([[0.9], [0.0], [0.1], [-0.3]]))
+    counts = {f"m{i}": np.stack([4 - row, row], axis=1) for i, row in enumerate(rng.binomial(4, p))}
+    posteriors = {m: hbayes_at_n(Outcomes.from_counts(c), scope) for m, c in counts.items()}
+    flat, shared = (rank(posteriors, prior=prior) for prior in ("flat", "shared"))
+    assert (flat.prior, shared.prior, shared.to_dict()["prior"]) == ("flat", "shared", "shared")
+    expected = shared_scores({model: posteriors[model] for model in shared.models}).p_greater
+    assert shared.p_greater == pytest.approx(expected, abs=0.015)
+    assert np.abs(flat.p_greater - expected).max() > 0.03
+    for name in ("models", "ranks", "mu", "sigma", "rank_low", "rank_high"):
+        assert np.array_equal(getattr(flat, name), getattr(shared, name))
+    assert rank({"only": BASE}, prior="shared").p_best.tolist() == [1.0]
+    with pytest.raises(InvalidInputError, match="`prior` must be"):
+        rank(posteriors, prior="learned")

@@ -169,7 +169,7 @@ def test_only_pairs_with_few_trials_are_paired():
     assert errors.chosen.tolist() == [False, True, True]
     assert errors.variance[0] == pytest.approx(many[0].sigma ** 2 + many[1].sigma ** 2)
     drawn = errors.draw(20_000, np.random.default_rng(0))
-    assert drawn.error.var(axis=0)[0] == pytest.approx(errors.variance[0], rel=0.05)
+    assert drawn.error.var(axis=1)[0] == pytest.approx(errors.variance[0], rel=0.05)
     # a posterior under the uniform prior has no means of questions to pair
     uniform = [bayes_at_n(outcomes([1, 0, 1], 1)), bayes_at_n(outcomes([0, 0, 1], 1))]
     assert isinstance(pair_errors(uniform), IndependentErrors)

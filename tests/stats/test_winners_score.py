@@ -12,6 +12,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
 from lm_eval_bayes.stats.ranking.winner import winners_score
 
 BASE = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
@@ -24,41 +25,21 @@ def board(mus, sigmas):
     }
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.6])
-def test_against_importance_sampling(rho):
-    mu = np.array([0.55, 0.62, 0.50, 0.58])
-    sigma = np.array([0.04, 0.05, 0.03, 0.04])
-    correlation = np.full((4, 4), rho) + (1 - rho) * np.eye(4)
-    result = winners_score(board(mu, sigma), correlation=correlation)
-    # draw (m, τ) from a wide proposal and every logit given these; weigh by the likelihood
-    rng = np.random.default_rng(0)
-    logit, sd = special.logit(mu), sigma / (mu * (1 - mu))
-    precision = np.linalg.inv(correlation * sd[:, None] * sd)
-    n = 400_000
-    share = rng.beta(0.5, 1.0, n)
-    tau = np.sqrt((sd**2).mean() * (1 - share) / share)
-    centre = rng.normal(logit.mean(), 0.6, n)
-    own = np.where(np.arange(4)[:, None] == 1, rng.standard_cauchy(n), rng.standard_normal((4, n)))
-    theta = centre + tau * own
-    off = theta - logit[:, None]
-    log = -0.5 * (off * (precision @ off)).sum(axis=0) + 0.5 * ((centre - logit.mean()) / 0.6) ** 2
-    weight = np.exp(log - log.max())
-    weight /= weight.sum()
-    score = special.expit(theta[1])
-    order = np.argsort(score)
-    below = np.cumsum(weight[order])
-    low, high = score[order][np.searchsorted(below, [0.025, 0.975])]
-    assert (result.model, result.n_models) == ("m1", 4)
-    assert result.mu == pytest.approx(float(weight @ score), abs=0.001)
-    assert (result.interval.low, result.interval.high) == pytest.approx((low, high), abs=0.004)
-    assert result.sigma == pytest.approx(
-        float(np.sqrt(weight @ (score - result.mu) ** 2)), rel=0.03
-    )
+def test_it_is_the_leaders_score_under_the_shared_prior():
+    """`test_shared_scores` compares these numbers with importance sampling."""
+    posteriors = board([0.55, 0.62, 0.50, 0.58], [0.04, 0.05, 0.03, 0.04])
+    own = np.array([0.03, 0.04, 0.02, 0.03]) ** 2
+    for own_variance in (None, own):
+        result = winners_score(posteriors, 0.9, own_variance=own_variance)
+        shared = shared_scores(posteriors, 0.9, own_variance=own_variance)
+        assert (result.model, result.n_models, result.unadjusted_mu) == ("m1", 4, 0.62)
+        assert (result.mu, result.sigma) == (shared.mu[1], shared.sigma[1])
+        assert (result.interval.low, result.interval.high) == (shared.low[1], shared.high[1])
 
 
 def test_models_far_apart_are_hardly_shrunk_and_equal_ones_are():
     far = winners_score(board([0.8, 0.5, 0.2], [0.02] * 3))
-    assert far.mu == pytest.approx(0.8, abs=0.003)
+    assert far.mu == pytest.approx(0.8, abs=0.005)
     above_equal_ones = winners_score(board([0.8] + [0.5] * 11, [0.02] * 12))
     assert above_equal_ones.mu == pytest.approx(0.8, abs=0.01)
     near = winners_score(board([0.53, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
@@ -110,7 +91,7 @@ def test_the_winners_curse_on_simulated_boards():
 def test_bad_arguments():
     with pytest.raises(InvalidInputError, match="`level` must"):
         winners_score(board([0.5, 0.6], [0.1, 0.1]), level=1.0)
-    with pytest.raises(InvalidInputError, match="`correlation` must have one row and one column"):
-        winners_score(board([0.5, 0.6], [0.1, 0.1]), correlation=np.eye(3))
+    with pytest.raises(InvalidInputError, match="`own_variance` must be non-negative"):
+        winners_score(board([0.5, 0.6], [0.1, 0.1]), own_variance=[-1.0, 1.0])
     with pytest.raises(InvalidInputError, match="`posteriors` must be a mapping"):
         winners_score({})

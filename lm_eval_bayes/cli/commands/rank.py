@@ -118,8 +118,8 @@ def command(
     score with that selection accounted for, under a prior that the models share.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
-    models. With --shared the logits of the scores have a normal prior, whose sd is learned from
-    the board. JSON has both. Ranks and their sets do not depend on it.
+    models. With --shared the logits of the scores have a prior that is common to the models, and
+    whose scale is learned from the board. JSON has both. Ranks and their sets do not depend on it.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions, and a
     table shows the scores with and without them. Where their weight is learned, the models share
@@ -335,7 +335,7 @@ def _show_shared(board: Leaderboard, shared: SharedScores) -> None:
     say_table(f"{board.task}: scores under a prior shared by the models", head, rows)
     if shared.tau is not None:
         say(
-            f"  sd of the models' logits: {shared.tau:.2f} ({shared.tau_low:.2f} to "
+            f"  scale of the models' logits: {shared.tau:.2f} ({shared.tau_low:.2f} to "
             f"{shared.tau_high:.2f})"
         )
     say()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -15,6 +15,7 @@ from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores
+from lm_eval_bayes.stats.ranking.shared_prior import board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import (
     PairErrors,
     SimultaneousComparisons,
@@ -44,6 +45,9 @@ from lm_eval_bayes.stats.validation import (
     read_only,
 )
 
+#: The prior behind the probabilities of a ranking.
+RankPrior: TypeAlias = Literal["flat", "shared"]
+RANK_PRIORS: tuple[RankPrior, ...] = ("flat", "shared")
 #: Draws of single questions' scores where questions are paired, models times questions times
 #: draws; and how many draws there are at the least and at the most.
 _QUESTIONS_DRAWN, _FEWEST, _DRAWS = 20_000_000, 4_000, 20_000
@@ -114,6 +118,8 @@ class Ranking(Record):
         Whether the models' questions were paired, which scope "population" asks for.
     note : str or None
         A warning about the ranking.
+    prior : str
+        The prior behind `p_best`, `expected_rank`, `rank_distribution` and `p_greater`.
     """
 
     models: tuple[str, ...]
@@ -140,6 +146,7 @@ class Ranking(Record):
     note: str | None = None
     quantile: float | None = None
     quantile_scores: FloatArray | None = field(default=None, metadata=NOT_IN_JSON)
+    prior: RankPrior = "flat"
 
     @property
     def rank_low(self) -> FloatArray:
@@ -193,6 +200,7 @@ def rank(
     *,
     numbering: Numbering = "dense",
     quantile: float | None = None,
+    prior: RankPrior = "flat",
     seed: int = 0,
     draws: int | None = None,
 ) -> Ranking:
@@ -241,6 +249,11 @@ def rank(
     quantile : float, optional
         In (0, 1): order models by this quantile of their posteriors, such as .05, in place of the
         mean, so that a model of few trials stands lower. Separations do not change.
+    prior : {"flat", "shared"}
+        Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
+        under which large differences are as plausible as small ones, so that between close models
+        P(A > B) is too certain; "shared" learns from all models how far they are apart, see
+        `shared_scores`. μ, σ, ranks and their sets are the same with both.
     seed : int
         Seed of the draws.
     draws : int, optional
@@ -280,6 +293,7 @@ def rank(
     """
     ties = check_option("ties", ties, TIE_RULES)
     numbering = check_option("numbering", numbering, NUMBERINGS)
+    prior = check_option("prior", prior, RANK_PRIORS)
     confidence = check_confidence(confidence)
     if quantile is not None:
         quantile = check_real(
@@ -292,20 +306,32 @@ def rank(
     ordered, levelled = sort_best_first(posteriors, quantile)
     best = list(ordered.values())
     shared = SharedQuestions.of(best) if best[0].scope == "population" else None
-    if shared is None:
-        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, _DRAWS if draws is None else draws, seed)
-    else:
-        z = shared.separations(levelled)
-        if draws is None:
+    errors = pair_errors(best)
+    if draws is None:
+        draws = _DRAWS
+        if shared is not None:
             n_scores = len(best) * shared.n_units
             draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, _DRAWS))
+    if shared is None:
+        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
+    else:
+        z = shared.separations(levelled)
+    logits = None
+    if prior == "shared" and len(best) > 1:
+        logits = board_logits(ordered, errors.own_variance)
+    if logits is not None:
+        low, high = best[0].bounds
+        drawn = logits.draw(draws, np.random.default_rng(seed))
+        scores = low + (high - low) * special.expit(drawn)
+    elif shared is not None:
         scores = shared.draw(draws, seed)
+    else:
+        scores = draw_scores(best, draws, seed)
     return ranking_of_draws(
         ordered,
         z,
         scores,
-        [pair_errors(best)],
+        [errors],
         ties=ties,
         numbering=numbering,
         confidence=confidence,
@@ -314,6 +340,44 @@ def rank(
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
         note=_note(best, shared),
+        prior=prior,
+    )
+
+
+def simultaneous_ranks(
+    posteriors: Mapping[str, Posterior], confidence: float = 0.95, seed: int = 0
+) -> dict[str, int]:
+    """Return the ranks of `rank` by default, without the draws behind its probabilities.
+
+    Parameters
+    ----------
+    posteriors, confidence, seed
+        As for `rank`.
+
+    Returns
+    -------
+    dict of str to int
+        In the order of the input, from 1.
+    """
+    ordered, _ = sort_best_first(posteriors)
+    result = _compare_in_order(list(ordered.values()), confidence, seed)
+    ranks = numbered(separation_levels(result.separated), "dense")
+    of_model = dict(zip(ordered, map(int, ranks), strict=True))
+    return {name: of_model[name] for name in posteriors}
+
+
+def _compare_in_order(
+    posteriors: list[Posterior],
+    confidence: float,
+    seed: int,
+    errors: Sequence[PairErrors] | None = None,
+) -> SimultaneousComparisons:
+    """Compare models, best first; `errors` has one entry per task, left out that of one task."""
+    low, high = posteriors[0].bounds
+    if errors is None:
+        errors = [pair_errors(posteriors)]
+    return compare_simultaneously(
+        errors, len(posteriors), confidence, seed, _ROUNDING * (high - low), in_order=True
     )
 
 
@@ -362,6 +426,7 @@ def ranking_of_draws(
     paired: bool,
     note: str | None,
     n_clusters: int | None = None,
+    prior: RankPrior = "flat",
 ) -> Ranking:
     """Return the ranking of models whose z and joint draws are computed.
 
@@ -375,15 +440,12 @@ def ranking_of_draws(
         Joint draws of the models' scores.
     errors : sequence of PairErrors
         One per task, for the simultaneous comparisons.
-    ties, numbering, confidence, quantile, seed, paired, note, n_clusters
+    ties, numbering, confidence, quantile, seed, paired, note, n_clusters, prior
         As in `Ranking`.
     """
     best = list(posteriors.values())
     draws = scores.shape[1]
-    low_score, high_score = best[0].bounds
-    simultaneous = compare_simultaneously(
-        errors, len(best), confidence, seed, _ROUNDING * (high_score - low_score), in_order=True
-    )
+    simultaneous = _compare_in_order(best, confidence, seed, errors)
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
@@ -422,6 +484,7 @@ def ranking_of_draws(
         quantile_scores=None
         if quantile is None
         else read_only(_quantiles(best, quantile), np.float64),
+        prior=prior,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
@@ -74,15 +74,17 @@ def count_ranks(scores: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """
     n_models, draws = scores.shape
     distribution = np.zeros((n_models, n_models))
-    greater = np.empty((n_models, n_models))
+    greater = np.full((n_models, n_models), 0.5)
+    first, last = _places(scores)
+    has_ties = not np.array_equal(first, last)
     for i, own in enumerate(scores):
-        above = scores > own
-        equal = scores == own
-        greater[:, i] = (above.sum(axis=1) + 0.5 * equal.sum(axis=1)) / draws
+        rest = slice(i + 1, None)
+        above = np.count_nonzero(scores[rest] > own, axis=1)
+        equal = np.count_nonzero(scores[rest] == own, axis=1) if has_ties else 0
+        greater[rest, i] = (above + 0.5 * equal) / draws
+        greater[i, rest] = (draws - above - equal + 0.5 * equal) / draws
         # places first..last (from 0) are shared by the models equal to this one, itself included
-        first = above.sum(axis=0)
-        last = first + equal.sum(axis=0) - 1
-        times = np.bincount(first * n_models + last, minlength=n_models**2)
+        times = np.bincount(first[i] * n_models + last[i], minlength=n_models**2)
         for pair in np.flatnonzero(times).tolist():
             begin, end = divmod(pair, n_models)
             distribution[i, begin : end + 1] += times[pair] / (end + 1 - begin)
@@ -90,3 +92,17 @@ def count_ranks(scores: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     others = greater[~np.eye(n_models, dtype=bool)]  # a model and itself are level for certain
     events = np.concatenate([distribution.ravel(), others])
     return distribution, greater, float((events * (1.0 - events)).max())
+
+
+def _places(scores: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the first and the last place, from 0, of every model's score in its column."""
+    order = np.argsort(-scores, axis=0)
+    falling = np.take_along_axis(scores, order, axis=0)
+    place = np.arange(len(scores))[:, None]
+    differs = falling[1:] != falling[:-1]
+    begins = np.where(np.pad(differs, ((1, 0), (0, 0)), constant_values=True), place, 0)
+    ends = np.where(np.pad(differs, ((0, 1), (0, 0)), constant_values=True), place, len(scores))
+    first, last = np.empty((2, *scores.shape), dtype=np.int64)
+    np.put_along_axis(first, order, np.maximum.accumulate(begins, axis=0), axis=0)
+    np.put_along_axis(last, order, np.minimum.accumulate(ends[::-1], axis=0)[::-1], axis=0)
+    return first, last

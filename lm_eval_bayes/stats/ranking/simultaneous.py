@@ -33,6 +33,8 @@ BoolArray = npt.NDArray[np.bool_]
 _PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 40_000_000, 2_000, 4_000
 #: Means of fewer trials per question have an uncertain sampling variance.
 _REPLICATED = 2.0
+#: A model's own error variance is at least this share of the models' mean.
+_SMALLEST_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class SimultaneousComparisons(Record):
 
 
 class DrawnErrors(NamedTuple):
-    """Errors of the differences of P pairs and the variances estimated beside them, (draws, P)."""
+    """Errors of the differences of P pairs and the variances estimated beside them, (P, draws)."""
 
     error: FloatArray
     variance: FloatArray
@@ -86,7 +88,8 @@ class DrawnErrors(NamedTuple):
 class PairErrors(Protocol):
     """The estimated differences of all pairs i < j, their variances, and draws of both.
 
-    `difference` and `variance` have shape (P,), in the order of ``np.triu_indices(L, 1)``.
+    `difference` and `variance` have shape (P,), in the order of ``np.triu_indices(L, 1)``, and
+    `own_variance` has shape (L,).
     """
 
     @property
@@ -97,6 +100,11 @@ class PairErrors(Protocol):
     @property
     def variance(self) -> FloatArray:
         """Its variance."""
+        ...
+
+    @property
+    def own_variance(self) -> FloatArray:
+        """The variance of every model's error, without what all models have in common."""
         ...
 
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
@@ -135,18 +143,32 @@ class IndependentErrors:
         first, second = np.triu_indices(self.mu.size, 1)
         return np.asarray(self.sigma[first] ** 2 + self.sigma[second] ** 2)
 
+    @property
+    def own_variance(self) -> FloatArray:
+        """The variance of every score."""
+        return np.asarray(self.sigma**2)
+
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw normal errors of the scores, and variances by χ²."""
         # with larger variances too, twenty equal models of N = 4 were separated on 6–7% of boards
-        first, second = np.triu_indices(self.mu.size, 1)
-        error = self.sigma * rng.standard_normal((draws, self.mu.size))
+        error = (self.sigma * rng.standard_normal((draws, self.mu.size))).T.copy()
         finite = np.isfinite(self.freedom)
         freedom = np.where(finite, self.freedom, 1.0)
         drawn = np.minimum(rng.chisquare(freedom, (draws, self.mu.size)) / freedom, 1.0)
-        variance = self.sigma**2 * np.where(finite, drawn, 1.0)
-        return DrawnErrors(
-            error[:, first] - error[:, second], variance[:, first] + variance[:, second]
-        )
+        variance = (self.sigma**2 * np.where(finite, drawn, 1.0)).T.copy()
+        return DrawnErrors(_of_pairs(np.subtract, error), _of_pairs(np.add, variance))
+
+
+def _of_pairs(operation: np.ufunc, by_model: FloatArray) -> FloatArray:
+    """Apply a function to the rows of every pair i < j of (L, draws), giving (P, draws)."""
+    n_models, draws = by_model.shape
+    pairs = np.empty((n_models * (n_models - 1) // 2, draws))
+    start = 0
+    for i in range(n_models - 1):
+        stop = start + n_models - 1 - i
+        operation(by_model[i], by_model[i + 1 :], out=pairs[start:stop])
+        start = stop
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +218,22 @@ class PairedErrors:
             variance[part] = spread.sd**2
         return variance
 
+    @property
+    def own_variance(self) -> FloatArray:
+        """That of the sampling of trials, times a factor that all pairs together estimate.
+
+        It is the mean unbiased variance of a difference over that due to the sampling of trials,
+        and at least 1. (Where each pair has such a lower bound of its own, as in `variance`, the
+        mean of the variances is too large.) Without that part it is by least squares.
+        """
+        n_models, n_questions = self.average.shape
+        chance = self.noise.mean(axis=1) / n_questions
+        if not chance.all():
+            return _divided(self.variance, n_models)
+        covariance = np.atleast_2d(np.cov(self.average)) / n_questions
+        between = n_models * covariance.trace() - covariance.sum()  # the sum over all pairs
+        return np.asarray(chance * max(between / ((n_models - 1) * chance.sum()), 1.0))
+
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw errors of the differences, and the variances that would be estimated."""
         n_models, n_questions = self.average.shape
@@ -214,17 +252,18 @@ class PairedErrors:
         to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
         if self.clustered:
             to_estimate *= few_clusters_factor(n_questions)
-        error, variance = np.empty((2, draws, first.size))
+        error, variance = np.empty((2, first.size, draws))
         for part in blocks(draws, n_models * n_models):
             size = part.stop - part.start
             mean = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
-            error[part] = np.sqrt(larger) * (mean[:, first] - mean[:, second])
+            error[:, part] = (np.sqrt(larger) * (mean[:, first] - mean[:, second])).T
             root = factor @ _wishart_roots(size, n_factors, freedom, rng)
             gram = root @ root.transpose(0, 2, 1)
             own = np.einsum("bii->bi", gram)
             spread = own[:, first] + own[:, second] - 2.0 * gram[:, first, second]
-            variance[part] = np.maximum(larger * to_estimate * spread / freedom, floor)
-        np.minimum(variance, np.where(floor > 0.0, self.variance, np.inf), out=variance)
+            variance[:, part] = np.maximum(larger * to_estimate * spread / freedom, floor).T
+        largest = np.where(floor > 0.0, self.variance, np.inf)
+        np.minimum(variance, largest[:, None], out=variance)
         return DrawnErrors(error, variance)
 
 
@@ -254,13 +293,33 @@ class MixedErrors:
         """Its variance."""
         return np.where(self.chosen, self.first.variance, self.second.variance)
 
+    @property
+    def own_variance(self) -> FloatArray:
+        """That which fits the variances of the differences by least squares."""
+        return _divided(self.variance, self.first.own_variance.size)
+
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw from both."""
         first, second = self.first.draw(draws, rng), self.second.draw(draws, rng)
         return DrawnErrors(
-            np.where(self.chosen, first.error, second.error),
-            np.where(self.chosen, first.variance, second.variance),
+            np.where(self.chosen[:, None], first.error, second.error),
+            np.where(self.chosen[:, None], first.variance, second.variance),
         )
+
+
+def _divided(pair_variance: FloatArray, n_models: int) -> FloatArray:
+    """Return d_i such that d_i + d_j is the variance of a difference, by least squares.
+
+    A d_i is at least a tenth of their mean. Two models have equal ones.
+    """
+    if n_models == 2:
+        return np.full(2, 0.5 * pair_variance[0])
+    first, second = np.triu_indices(n_models, 1)
+    of_model = np.bincount(first, pair_variance, n_models)
+    of_model += np.bincount(second, pair_variance, n_models)
+    total = of_model.sum() / (2.0 * (n_models - 1))
+    own = (of_model - total) / (n_models - 2)
+    return np.asarray(np.maximum(own, _SMALLEST_SHARE * total / n_models))
 
 
 def _wishart_roots(draws: int, size: int, freedom: int, rng: np.random.Generator) -> FloatArray:
@@ -387,7 +446,7 @@ def compare_simultaneously(
     own_low, own_high = np.ones(n_models), np.ones(n_models)
     for model in range(n_models):
         own = np.flatnonzero((first == model) | (second == model))
-        _, is_better = _step_down(z[own], statistic[:, own], confidence)
+        _, is_better = _step_down(z[own], statistic[own], confidence)
         of_model = _by_models(is_better, first[own], second[own], n_models)
         own_low[model] += of_model[:, model].sum()
         own_high[model] = n_models - of_model[model].sum()
@@ -408,19 +467,22 @@ def compare_simultaneously(
 def _draw_statistics(
     tasks: Sequence[PairErrors], is_uncertain: BoolArray, draws: int, seed: int
 ) -> FloatArray:
-    """Draw error / sd of the mean of the tasks for every pair, shape (draws, P).
+    """Draw error / sd of the mean of the tasks for every pair, shape (P, draws).
 
     Pairs whose difference is certain have 0.
     """
-    error, variance = np.zeros((2, draws, is_uncertain.size))
     streams = np.random.SeedSequence(seed).spawn(len(tasks))
-    for task, stream in zip(tasks, streams, strict=True):
+    error, variance = tasks[0].draw(draws, np.random.default_rng(streams[0]))
+    for task, stream in zip(tasks[1:], streams[1:], strict=True):
         drawn = task.draw(draws, np.random.default_rng(stream))
         error += drawn.error
         variance += drawn.variance
-    valid = is_uncertain & (variance > 0.0)
-    sd = np.sqrt(variance, out=variance, where=valid)
-    return np.divide(error, sd, out=np.zeros_like(error), where=valid)
+    sd = np.sqrt(variance, out=variance)
+    certain = sd == 0.0
+    sd[certain] = np.inf
+    error /= sd
+    error[~is_uncertain] = 0.0
+    return error
 
 
 def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple[float, BoolArray]:
@@ -432,7 +494,7 @@ def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple
     ----------
     z : array, shape (P,)
         With the sign of the first model less the second.
-    statistic : array, shape (draws, P)
+    statistic : array, shape (P, draws)
         From `_draw_statistics`.
     """
     rejected = np.zeros((2, z.size), dtype=np.bool_)
@@ -440,11 +502,13 @@ def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple
     first_value: float | None = None
     while not rejected.all():
         left = ~rejected
-        both, up, down = left.all(axis=0), left[0] & ~left[1], left[1] & ~left[0]
-        largest = np.zeros(len(statistic))
-        for columns in (np.abs(statistic[:, both]), statistic[:, up], -statistic[:, down]):
-            if columns.size:
-                largest = np.maximum(largest, columns.max(axis=1))
+        largest = np.zeros(statistic.shape[1])
+        for part in blocks(z.size, largest.size):
+            drawn, (up, down) = statistic[part], left[:, part]
+            if up.any():
+                np.maximum(largest, drawn[up].max(axis=0), out=largest)
+            if down.any():
+                np.maximum(largest, -drawn[down].min(axis=0), out=largest)
         value = float(np.quantile(largest, confidence))
         first_value = value if first_value is None else first_value
         new = left & (signed > value)
