@@ -13,19 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore
-from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
+from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
 from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.tie_rules import best_first, numbered, separations, tie_groups
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
@@ -35,11 +33,9 @@ from lm_eval_bayes.stats.validation import (
     check_seed,
 )
 
-#: Two models tie where the better one is better with less than this probability, one-sided.
+#: The confidence of all comparisons of models under a schema together.
 CONFIDENCE = 0.95
 
-#: Means nearer than this share of the range of scores differ by rounding only, as for `rank`.
-_ROUNDING = 1e-12
 #: Posteriors that are computed at a time: the work is numpy's, which lets other threads run.
 _AT_ONCE = min(4, os.cpu_count() or 1)
 
@@ -59,7 +55,8 @@ class ModelScore(Record):
     interval : Interval
         Its credible interval.
     rank : int
-        From 1; tied models share one, and the next number follows.
+        From 1: one below the lowest-ranked model that is better, by simultaneous comparisons of all
+        pairs.
     note : str or None
         What a reader must know of the posterior.
     """
@@ -204,7 +201,7 @@ class RubricTable(Record):
                 "note": classified.thresholds_note,
             },
             "verifier": to_plain(classified.verifier),
-            "ties": "leader",
+            "ties": "simultaneous",
             **super().to_dict(),
             "left_out": to_plain(classified.left_out),
             "warnings": list(self.warnings),
@@ -239,8 +236,9 @@ def rubric_table(
         About these questions, or about the population of questions. The latter takes the prior
         "hbayes", and models are then compared question by question, as by `rank`.
     confidence : float
-        In [0.5, 1): a model shares a rank where z [Hariri 2026, §2.9] with the best of it is below
-        its quantile, the rule "leader" of `rank`.
+        In [0.5, 1): with this probability no pair of models is separated the wrong way under a
+        schema; the rule "simultaneous" of `rank`. Every schema has a ranking of its own, without
+        a correction for their number.
     seed : int
         Of whatever is drawn.
 
@@ -261,72 +259,31 @@ def rubric_table(
             raise InvalidInputError.of("weights", rule, name)
         scores[name] = _reweighted(scores[name], given)
 
-    def model_score(item: tuple[str, RubricScore]) -> tuple[ModelScore, Posterior | None]:
-        model, score = item
+    def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:
         posterior = score.posterior(prior, seed, scope)
-        ends = posterior.interval(level, interval, seed=seed)
-        numbers = ModelScore(model, score, posterior.mu, posterior.sigma, ends, 0, posterior.note)
-        # the posterior itself holds a megabyte of draws and is let go where nobody pairs it
-        return numbers, (posterior if scope == "population" else None)
+        return posterior, posterior.interval(level, interval, seed=seed)
 
     rows = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for by_model in scores.values():
-            schema = next(iter(by_model.values())).schema
-            unranked, posteriors = zip(*pool.map(model_score, by_model.items()), strict=True)
-            paired = None if None in posteriors else SharedQuestions.of(posteriors)
-            span = max(schema.weights) - min(schema.weights)
-            ranks = ranks_of(
-                [m.mu for m in unranked], [m.sigma for m in unranked], span, confidence, paired
+            computed = dict(zip(by_model, pool.map(posterior_of, by_model.values()), strict=True))
+            ranks = simultaneous_ranks(
+                {model: posterior for model, (posterior, _) in computed.items()}, confidence, seed
             )
-            ranked = (replace(m, rank=int(r)) for m, r in zip(unranked, ranks, strict=True))
-            rows.append(SchemaScores(schema, tuple(ranked)))
+            ranked = tuple(
+                ModelScore(
+                    model,
+                    by_model[model],
+                    posterior.mu,
+                    posterior.sigma,
+                    ends,
+                    ranks[model],
+                    posterior.note,
+                )
+                for model, (posterior, ends) in computed.items()
+            )
+            rows.append(SchemaScores(ranked[0].score.schema, ranked))
     return RubricTable(classified, tuple(rows), prior, interval, level, scope, confidence, seed)
-
-
-def ranks_of(
-    mu: npt.ArrayLike,
-    sigma: npt.ArrayLike,
-    span: float = 1.0,
-    confidence: float = CONFIDENCE,
-    paired: SharedQuestions | None = None,
-) -> FloatArray:
-    """Rank as `rank` does by default, without the joint draws behind its probabilities.
-
-    Parameters
-    ----------
-    mu, sigma : array, shape (L,)
-        Posterior means and standard deviations.
-    span : float
-        The range of possible scores, which says what is rounding.
-    confidence : float
-        See :func:`rubric_table`.
-    paired : SharedQuestions, optional
-        The models' questions, in the order of the input, where z is that of paired questions.
-
-    Returns
-    -------
-    array, shape (L,)
-        Ranks from 1 in the order of the input; who has z below the quantile with the best of a rank
-        shares it.
-
-    Examples
-    --------
-    >>> ranks_of([0.60, 0.71, 0.70], [0.02, 0.02, 0.02]).tolist()
-    [2.0, 1.0, 1.0]
-    """
-    mu, sigma = np.asarray(mu, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
-    order, levelled = best_first(mu, sigma, _ROUNDING * span)
-    if paired is None:
-        z = separations(levelled, sigma[order])
-    else:
-        unordered = np.empty(order.size)
-        unordered[order] = levelled
-        z = paired.separations(unordered)[np.ix_(order, order)]
-    groups = tie_groups(z, "leader", float(special.ndtri(confidence)))
-    ranks = np.empty(order.size)
-    ranks[order] = numbered(groups, "dense")
-    return ranks
 
 
 def _reweighted(

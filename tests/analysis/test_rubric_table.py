@@ -14,17 +14,18 @@ from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials
 from _support.saved_runs import TASK, from_columns, write_run
 
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
-from lm_eval_bayes.analysis.rubric_table import ranks_of, rubric_table
+from lm_eval_bayes.analysis.rubric_table import rubric_table
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, positions
 from lm_eval_bayes.rubric.schemata import SCHEMATA
+from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS, Thresholds
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.tie_rules import best_first, separations, tie_groups
 
 HOSTILE = "mo$x_1$del \\$ & <b>数</b> \x00"
 
@@ -152,7 +153,7 @@ def test_the_uniform_prior_in_closed_form(classified):
 def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
     for row in table.rows:
         posteriors = {one.model: hbayes_at_n(one.score.outcomes) for one in row.scores}
-        ranking = rank(posteriors, "leader", draws=1000)
+        ranking = rank(posteriors, draws=1000)
         for one in row.scores:
             assert one.mu == posteriors[one.model].mu
             assert one.sigma == posteriors[one.model].sigma
@@ -187,7 +188,7 @@ def test_of_questions_like_these_models_are_compared_question_by_question(runs, 
         posteriors = {
             one.model: hbayes_at_n(one.score.outcomes, "population", seed=3) for one in row.scores
         }
-        ranking = rank(posteriors, "leader", draws=1000)
+        ranking = rank(posteriors, draws=1000, seed=3)
         assert ranking.paired
         for one in row.scores:
             assert one.mu == posteriors[one.model].mu
@@ -220,14 +221,45 @@ def test_one_question_pairs_nothing():
     assert found.warnings[0].startswith("The models are treated as if each had answered different")
 
 
-def test_ranks_of_many_models_are_those_of_rank():
+def models_of(shares, rng, n_trials):
+    """Scores of models whose trials have the category probabilities `shares`, (L, M, 5)."""
+    schema = SCHEMATA["format_aware"]
+    counts = [np.array([rng.multinomial(n_trials, each) for each in model]) for model in shares]
+    outcomes = [Outcomes.from_counts(of_model, weights=schema.weights) for of_model in counts]
+    return {
+        f"m{i}": RubricScore(schema, of_model, 0, "", outcomes[i])
+        for i, of_model in enumerate(counts)
+    }
+
+
+def test_ranks_of_many_models_are_those_of_rank(classified):
     rng = np.random.default_rng(5)
-    for _ in range(20):
-        counts = rng.multinomial(16, rng.dirichlet([1, 1, 1]), size=(7, 6))
-        found = [bayes_at_n(Outcomes.from_counts(c, weights=[0, 0.5, 1])) for c in counts]
-        ranking = rank({str(i): p for i, p in enumerate(found)}, "leader", draws=1000)
-        ranks = ranks_of([p.mu for p in found], [p.sigma for p in found])
-        assert ranks.tolist() == [ranking.rank_of(str(i)) for i in range(7)]
+    shares = rng.dirichlet(np.ones(5), 15)
+    better = np.sort(shares)  # larger shares for better categories
+    models = models_of([shares] * 4 + [better] * 3, rng, 16)
+    board = replace(classified, scores={"format_aware": models})
+    (row,) = rubric_table(board, prior="bayes").rows
+    ranking = rank({name: score.posterior("bayes") for name, score in models.items()}, draws=1000)
+    assert [score.rank for score in row.scores] == [ranking.rank_of(name) for name in models]
+    assert ranking.ranks.max() > 1
+
+
+@pytest.mark.slow
+def test_equal_models_are_rarely_separated(classified):
+    """Nominal 5% of boards of eight models; the rule "leader" separates some pair on most."""
+    rng = np.random.default_rng(6)
+    separated = {"simultaneous": 0, "leader": 0}
+    for _ in range(40):
+        models = models_of([rng.dirichlet([0.5, 0.3, 0.3, 0.5, 1], 20)] * 8, rng, 4)
+        board = replace(classified, scores={"format_aware": models})
+        (row,) = rubric_table(board, interval="normal").rows
+        separated["simultaneous"] += max(score.rank for score in row.scores) > 1
+        order, mu = best_first(*np.array([(s.mu, s.sigma) for s in row.scores]).T, 0.0)
+        z = separations(mu, np.array([row.scores[i].sigma for i in order]))
+        separated["leader"] += tie_groups(z, "leader", 1.645).max() > 0
+    # P(more than 6 of 40 | 5%) is .3%
+    assert separated["simultaneous"] <= 6
+    assert separated["leader"] > 16
 
 
 def test_new_weights_need_no_new_classification(classified):

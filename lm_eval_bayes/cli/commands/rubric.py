@@ -118,8 +118,8 @@ def command(
 
     Shows mean and sd of the posterior and the rank of every model. Nothing is sampled again:
     categories follow from the logged signals, so weights and thresholds can be changed at any
-    time. Models are ranked on the same questions; a model shares the rank of the best model that
-    it is not distinguishable from (one-sided 95%).
+    time. Models are ranked on the same questions, under every schema as by rank: all pairs are
+    compared at once, so that with 95% confidence no pair is separated the wrong way.
 
     A trial is invalid if its generation did not end at a stop, or if a verifier has judged it
     (lm-eval-bayes verify) with a probability of C, invalid, of at least one half. All runs must
