@@ -244,7 +244,7 @@ def score_interval(
     elif spec.method in _FROM_MOMENTS:
         low, high = _FROM_MOMENTS[spec.method](mu, sigma, bounds, spec.level)
     elif distribution.computed:
-        low, high = _FROM_QUANTILES[spec.method](distribution.quantiles, spec.level)
+        low, high = _FROM_QUANTILES[spec.method](distribution.interval_quantiles, spec.level)
     else:
         sample = distribution.draw(draws, np.random.default_rng(spec.seed))
         low, high, mc_error = drawn_ends(sample, spec.level, spec.method)

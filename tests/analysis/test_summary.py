@@ -109,12 +109,11 @@ def test_the_pass_family_counts_subsets():
     assert dict(rows) == pytest.approx({k: float(np.mean(v)) for k, v in expected.items()})
 
 
-def test_rows_of_the_pass_family_near_a_bound_have_a_note():
-    trials = [[1, 1, 1, 1]] * 28 + [[1, 0, 1, 1]] * 2
+def test_rows_of_the_pass_family_of_mostly_extreme_questions_have_a_note():
+    trials = [[1, 1, 1, 1]] * 25 + [[0, 0, 1, 0]] * 5
     run = TaskRun.from_trials("A", "aime", trials, [f"q{i}" for i in range(30)])
-    # at τ = .5, G-Pass@2 is Pass@2
     (note,) = summarise(run).posterior_notes
-    assert note.startswith("pass@2, pass@4, g-pass@2_0.5, g-pass@4_0.5: The posterior")
+    assert note.startswith("pass@2, pass@4, pass^2, pass^4, g-pass@2_0.5, g-pass@4_0.5, mg-pass@2")
     assert note in summarise(run).to_dict()["notes"]
 
 

@@ -494,5 +494,5 @@ def test_twenty_models_on_four_tasks_take_seconds():
     ]
     began = time.process_time()
     page, _ = page_of(*runs)
-    assert time.process_time() - began < 30.0  # about 20 s of a free core
+    assert time.process_time() - began < 20.0
     assert len(page.encode()) < 5_000_000

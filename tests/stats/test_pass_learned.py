@@ -21,6 +21,7 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
+from lm_eval_bayes.stats.hierarchical.beta_binomial import equal_probability, hyper_posterior
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 
@@ -150,6 +151,49 @@ def test_k_of_one_is_hbayes_at_n(data):
             assert interval.high == pytest.approx(wanted.high, abs=0.03 * expected.sigma)
 
 
+#: As of questions that are all equally hard.
+ALIKE = ([2, 1, 3, 2, 2, 4, 2, 1, 2, 3, 3, 2, 1, 0, 2, 3, 2, 2, 1, 3], 4)
+
+
+@pytest.mark.parametrize("data", [ALIKE, MIXED, ([0] * 20, 4)], ids=["alike", "mixed", "none"])
+def test_the_probability_of_equal_questions_against_draws_of_the_hyperprior(data):
+    correct, n = data
+    x = np.array(correct, dtype=float)
+    rng = np.random.default_rng(7)
+    m = np.clip(rng.beta(0.7, 0.7, 400_000), 1e-12, 1.0 - 1e-12)
+    u = rng.beta(0.7, 1.0, 400_000)
+    s = np.clip(20.0 * u / (1.0 - u), 1e-9, 1e9)
+    log_likelihood = np.zeros(m.size)
+    for value, times in zip(*np.unique(x, return_counts=True), strict=True):
+        log_likelihood += times * special.betaln(value + s * m, n - value + s * (1 - m))
+        log_likelihood -= times * special.betaln(s * m, s * (1 - m))
+    differ = special.logsumexp(log_likelihood) - np.log(m.size)
+    equal = special.betaln(x.sum() + 0.7, (n - x).sum() + 0.7) - special.betaln(0.7, 0.7)
+    expected = special.expit(equal - differ)
+    assert equal_probability(x, n - x, hyper_posterior(x, n - x)) == pytest.approx(
+        expected, abs=0.01
+    )
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_an_interval_allows_for_questions_that_are_alike(scope):
+    x = np.array(ALIKE[0])
+    a, b = x.sum() + 0.7, (4 - x).sum() + 0.7
+    posterior = pass_at_k_posterior(outcomes_of(*ALIKE), 4, scope=scope)
+    own = posterior.distribution.quantiles(np.array([0.05, 0.95]))
+    alike = 1.0 - stats.beta.ppf([0.95, 0.05], b, a) ** 4
+    interval = posterior.interval(0.9)
+    assert interval.low == pytest.approx(min(own[0], alike[0]), abs=1e-9)
+    assert interval.high == pytest.approx(max(own[1], alike[1]), abs=1e-9)
+    assert interval.high > own[1]
+    # where the questions differ, and at k = 1, it is that of the learned prior
+    for data, k in ((MIXED, 4), (ALIKE, 1)):
+        posterior = pass_at_k_posterior(outcomes_of(*data), k, scope=scope)
+        own = posterior.distribution.quantiles(np.array([0.025, 0.975]))
+        assert posterior.interval().low == pytest.approx(own[0], abs=1e-12)
+        assert posterior.interval().high == pytest.approx(own[1], abs=1e-12)
+
+
 CLUSTERS = ("a", "a", "b", "b", "c", "c", "d", "d", "e", "e")
 
 
@@ -268,20 +312,18 @@ def test_a_million_trials_per_question():
     assert posterior.sigma == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_posterior_near_a_bound_has_a_note():
-    nearly_sure = outcomes_of([4] * 28 + [3, 3], 4)
-    for posterior in (pass_at_k_posterior(nearly_sure, 2), pass_at_k_posterior(nearly_sure, 4)):
-        assert posterior.sigma > 0.7 * (1.0 - posterior.mu)
-        assert "equal-tailed interval can end short of the true score" in posterior.note
-    # Pass@1 is the mean score, whose interval covers; so does Pass^k far from the bounds
-    assert pass_at_k_posterior(nearly_sure, 1).note is None
-    assert pass_hat_k_posterior(nearly_sure, 4).note is None
-    never = outcomes_of([0] * 30, 4)
-    assert pass_at_k_posterior(never, 4).sigma > 0.7 * pass_at_k_posterior(never, 4).mu
-    assert "can end short" in pass_at_k_posterior(never, 4).note
-    majority = strict_majority_at_k_posterior(nearly_sure, 3, scope="population")
-    assert majority.sigma > 0.7 * (1.0 - majority.mu)
-    assert "can end short" in majority.note
+def test_mostly_extreme_questions_have_a_note():
+    mostly_never = outcomes_of([0] * 24 + [1, 2, 4, 4, 3, 2], 4)
+    for scope in ("benchmark", "population"):
+        note = pass_hat_k_posterior(mostly_never, 2, scope=scope).note
+        assert "Most questions have no right answer" in note
+        assert "Pass^2 in 90% of runs" in note
+        assert pass_at_k_posterior(mostly_never, 1, scope=scope).note is None
+    mostly_always = outcomes_of([4] * 24 + [3, 2, 0, 0, 1, 2], 4)
+    assert "most have no wrong one" in pass_at_k_posterior(mostly_always, 4).note
+    # questions that may be alike, and those that differ more evenly, have none
+    for correct in ([4] * 28 + [3, 3], [0] * 30, MIXED[0]):
+        assert pass_at_k_posterior(outcomes_of(correct, 4), 2).note is None
 
 
 def test_beyond_the_trials_the_note_has_the_measured_coverage():
@@ -293,6 +335,6 @@ def test_beyond_the_trials_the_note_has_the_measured_coverage():
 
 def test_notes_of_a_table_name_their_rows():
     members = {f"pass@{k}": PassQuantity("pass@k", k) for k in (1, 2, 4)}
-    posteriors = pass_posteriors(outcomes_of([4] * 28 + [3, 3], 4), list(members.values()))
+    posteriors = pass_posteriors(outcomes_of([4] * 25 + [1] * 5, 4), list(members.values()))
     (note,) = family_notes(dict(zip(members, posteriors, strict=True)))
-    assert note.startswith("pass@2, pass@4: The posterior is skewed")
+    assert note.startswith("pass@2, pass@4: Most questions have no right answer")

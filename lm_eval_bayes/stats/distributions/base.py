@@ -90,6 +90,14 @@ class Distribution(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has draws only")
 
+    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the quantiles that the ends of a credible interval are taken from.
+
+        They are those of the distribution, unless it allows for a model that the data cannot tell
+        from its own.
+        """
+        return self.quantiles(masses)
+
     def cdf(self, scores: FloatArray) -> FloatArray:
         """Return the masses at or below the scores, an array of any shape.
 

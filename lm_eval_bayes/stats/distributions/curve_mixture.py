@@ -38,7 +38,7 @@ from lm_eval_bayes.stats.distributions.beta_mixture import (
     wide_cells,
 )
 from lm_eval_bayes.stats.distributions.independent import raised, tabulate
-from lm_eval_bayes.stats.distributions.success_curves import Curve
+from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
 
@@ -532,12 +532,15 @@ class CurveMixtureDistribution(FromTable):
         The score as a function of p_α.
     of_curve : CurveMoments
         Its moments.
+    equal : CommonProbability or None
+        The posterior of p where all questions are alike, by which intervals are widened.
     """
 
     mixture: CurveMixture
     where: IntArray
     curve: Curve
     of_curve: CurveMoments
+    equal: CommonProbability | None = None
 
     def __post_init__(self) -> None:
         protect(self)
@@ -556,6 +559,13 @@ class CurveMixtureDistribution(FromTable):
     def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once
         """The distribution function of the score."""
         return self.mixture.table(self.curve, self.of_curve)
+
+    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the quantiles, widened by those of questions that are alike."""
+        quantiles = self.quantiles(masses)
+        if self.equal is None:
+            return quantiles
+        return self.equal.widened(self.curve, quantiles, masses)
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the curve of every question jointly, shape (n_draws, M)."""
@@ -586,21 +596,39 @@ def curve_means(
     return np.stack([moments.at_node.mean for moments in further.moments(curves)])
 
 
-def population_of_curve(
-    mixture: CurveMixture, curve: Curve, at_node: FloatArray
-) -> TabulatedDistribution:
-    """Return the distribution of E curve(p) for a further question, p ~ Beta(s m, s (1 − m)).
+@dataclass(frozen=True, eq=False)
+class PopulationOfCurve(TabulatedDistribution):
+    """The score E curve(p) of a further question, p ~ Beta(s m, s (1 − m)).
 
     Parameters
     ----------
-    mixture : CurveMixture
-        Of which only the weights of the grid of (m, s) matter.
     curve : Curve
         The score as a function of p.
-    at_node : array, shape (L, Y)
-        Its `curve_means`.
+    equal : CommonProbability or None
+        The posterior of p where all questions are alike, by which intervals are widened.
     """
-    return distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
+
+    curve: Curve
+    equal: CommonProbability | None
+
+    @classmethod
+    def of(
+        cls,
+        mixture: CurveMixture,
+        curve: Curve,
+        at_node: FloatArray,
+        equal: CommonProbability | None = None,
+    ) -> PopulationOfCurve:
+        """Return the distribution over a mixture's grid of (m, s), from its `curve_means`."""
+        score = distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
+        return cls(score.table, score.mean, score.sd, curve, equal)
+
+    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the quantiles, widened by those of questions that are alike."""
+        quantiles = self.quantiles(masses)
+        if self.equal is None:
+            return quantiles
+        return self.equal.widened(self.curve, quantiles, masses)
 
 
 def distribution_over_nodes(

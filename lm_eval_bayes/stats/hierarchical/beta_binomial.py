@@ -14,16 +14,22 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
-from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE, log_prior_of_log_strength
+from lm_eval_bayes.stats.hierarchical.hyperprior import (
+    LOG_PRIOR_MASS,
+    MEAN_SHAPE,
+    log_prior_of_log_strength,
+)
 from lm_eval_bayes.stats.hierarchical.row_grid import DEPTH, LogDensity, NodeCount, fit_grid
 from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
 from lm_eval_bayes.stats.validation import FloatArray, blocks
 
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-8
-#: The nodes of a grid. Moments use the fine one; a table, whose nodes are expensive, the rough one.
-_FINE = NodeCount(36, 110, 0.45)
-_ROUGH = NodeCount(30, 90, 0.5)
+#: The nodes of a grid. Moments use the fine one; a table, whose nodes are expensive, the rough one;
+#: success curves, of which a table of results has many, the last.
+FINE = NodeCount(36, 110, 0.45)
+ROUGH = NodeCount(30, 90, 0.5)
+OF_CURVES = NodeCount(24, 90, 0.5)
 #: The full range of l.
 _LOG_STRENGTH = np.linspace(-25.0, 60.0, 35)
 #: Rising factorials of up to this many factors in total are summed factor by factor.
@@ -45,12 +51,15 @@ class HyperGrid:
         The width of each cell in y and in l.
     weight : array, shape (L, Y)
         Posterior probability of each cell, sum 1.
+    log_mass : float
+        The log of the integral of the density, see `log_evidence`.
     """
 
     logit_mean: FloatArray
     log_strength: FloatArray
     steps: FloatArray
     weight: FloatArray
+    log_mass: float
 
 
 class _Factors:
@@ -107,23 +116,27 @@ def _stirling_tail(a: FloatArray) -> FloatArray:
     return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
 
 
-def hyper_posterior(x: FloatArray, y: FloatArray, rough: bool = False) -> HyperGrid:
+def hyper_posterior(x: FloatArray, y: FloatArray, nodes: NodeCount = FINE) -> HyperGrid:
     """Put the posterior of (m, s) on a grid that fits it.
 
     Parameters
     ----------
     x, y : array, shape (M,)
         Successes and failures of each question, at least 0, not necessarily whole.
-    rough : bool
-        Whether to take about a quarter fewer nodes in either direction.
+    nodes : NodeCount
+        How many nodes either direction takes.
 
     Returns
     -------
     HyperGrid
     """
-    grid = fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, _ROUGH if rough else _FINE)
+    grid = fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, nodes)
     return HyperGrid(
-        logit_mean=grid.column, log_strength=grid.row, steps=grid.steps, weight=grid.weight
+        logit_mean=grid.column,
+        log_strength=grid.row,
+        steps=grid.steps,
+        weight=grid.weight,
+        log_mass=grid.log_mass,
     )
 
 
@@ -137,7 +150,27 @@ def log_evidence(x: FloatArray, y: FloatArray) -> float:
     x, y : array, shape (M,)
         At least 0, not necessarily whole.
     """
-    return fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, _ROUGH).log_mass
+    return fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, ROUGH).log_mass
+
+
+def equal_probability(x: FloatArray, y: FloatArray, grid: HyperGrid) -> float:
+    """Return the posterior probability that p is the same for all questions, of prior ½.
+
+    The other half has the prior of (m, s) in `hyperprior`; the common p that of m. It is the limit
+    of s growing to infinity, of which that prior has too little for some intervals.
+
+    Parameters
+    ----------
+    x, y : array, shape (M,)
+        Successes and failures of each question.
+    grid : HyperGrid
+        From `hyper_posterior` on the same questions.
+    """
+    right, wrong = float(x.sum()), float(y.sum())
+    equal = special.betaln(right + MEAN_SHAPE, wrong + MEAN_SHAPE)
+    # the prior of log s is not normalized on the grid
+    log_odds = equal - (grid.log_mass - LOG_PRIOR_MASS)
+    return float(special.expit(log_odds))
 
 
 def mixture_on_grid(pairs: Pairs, grid: HyperGrid) -> BetaMixture:
@@ -166,7 +199,7 @@ def mixture_on_grid(pairs: Pairs, grid: HyperGrid) -> BetaMixture:
 
 def coarse_mixture(x: FloatArray, y: FloatArray) -> BetaMixture:
     """Return the mixture of all questions, successes x and failures y, on a coarse grid."""
-    return mixture_on_grid(distinct_pairs(x, y), hyper_posterior(x, y, rough=True))
+    return mixture_on_grid(distinct_pairs(x, y), hyper_posterior(x, y, ROUGH))
 
 
 def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatArray, FloatArray]:

@@ -26,6 +26,8 @@ MEAN_SHAPE = 0.7
 STRENGTH_SCALE = 20.0
 #: The first parameter of the Beta prior of s / (`STRENGTH_SCALE` + s); the second is 1.
 STRENGTH_SHAPE = 0.7
+#: The log of the integral over l = log s of exp(`log_prior_of_log_strength`), 1/(a c).
+LOG_PRIOR_MASS = -float(np.log(STRENGTH_SHAPE * STRENGTH_SCALE))
 
 
 def mean_concentration(n_categories: int) -> float:

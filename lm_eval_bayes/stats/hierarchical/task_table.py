@@ -19,7 +19,11 @@ from lm_eval_bayes.stats.distributions.mixtures import (
     DirichletMixtureDistribution,
     ParticleDistribution,
 )
-from lm_eval_bayes.stats.hierarchical.beta_binomial import BetaBinomialDensity, hyper_posterior
+from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    ROUGH,
+    BetaBinomialDensity,
+    hyper_posterior,
+)
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     MEAN_SHAPE,
     STRENGTH_SCALE,
@@ -260,7 +264,7 @@ class BinaryTask:
         x, y : array, shape (M,)
             Successes and failures of each question, at least 0, not necessarily whole.
         """
-        grid = hyper_posterior(x, y, rough=True)
+        grid = hyper_posterior(x, y, ROUGH)
         by_row = grid.weight.sum(axis=1)
         matters = by_row > np.exp(-DEPTH) * by_row.max()
         ends = normal_score(grid.logit_mean[matters][:, [0, -1]])
