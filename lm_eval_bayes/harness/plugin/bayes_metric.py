@@ -53,7 +53,12 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     TaskConfigError, InvalidInputError
         If an option is unknown or breaks its rule.
     """
-    setting_names = {key.removeprefix("bayes_") for key in KEYS} - {"n", "metric", "cluster"}
+    setting_names = {key.removeprefix("bayes_") for key in KEYS} - {
+        "n",
+        "metric",
+        "cluster",
+        "prior",
+    }
     option_names = sorted({*setting_names, "grader", *_EXACT_MATCH_OPTIONS, "n"})
     for option in options:
         if option not in option_names:

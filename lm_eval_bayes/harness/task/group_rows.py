@@ -72,7 +72,7 @@ def _mean_rows(row: str, values: Mapping[str, Any], weights: TaskWeights) -> dic
     known = [source for source in sources if source is not None]
     if not known or len(known) < len(sources):
         return {}
-    outcomes = {task: table.outcomes for task, (_, table) in zip(values, known, strict=True)}
+    outcomes = {task: table.informed for task, (_, table) in zip(values, known, strict=True)}
     first = known[0][1]
     scope: Scope = "population" if row.endswith("_population") else "benchmark"
     posterior = mean_over_tasks(outcomes, weights, scope=scope, seed=first.settings.seed)

@@ -20,10 +20,12 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.models.interface import signal_columns
 from lm_eval_bayes.harness.task import pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
+from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
     Responses,
     check_request_cache,
@@ -113,6 +115,13 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
+        self._prior: PriorTrials | None = None
+        if self.settings.prior is not None:
+            self._prior = PriorTrials.read(self.task_docs, self.settings, str(name))
+            log.info(
+                "task %s: %s of %s questions have prior trials, of %s",
+                *(name, len(self._prior.counts), len(self.task_docs), self._prior.run.model),
+            )
         if self.settings.check:
             self._check_first_question()
 
@@ -202,6 +211,10 @@ class RepeatedSamplingTask(ConfigurableTask):
         check_request_cache(
             bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
         )
+        evaluation = current_evaluation()
+        store = None if evaluation is None else getattr(evaluation.model, "trial_store", None)
+        if self._prior is not None and store is not None:
+            self._prior.check_other_store(store.path, str(self.config.task))
         super().build_all_requests(**kwargs)
         self._chosen = kwargs.get("samples") or None
         repeat_requests(self, self.settings, self._yaml_generation_kwargs)
@@ -258,6 +271,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)],
             self.settings,
             cluster=None if field is None else cluster_label(doc, field),
+            prior_counts=None if self._prior is None else self._prior.of(doc),
         )
         task, version = str(self.config.task), str(self.VERSION)
         store_outcomes(responses, graded, task=task, version=version, chosen=self._chosen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -49,6 +49,8 @@ class GradedResponses:
         The run's settings.
     cluster : str or None
         The cluster of the question; None without clusters.
+    prior_counts : tuple of int or None
+        The question's prior trials by category; None without any.
     """
 
     outcomes: tuple[int, ...]
@@ -56,14 +58,19 @@ class GradedResponses:
     errors: tuple[str | None, ...]
     settings: Settings
     cluster: str | None = None
+    prior_counts: tuple[int, ...] | None = None
 
     @classmethod
     def of(
-        cls, graded: Sequence[Grading], settings: Settings, cluster: str | None = None
+        cls,
+        graded: Sequence[Grading],
+        settings: Settings,
+        cluster: str | None = None,
+        prior_counts: tuple[int, ...] | None = None,
     ) -> GradedResponses:
         """Return the record of a question's graded responses."""
         outcomes, answers, errors = zip(*graded, strict=True) if graded else ((), (), ())
-        return cls(outcomes, answers, errors, settings, cluster)
+        return cls(outcomes, answers, errors, settings, cluster, prior_counts)
 
     @property
     def error_notes(self) -> dict[int, str]:
@@ -141,6 +148,7 @@ class TrialTable(Table):
         self.quick = quick
         self.settings = questions[0].settings
         self.rows = row_functions(self.settings)
+        self._informed_posteriors: dict[Scope, api.Posterior] = {}
 
     @property
     def learned_rows(self) -> tuple[str, str]:
@@ -161,6 +169,22 @@ class TrialTable(Table):
         )
 
     @cached_property
+    def informed(self) -> api.Outcomes:
+        """The same with the prior trials of `bayes_prior` and their weight, where there are any.
+
+        The rows of a single question have none, because one question cannot teach the weight.
+        """
+        width = len(self.settings.weights)
+        counts = np.array([q.prior_counts or (0,) * width for q in self.questions])
+        if self.quick or not counts.any():
+            return self.outcomes
+        outcomes = replace(self.outcomes, prior_counts=counts)
+        strength = self.settings.prior_strength
+        if strength == "auto":
+            (strength,) = api.learn_prior_strength([outcomes], seed=self.settings.seed)
+        return replace(outcomes, prior_strength=strength)
+
+    @cached_property
     def posterior(self) -> api.Posterior:
         """The posterior under the uniform prior."""
         return api.bayes_at_n(self.outcomes)
@@ -171,7 +195,16 @@ class TrialTable(Table):
         return api.avg_at_n(self.outcomes)
 
     def learned(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior."""
+        """Return the posterior under the learned prior, with prior trials if there are any."""
+        if self.informed is self.outcomes:
+            return self.without_prior(scope)
+        if scope not in self._informed_posteriors:
+            seed = self.settings.seed
+            self._informed_posteriors[scope] = api.hbayes_at_n(self.informed, scope, seed=seed)
+        return self._informed_posteriors[scope]
+
+    def without_prior(self, scope: Scope) -> api.Posterior:
+        """Return the posterior under the learned prior from the trials of this run alone."""
         counts = tuple(map(tuple, self.outcomes.counts.tolist()))
         clusters = self.outcomes.clusters if scope == "population" else None
         return _learned(counts, self.settings.weights, scope, self.settings.seed, clusters)
@@ -262,6 +295,9 @@ def _vote(
     return api.maj_at_k_posterior(answers, correct, k, seed=seed, draws=draws)
 
 
+#: The row of the weight of a prior trial, 0 where the prior trials are left out.
+PRIOR_STRENGTH = "prior_strength"
+
 #: Stands for every correct answer in a vote; no text equals it.
 RIGHT = ("right",)
 
@@ -303,6 +339,11 @@ def row_functions(settings: Settings) -> dict[str, Callable[[TrialTable], float]
         f"avg@{n}_stderr": lambda table: float(table.average.sigma),
     }
     rows[f"hbayes@{n}"] = TrialTable.learned_mean
+    if settings.prior is not None:
+        rows |= posterior_rows(
+            f"hbayes@{n}_without_prior", lambda table: table.without_prior("benchmark")
+        )
+        rows[PRIOR_STRENGTH] = lambda table: float(table.informed.prior_strength)
     if settings.binary:
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)
@@ -367,6 +408,7 @@ def _harness_pools() -> bool:
 def higher_is_better(settings: Settings) -> dict[str, bool]:
     """Return the direction of every row: True for scores, False for errors."""
     names = [n for n in row_functions(settings) if not n.endswith("_stderr")]
+    names = [name for name in names if name != PRIOR_STRENGTH]
     return {name: name != "grading_errors" for name in names}
 
 

@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
+from lm_eval_bayes.stats.prior_evidence import Strength, check_strength
 from lm_eval_bayes.stats.validation import (
+    FloatArray,
     as_real,
     check_flag,
     check_fraction,
@@ -36,6 +40,8 @@ KEYS = {
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
+    "bayes_prior": "an earlier run of the same questions as prior evidence for hbayes@N: its path, "
+    "or `{run: PATH, strength: S}` with S from 0 to 1 or auto (the default: learned)",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
 }
 
@@ -71,6 +77,10 @@ class Settings(Record):
         and its posterior use them all; N is then the fewest.
     cluster : str or None
         The field of a document that names the cluster of its question; None without clusters.
+    prior : str or None
+        The path of an earlier run of the same questions, whose trials are prior trials.
+    prior_strength : "auto" or float
+        λ, the weight of a prior trial, in [0, 1]; "auto": learned.
     """
 
     n: int
@@ -85,6 +95,13 @@ class Settings(Record):
     check: bool = True
     extra_trials: tuple[tuple[int, int], ...] = ()
     cluster: str | None = None
+    prior: str | None = None
+    prior_strength: Strength = "auto"
+
+    @property
+    def weights_array(self) -> FloatArray:
+        """The score of each category, shape (C+1,)."""
+        return np.array(self.weights, dtype=np.float64)
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -154,6 +171,7 @@ class Settings(Record):
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
             cluster=_cluster(metadata.get("cluster")),
+            **_prior(metadata.get("bayes_prior")),
         )
 
 
@@ -161,6 +179,18 @@ def _cluster(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise InvalidInputError.of("cluster", "be the name of a field of a question", value)
     return value
+
+
+def _prior(value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    given = value if isinstance(value, Mapping) else {"run": value}
+    path = given.get("run")
+    if not isinstance(path, str) or not path.strip() or not set(given) <= {"run", "strength"}:
+        rule = "be the path of a run, or a mapping of `run` to it and, if given, `strength`"
+        raise InvalidInputError.of("bayes_prior", rule, value)
+    strength = check_strength(given.get("strength", "auto"), "strength of bayes_prior")
+    return {"prior": path, "prior_strength": strength}
 
 
 def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
