@@ -12,7 +12,7 @@ from scipy import special
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.stats.distributions.base import Distribution, TabulatedDistribution
 from lm_eval_bayes.stats.distributions.beta_mixture import beta_with_moments
-from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.hierarchical.beta_binomial import ROUGH, hyper_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n, learned_from_grid
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import tabulated_answers
@@ -143,7 +143,7 @@ def maj_at_k_posterior(
             note=joined_notes([posterior.note, questions.note]),
         )
     y, x = outcomes.weighted_counts.T
-    grid = hyper_posterior(x, y, rough=True)
+    grid = hyper_posterior(x, y, ROUGH)
     likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
     weight = grid.weight[likely] / grid.weight[likely].sum()
     strength = np.exp(grid.log_strength[likely])

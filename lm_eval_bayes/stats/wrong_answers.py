@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
+from lm_eval_bayes.stats.hierarchical.beta_binomial import ROUGH, hyper_posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: The grid of c, whose prior is c/(1 + c) ~ U(0, 1), and that of d, with equal weights.
@@ -103,7 +103,7 @@ def _abstention_nodes(
     if not abstained.any():
         return np.zeros(1), np.ones(1)
     answered = np.repeat([float(sum(wrong.sizes)) for wrong in trials], times)
-    grid = hyper_posterior(abstained, answered, rough=True)
+    grid = hyper_posterior(abstained, answered, ROUGH)
     order = np.argsort(grid.logit_mean, axis=None)
     below = np.cumsum(grid.weight.ravel()[order])
     middle = (np.arange(_ABSTENTION_NODES) + 0.5) / _ABSTENTION_NODES
