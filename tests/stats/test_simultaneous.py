@@ -11,6 +11,7 @@ from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
+from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -209,3 +210,22 @@ def test_marginal_sets_hold_one_rank_and_joint_sets_all():
     assert np.mean(joint) >= 0.9 - 2 * 0.018
     assert np.all(np.mean(marginal, axis=0) >= 0.9 - 2.5 * 0.018)
     assert np.mean(marginal) < 1.0
+
+
+@pytest.mark.slow
+def test_models_whose_clusters_differ_are_rarely_separated():
+    """Equal in the population: six models with effects of their own on ten clusters of three."""
+    rng = np.random.default_rng(12)
+    index = np.repeat(np.arange(10), 3)
+    separated = {True: 0, False: 0}
+    for run in range(200):
+        effect = rng.normal(0.0, 1.0, 10) + rng.normal(0.0, 0.7, (6, 10))
+        average = rng.binomial(4, special.expit(effect[:, index])) / 4
+        p = (4 * average + 0.6) / 5.2
+        for clustered in separated:
+            values = cluster_values(average, p * (1 - p) / 4, index if clustered else None)
+            errors = PairedErrors(*values, clustered)
+            separated[clustered] += compare_simultaneously([errors], 6, 0.95, run).separated.any()
+    # P(more than 19 of 200 | 5%) is .3%
+    assert separated[True] <= 19
+    assert separated[False] > 24
