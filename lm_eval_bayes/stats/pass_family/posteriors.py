@@ -63,8 +63,8 @@ BEYOND_TRIALS = (
     "k = {k} exceeds the trials of some question (N = {n}): beyond N the answer "
     "rests on the Beta shape of the questions' common prior, and the interval does not include the "
     "doubt about that shape. Simulated 95% intervals at N = 4 with 30 questions held the true "
-    "Pass@8 | Pass@32 in 96 | 98% of runs (p = .5 for all), 98 | 95% (p ~ Beta(.3,.3)) and "
-    "89 | 69% (Beta(2,2))."
+    "Pass@8 | Pass@32 in 96 | 98% of runs (p = .5 for all), 98 | 95% (p ~ Beta(.3,.3)), "
+    "92 | 82% (U(0,1)) and 89 | 69% (Beta(2,2))."
 )
 #: Intervals allow for questions that are all alike from this probability of that on, of prior ½.
 _LEAST_EQUAL = 0.25
@@ -261,12 +261,13 @@ def pass_posteriors(
     Coverage of 95% intervals in simulations of 30 questions with N = 4 trials
     (`examples/calibration.py --parts pass`; 200 to 300 runs, standard error 1 to 2):
 
-    - k = 2, 4: 91 to 100% on 15 shapes, near-certain questions that are all alike among them.
-      Too rarely where most questions are never solved and the others differ much, which a `note`
-      says: Pass^2 in 90% (80% of p are 0, the others uniform), and of the population of
-      p ~ Beta(.05,.5) Pass@2 and Pass^4 in 88%.
+    - k = 2, 4: 92 to 100% on 15 of 19 shapes, near-certain questions that are all alike among them
+      (the README has the table). Too rarely where most questions are never solved and the others
+      differ much, which a `note` says: Pass^2 in 90% (80% of p are 0, the others uniform), and of
+      the population of p ~ Beta(.05,.5) Pass@2 and Pass^4 in 88%. No note tells two kinds of
+      questions (half Beta(.3,3), half Beta(8,2)): Pass^4 in 87%.
     - k > N, which a `note` says too: Pass@8 | Pass@32 96 | 98% (p = .5 for all), 98 | 95%
-      (Beta(.3,.3)), 89 | 69% (Beta(2,2)).
+      (Beta(.3,.3)), 98 | 82% (Beta(5,5)), 92 | 82% (U(0,1)), 89 | 69% (Beta(2,2)).
 
     Examples
     --------
