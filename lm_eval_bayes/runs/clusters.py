@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 
@@ -86,8 +87,8 @@ def _with_clusters(
             "the population of questions they were taken as independent"
         )
         return replace(run, outcomes=replace(run.outcomes, clusters=None), notes=(*run.notes, note))
-    return (
-        run
-        if labels == run.clusters
-        else replace(run, outcomes=replace(run.outcomes, clusters=labels))
-    )
+    if labels == run.clusters:
+        return run
+    sources = dict.fromkeys(by_question[question][1].label for question in run.question_ids)
+    note = f"the run records no clusters of its questions: those of {join_words(list(sources))} were used"
+    return replace(run, outcomes=replace(run.outcomes, clusters=labels), notes=(*run.notes, note))

@@ -251,7 +251,10 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             {tuple(run.outcomes.weights.tolist()): run for run in runs},
         ),
         ("have different metrics", {run.metric: run for run in runs}),
-        ("have different filters", {run.filter: run for run in runs}),
+        (
+            "have different filters",
+            {run.filter: run for run in runs if run.filter},
+        ),
     ):
         if len(values) > 1:
             listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())

@@ -191,7 +191,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             models: lambda line: join_words(line.models),
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
             **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
-            "N": lambda line: f"{line.forecast.trials:g}",
+            "N": lambda line: format_large(line.forecast.trials),
             f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
             "total N": _total_trials,
             "trials": lambda line: _cost(line, line.trials, format_integer),
@@ -239,7 +239,7 @@ def _further_trials(line: PlanLine) -> str:
 
 def _total_trials(line: PlanLine) -> str:
     total = line.forecast.total
-    return NO_VALUE if line.repeats or total is None else f"{total:g}"
+    return NO_VALUE if line.repeats or total is None else format_large(total)
 
 
 def _cost(line: PlanLine, amount: ForecastAmount | None, form: NumberFormat) -> str:

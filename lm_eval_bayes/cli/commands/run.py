@@ -263,7 +263,7 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
             console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
             if analysis.note is not None and (analysis.task, analysis.note) not in printed:
                 printed.add((analysis.task, analysis.note))
-                warn(f"warning: {analysis.task}: {analysis.note}")
+                warn(f"note: {analysis.task}: {analysis.note}")
         tokens = "" if event.tokens is None else f", {event.tokens:,} tokens"
         time = format_duration(3600 * event.hours)
         console.print(f"  {plural(event.n_trials, 'trial')}{tokens}, {time}", style="dim")

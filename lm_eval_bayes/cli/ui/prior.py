@@ -134,7 +134,7 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "prior": lambda effect: effect.prior_model,
             "questions": lambda effect: f"{effect.n_questions:,}",
             "prior trials": lambda effect: f"{effect.n_trials:,}",
-            "weight": lambda effect: "left out" if effect.left_out else f"{effect.strength:.2f}",
+            "weight": _weight,
             "P(unrelated)": lambda effect: (
                 NO_VALUE if effect.p_unrelated is None else format_probability(effect.p_unrelated)
             ),
@@ -144,6 +144,12 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "its interval": lambda effect: format_interval(effect.without.interval),
         },
     )
+
+
+def _weight(effect: PriorEffect) -> str:
+    if effect.left_out and effect.p_unrelated is not None:
+        return "left out"
+    return f"{effect.strength:.2f}"
 
 
 def _mean_sd(score: ScoreEstimate) -> str:

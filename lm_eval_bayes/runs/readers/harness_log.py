@@ -177,7 +177,8 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
     first = next(lines, None)
     if first is None:
         if not filters:
-            raise InvalidInputError.of(query.argument, "hold samples", str(task.samples))
+            rule = f"hold a line per question ({task.samples})"
+            raise InvalidInputError.of(query.argument, rule, "none")
         rule = f"be a filter of {task.samples}: {alternatives([repr(name) for name in filters])}"
         raise InvalidInputError.of("filter", rule, query.filter)
     trials = logged_trials(task, first, itertools.chain([first], lines), query)

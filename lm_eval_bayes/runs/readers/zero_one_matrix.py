@@ -158,6 +158,10 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
     if repeated:
         (q, times) = Counter(repeated.values()).most_common(1)[0]
         notes = (f"rows {q}, {q}.1, … are read as {times} trials of question {q}, and so on",)
+    first = [cell.strip() for cell in table.rows[0].cells]
+    if len(layout.body) < len(table.rows) and all(number(cell) is not None for cell in first):
+        line = table.rows[0].line
+        notes += (f"line {line} ({', '.join(first)}) is read as the numbers of the columns",)
     return _partial_runs(rows, table.path, (0.0, 1.0), notes)
 
 

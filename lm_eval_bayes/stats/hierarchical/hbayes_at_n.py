@@ -430,8 +430,10 @@ def few_questions_note(n_questions: int, scope: Scope) -> str | None:
         return None
     n_simulated = max(n for n in FEW_QUESTIONS if n <= n_questions)
     coverage = FEW_QUESTIONS[n_simulated][scope == "population"]
+    questions = plural(n_questions, "question")
+    score = f"the population, from {questions}," if scope == "population" else questions
     return (
-        f"The interval of {plural(n_questions, 'question')} depends on the prior: with "
+        f"The interval of {score} depends on the prior: with "
         f"{n_simulated} in simulations, of four trials each, 95% intervals contained the truth in "
         f"as few as {coverage}% of runs."
     )

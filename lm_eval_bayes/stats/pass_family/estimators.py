@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -275,12 +276,15 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
 
 
 def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
-    low, high = max(0, k - (n - c)), min(c, k)
+    mode = ((k + 1) * (c + 1)) // (n + 2)
+    # less than 1e-100 of the probability is further from the mode
+    reach = 40 + 40 * isqrt(k * c * (n - c) // n**2 + 1)
+    low = max(0, k - (n - c), mode - reach)
+    high = min(c, k, mode + reach)
     j = np.arange(low, high + 1, dtype=np.int64)
     i = j[:-1].astype(np.float64)
-    # int64 products stay exact: c·k <= 10¹² at N = 10⁶
     steps = np.log((c - i) * (k - i)) - np.log((i + 1.0) * (n - c - k + i + 1.0))
-    mode = int(np.clip(((k + 1) * (c + 1)) // (n + 2), low, high)) - low
+    mode = int(np.clip(mode, low, high)) - low
     log_p = np.zeros(j.size)
     log_p[mode + 1 :] = np.cumsum(steps[mode:])
     log_p[:mode] = -np.cumsum(steps[:mode][::-1])[::-1]

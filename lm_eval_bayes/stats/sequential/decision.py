@@ -307,7 +307,8 @@ class DecisionReached:
         if self.correction == "anytime":
             return (
                 f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
-                "however many analyses there are"
+                "however many analyses there are (simulated for a rate of 0.05: 0.008 to 0.038 "
+                "between two sampled models, up to 0.065 against an exactly known score)"
             )
         if self.correction != "none" and self.analyses is not None:
             return (
