@@ -253,6 +253,8 @@ def test_runs_of_one_task_share_clusters_and_may_not_contradict_each_other(tmp_p
     other, _ = contests(tmp_path, "b", seed=1)
     a, b = read_runs([path, other]).runs
     assert a.clusters == b.clusters
+    assert a.notes == ()
+    assert f"records no clusters of its questions: those of {a.label} were used" in b.notes[-1]
     edited(other, lambda line: line.update(cluster="D" if line["doc_id"] == 3 else "C0"))
     with pytest.raises(InvalidInputError, match="into the same cluster"):
         read_runs([path, other])

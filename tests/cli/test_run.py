@@ -303,8 +303,8 @@ def test_the_same_questions_are_compared(lmeb, other):
     assert code == 0
     assert "difference +0.0000 (sd 0." in err
     assert "z = 0 is below" in err
-    (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert f"{TASK}: hbayes@N does not keep to the rate of 0.05 on 10 questions" in warning
+    (note,) = [line for line in err.splitlines() if line.startswith("note: ")]
+    assert f"{TASK}: hbayes@N does not keep to the rate of 0.05 on 10 questions" in note
 
 
 # -- how it ends ----------------------------------------------------------------------------

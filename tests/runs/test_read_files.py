@@ -47,6 +47,14 @@ def test_a_matrix_of_one_model(tmp_path, text):
     assert run.outcomes.counts.tolist() == [[1, 2], [1, 1]]
 
 
+def test_a_header_of_numbers_is_noted(tmp_path):
+    # it could be the outcomes of a question in three categories
+    (run,) = read_text(tmp_path, "0,1,2\n1,0,1\n").runs
+    assert run.notes == ("line 1 (0, 1, 2) is read as the numbers of the columns",)
+    (run,) = read_text(tmp_path, ",0,1,2\n0,1,0,1\n").runs
+    assert run.notes == ()
+
+
 def test_a_header_names_models_and_questions(tmp_path):
     text = 'Question,gpt-4,"a, b",gpt-4,gpt-4.1\nq1,1,0,0,1\nq2,0,1,,0\n'
     found = read_text(tmp_path, text, task="aime")

@@ -183,7 +183,7 @@ ROW = row(0, outcomes=[1, 0])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "hold samples"),
+        ("", "hold a line per question"),
         ("{broken}\n" + json.dumps(ROW), "have a complete samples_.*line 1"),
         ("[1]\n", "line 1 is not an object"),
         ("\udcff\n", "have a complete samples_"),

@@ -213,3 +213,11 @@ BAD_TAUS = [-0.1, 1.1, np.nan, np.inf, "0.5", None, True, Fraction(3, 2), Decima
 def test_tau_out_of_range(tau):
     with pytest.raises(InvalidInputError, match=r"`tau` must be a number in \[0, 1\]; got"):
         g_pass_at_k(one(5, 2), 3, tau)
+
+
+def test_the_bulk_of_a_billion_trials():
+    # k draws of n trials are nearly independent: P(J >= k/2) = (1 + P(J = k/2))/2, at p = 1/2
+    n, k = 10**9, 2**24
+    middle = sqrt(2 / (pi * k * (1 - k / n)))
+    value = g_pass_at_k(one(n, n // 2), k, 0.5).value
+    assert value == pytest.approx((1 + middle) / 2, abs=1e-8)

@@ -31,6 +31,8 @@ from lm_eval_bayes.stats.validation import (
     successes_needed,
 )
 
+#: The most numbers of successes that are all listed; of more, only the likely ones are.
+_MOST_SUCCESSES = 1_000_000
 #: The largest k for which distributions are cached.
 _MOST_CACHED = 256
 
@@ -276,15 +278,16 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
 
 
 def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
-    mode = ((k + 1) * (c + 1)) // (n + 2)
-    # less than 1e-100 of the probability is further from the mode
-    reach = 40 + 40 * isqrt(k * c * (n - c) // n**2 + 1)
-    low = max(0, k - (n - c), mode - reach)
-    high = min(c, k, mode + reach)
+    low, high = max(0, k - (n - c)), min(c, k)
+    mode = min(max(((k + 1) * (c + 1)) // (n + 2), low), high)
+    if high - low > _MOST_SUCCESSES:
+        # less than 1e-100 of the probability is further from the mode
+        reach = 40 + 40 * isqrt(k * c * (n - c) // n**2 + 1)
+        low, high = max(low, mode - reach), min(high, mode + reach)
     j = np.arange(low, high + 1, dtype=np.int64)
     i = j[:-1].astype(np.float64)
     steps = np.log((c - i) * (k - i)) - np.log((i + 1.0) * (n - c - k + i + 1.0))
-    mode = int(np.clip(mode, low, high)) - low
+    mode -= low
     log_p = np.zeros(j.size)
     log_p[mode + 1 :] = np.cumsum(steps[mode:])
     log_p[:mode] = -np.cumsum(steps[:mode][::-1])[::-1]
