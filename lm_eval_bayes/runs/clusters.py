@@ -89,6 +89,7 @@ def _with_clusters(
         return replace(run, outcomes=replace(run.outcomes, clusters=None), notes=(*run.notes, note))
     if labels == run.clusters:
         return run
-    sources = dict.fromkeys(by_question[question][1].label for question in run.question_ids)
-    note = f"the run records no clusters of its questions: those of {join_words(list(sources))} were used"
+    sources = {by_question[question][1].label: None for question in run.question_ids}
+    recorded = join_words(list(sources))
+    note = f"the run records no clusters of its questions: those of {recorded} were used"
     return replace(run, outcomes=replace(run.outcomes, clusters=labels), notes=(*run.notes, note))
