@@ -50,6 +50,20 @@ BEYOND_TRIALS = (
     "k = {k} exceeds the trials of some question (N = {n}): a vote of more than N rests on the "
     "Beta shape of the questions' common prior and on that of their wrong answers."
 )
+#: A posterior is skewed if its sd exceeds this share of the mean's distance from a bound.
+_SKEWED = 0.7
+#: The warning of a skewed posterior at k > 1.
+NEAR_BOUND = (
+    "The posterior is skewed towards a score that is nearly certain: where the questions are "
+    "alike, its equal-tailed interval can end short of the true score. Of simulated 95% intervals "
+    "at N = 8 with 30 questions 95 | 90% held the true maj@4 | maj@8 (p = .02 for all)."
+)
+#: The warning at k > 1 where votes are close.
+CLOSE_VOTES = (
+    "In at least half of the questions the right answer and the most frequent wrong one are within "
+    "√(N/2) votes of each other. Of simulated 95% intervals at N = 8 with 30 questions, each "
+    "with one such wrong answer, 89 | 88% held the true maj@4 | maj@8."
+)
 
 
 class _Questions(NamedTuple):
@@ -117,6 +131,13 @@ def maj_at_k_posterior(
     v = Σ_r C(k, r) p^r (1 − p)^(k−r) h(r), with h(r) the probability that r right votes win
     against k − r wrong ones. p_α and h are independent given the hyperparameters.
 
+    Simulated coverage of 95% intervals at 30 questions, N = 8 and k = 4 | 8
+    (`examples/majority_votes.py`, 300 runs, standard error 1.3): these questions 93.0 to 99.3 |
+    92.7 to 100% and the population 92.3 to 100 | 89.7 to 100% over nine shapes, but for two. Where
+    all questions are close to a tie with one wrong answer they are 89.0 | 88.0 and 93.7 | 89.0%;
+    with p = .02 for all of them 94.7 | 90.3 and 99.0 | 96.7%. Both have a `note`. At k = 8 the
+    intervals tend to lie too high where wrong trials agree in the same way on every question.
+
     Examples
     --------
     Both questions are answered rightly by half of the trials. The wrong trials of the first agree,
@@ -167,7 +188,7 @@ def maj_at_k_posterior(
         trials_range=outcomes.trials_range,
         learned=learned_from_grid(grid),
         seed=seed,
-        note=_note(outcomes, k, questions.note),
+        note=_note(questions, k, moments.mu, moments.sigma),
     )
     if scope == "benchmark":
         return benchmark
@@ -178,6 +199,7 @@ def maj_at_k_posterior(
         sigma=sigma,
         distribution=_beta(mu, sigma),
         scope=scope,
+        note=_note(questions, k, mu, sigma),
         benchmark=benchmark,
     )
 
@@ -207,13 +229,26 @@ def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool
     return _Questions(Outcomes.from_counts(counts), distinct, where, note)
 
 
-def _note(outcomes: Outcomes, k: int, note: str | None) -> str | None:
+def _note(questions: _Questions, k: int, mu: float, sigma: float) -> str | None:
     """Return the warnings about a posterior at k > 1, if any."""
-    fewest, most = outcomes.trials_range
+    fewest, most = questions.outcomes.trials_range
     if most <= 1:
-        return joined_notes([SINGLE_TRIALS, note])
-    beyond = BEYOND_TRIALS.format(k=k, n=fewest) if k > fewest else None
-    return joined_notes([beyond, note])
+        return joined_notes([SINGLE_TRIALS, questions.note])
+    wrong, right = questions.outcomes.counts.T
+    most_frequent = np.array([max(trials.sizes, default=0) for trials in questions.wrong])[
+        questions.where
+    ]
+    close = (
+        (right > 0) & (most_frequent > 1) & ((right - most_frequent) ** 2 <= 0.5 * (right + wrong))
+    )
+    return joined_notes(
+        [
+            BEYOND_TRIALS.format(k=k, n=fewest) if k > fewest else None,
+            NEAR_BOUND if sigma > _SKEWED * min(mu, 1.0 - mu) else None,
+            CLOSE_VOTES if close.mean() >= 0.5 else None,
+            questions.note,
+        ]
+    )
 
 
 class _Nodes(NamedTuple):

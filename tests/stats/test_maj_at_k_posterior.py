@@ -236,7 +236,7 @@ def test_extreme_benchmarks():
     for posterior in (all_right, agreeing, scattered, silent):
         interval = posterior.interval()
         assert 0 <= interval.low < posterior.mu < interval.high <= 1
-        assert posterior.note is None
+        assert posterior.note.startswith("The posterior is skewed")
         assert posterior.seed == 0
 
 
@@ -267,7 +267,10 @@ def test_the_order_of_trials_and_questions_does_not_matter():
 
 
 def test_notes():
-    assert "One" not in (maj_at_k_posterior(ANSWERS, CORRECT, 6).note or "")
+    clear = bank("rrrrrrab", "rrrrraab", "aaaaaarr", "abcdefrr", "rrrrrraa")
+    assert maj_at_k_posterior(*clear, 8).note is None
+    close = maj_at_k_posterior(*bank("rrrrrrab", "rrraaaab", "aaaaarrr", "aaaarrrr"), 8)
+    assert close.note.startswith("In at least half of the questions the right answer")
     beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
     assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)
@@ -275,7 +278,7 @@ def test_notes():
     assert 0 < single.sigma < 0.5
     # right answers in two spellings, and a text graded both ways
     merged = maj_at_k_posterior([["a", "b"], ["c", "c"]], [[True, True], [True, False]], 2)
-    assert merged.note.startswith("2 questions had right trials with different answers")
+    assert "2 questions had right trials with different answers" in merged.note
     alike = maj_at_k_posterior([["r", "r"], ["r", "w"]], [[True, True], [True, False]], 2)
     assert merged.mu == alike.mu
 
