@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -107,9 +108,6 @@ def test_the_shared_prior(four, plain):
     )
     assert f"{shared['models'][0]['mu']:.3f} ± {shared['models'][0]['sigma']:.3f}" in printed
     assert "under the shared prior" not in lmeb("rank", four)[1]
-    code, _, error = lmeb("rank", four, "--shared", "--paper")
-    assert code == 2
-    assert "--shared" in error
 
 
 def test_scope_population_pairs_questions(four):
@@ -194,10 +192,19 @@ def test_the_layout_of_the_paper(tmp_path):
     for model in order:
         (line,) = (line for line in printed.splitlines() if line.startswith(f"  {model} "))
         assert line.count("|") == len([task for task in expected if model in expected[task]])
-    for wrong in (("--pairs",), ("--scope", "population")):
+    for wrong in (
+        ("--pairs",),
+        ("--scope", "population"),
+        ("--shared",),
+        ("--ties", "leader"),
+        ("--numbering", "competition"),
+        ("--quantile", ".05"),
+        ("--method", "borda"),
+    ):
         code, _, error = lmeb("rank", *files, "--paper", *wrong)
         assert code == 2
-        assert "`--paper` must be given without --pairs and in scope benchmark" in error
+        assert "`--paper` must be given without other rules of ranking" in error
+        assert f"; got {' '.join(wrong) if wrong[0] == '--scope' else wrong[0]}" in error
 
 
 def test_tasks_that_no_two_models_share(tmp_path):
@@ -242,6 +249,11 @@ def test_the_order_by_a_quantile(four):
     assert code == 0
     (board,) = json.loads(printed)["leaderboards"]
     assert board["quantile"] == 0.05
+    code, text, _ = lmeb("rank", four, "--quantile", ".05")
+    assert code == 0
+    assert "order: by the 5% quantile of the posterior; ranks: " in text
+    assert re.search(r"95% interval +5% quantile +P\(best\)", text)
+    assert ", chosen because its mean is the largest: " in text
 
 
 @pytest.mark.parametrize(

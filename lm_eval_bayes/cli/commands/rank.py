@@ -20,6 +20,7 @@ from lm_eval_bayes._util.text import (
     format_range,
     format_score,
     interval_label,
+    join_words,
     plural,
     scope_label,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
     from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.ranking.rank import Ranking
     from lm_eval_bayes.stats.ranking.shared_scores import SharedScores
     from lm_eval_bayes.stats.validation import FloatArray
 
@@ -142,13 +144,20 @@ def command(
     spec = intervals.spec()
     with named_as_options("confidence"):
         check_confidence(confidence)
-    if paper and method is not None:
-        raise InvalidInputError.of("--method", "be left out with --paper", method)
-    if paper and shared:
-        raise InvalidInputError.of("--shared", "be left out with --paper", shared)
-    if paper and (pairs or spec.scope != "benchmark"):
-        rule = "be given without --pairs and in scope benchmark"
-        raise InvalidInputError.of("--paper", rule, "--pairs" if pairs else spec.scope)
+    if paper:
+        other_rules = {
+            "--ties": ties not in ("simultaneous", "adjacent"),
+            "--numbering": numbering != "dense",
+            "--quantile": quantile is not None,
+            "--method": method is not None,
+            "--pairs": pairs,
+            "--shared": shared,
+            f"--scope {spec.scope}": spec.scope != "benchmark",
+        }
+        given = [name for name, is_given in other_rules.items() if is_given]
+        if given:
+            rule = "be given without other rules of ranking, and in scope benchmark"
+            raise InvalidInputError.of("--paper", rule, join_words(given))
     priors.strength()
     if method is not None and priors.prior:
         raise InvalidInputError.of("--prior", "be left out with --method", method)
@@ -196,7 +205,8 @@ def command(
     say()
     counted = dict.fromkeys(kind for board in boards for kind in board.counted)
     say(f"counted: {'; '.join(counted)}")
-    say(_tie_rule(all_boards[0]))
+    if len(saved.models) > 1:
+        say(_tie_rule(all_boards[0]))
     if overall_note:
         say(overall_note)
     for board in all_boards:
@@ -284,6 +294,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
         "model": lambda row: row.model,
         "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
         interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
+        **_quantile_column(board.ranking),
         P_BEST: lambda row: format_probability(row.p_best),
         f"ranks, jointly ({confidence})": lambda row: format_range(
             (int(row.rank_low), int(row.rank_high))
@@ -301,8 +312,9 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     say_records(title, board.rows, columns)
     if len(board.rows) > 1:
         winner = board.winner
+        leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"
         say(
-            f"  {winner.model}, chosen because it leads: "
+            f"  {winner.model}, chosen because {leads}: "
             f"{format_mean_sd(winner.mu, winner.sigma)}, {format_interval(winner.interval)}"
         )
     if pairs:
@@ -311,6 +323,15 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     if shared and board.shared is not None:
         say()
         _show_shared(board, board.shared)
+
+
+def _quantile_column(ranking: Ranking) -> dict[str, Callable[[LeaderboardRow], object]]:
+    """Return the column of the quantile by which models are ordered, if they are."""
+    if ranking.quantile is None or ranking.quantile_scores is None:
+        return {}
+    scores = dict(zip(ranking.models, ranking.quantile_scores.tolist(), strict=True))
+    name = f"{100 * ranking.quantile:g}% quantile"
+    return {name: lambda row: format_score(scores[row.model])}
 
 
 def _show_pairs(title: str, models: Sequence[str], p_greater: FloatArray) -> None:
@@ -344,8 +365,11 @@ def _show_shared(board: Leaderboard, shared: SharedScores) -> None:
 
 
 def _tie_rule(board: Leaderboard) -> str:
-    """Return the rule of the ties as a sentence."""
+    """Return the order and the rule of the ties as a sentence."""
     ranking = board.ranking
+    if ranking.quantile is not None:
+        order = f"order: by the {100 * ranking.quantile:g}% quantile of the posterior; "
+        return order + _tie_rule(replace(board, ranking=replace(ranking, quantile=None)))
     confidence = f"{100 * ranking.confidence:g}%"
     if ranking.ties == "none":
         return f"ranks: ties only for equal means; {ranking.numbering} numbering"

@@ -257,8 +257,9 @@ def rank(
     seed : int
         Seed of the draws.
     draws : int, optional
-        Their number, 1,000 to 10⁷; left out 20,000, and where questions are paired down to
-        4,000 by the size of the problem.
+        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, and where questions
+        are paired down to 4,000 by the size of the problem. The simultaneous comparisons have
+        draws of their own, see `simultaneous.draws`.
 
     Returns
     -------
