@@ -303,7 +303,7 @@ def test_the_same_questions_are_compared(lmeb, other):
     assert code == 0
     assert "difference +0.0000 (sd 0." in err
     assert "z = 0 is below" in err
-    (note,) = [line for line in err.splitlines() if line.startswith("note: ")]
+    (note,) = [line for line in err.splitlines() if line.startswith(f"note: {TASK}: ")]
     assert f"{TASK}: hbayes@N does not keep to the rate of 0.05 on 10 questions" in note
 
 

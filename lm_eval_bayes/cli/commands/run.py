@@ -47,7 +47,8 @@ class StoppingOptions:
         option(
             "RUN",
             "Stop once every score is above or below that of a finished run: its output "
-            "folder, one of its files, or its trial store.",
+            "folder, one of its files, or its trial store. The decision is about these questions "
+            "(scope benchmark), which clusters do not change.",
         ),
     ] = None
     budget: Annotated[
