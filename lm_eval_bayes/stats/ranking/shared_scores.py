@@ -124,11 +124,11 @@ def shared_scores(
     Notes
     -----
     `examples/shared_prior.py` measures how often A is better where P(A > B) is .85 to .99, on
-    boards of 6 and 20 models whose logits are normal, with 30 questions; the docs have the
-    table. At four trials per question and an sd of .1, well below the noise, few pairs reach .85,
-    and claims are too high by 5 to 18 points where questions differ in difficulty. Otherwise
-    they are within 3 points with 20 models, and up to 4 too low with six models and an sd of .3 or
-    more: six models do not tell these cases apart.
+    boards of 6 and 20 models whose logits are normal, with 30 questions; 71 of 96 cells are within
+    3 points. At four trials per question and an sd of .1, well below the noise, few pairs reach
+    .85, and claims are too high by 5 to 18 points where questions differ in difficulty; at 16
+    trials by 7 to 13 where that has an sd of 3, in scope "population". With six models and an sd of
+    .3 or more claims are up to 4 points too low: six models do not tell these cases apart.
 
     Examples
     --------
