@@ -19,7 +19,7 @@ from typing import Any
 from _support.harness_command import lm_eval_command
 
 TASK = "demo_arithmetic_bayes"
-QUESTIONS, TRIALS = 3, 4
+QUESTIONS, TRIALS = 8, 2
 
 #: Every secret, by the name of its cell. No two share eight characters.
 SECRETS = {
