@@ -17,7 +17,7 @@ from lm_eval_bayes.cli.main import app
 pytestmark = pytest.mark.filterwarnings("default")
 
 TASK = "demo_arithmetic_bayes"
-QUESTIONS = 6
+QUESTIONS = 8
 
 
 @pytest.fixture
@@ -103,7 +103,14 @@ def test_a_width_is_not_reached_after_one_trial(rounds, estimator):
     assert [finished["trials"] for finished in done] == [1, 2]
 
 
-@pytest.mark.parametrize("correction", ["none", "pocock", "obrien-fleming", "anytime"])
+@pytest.mark.parametrize(
+    "correction",
+    [
+        "none",
+        "anytime",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("pocock", "obrien-fleming")),
+    ],
+)
 def test_no_decision_is_made_after_one_trial(rounds, tmp_path, correction):
     weak, strong = (("--model", "biased_coin", "--model_args", f"p={p}") for p in (0.01, 0.99))
     rounds("--budget", "4", model=weak, name="weak")

@@ -101,7 +101,7 @@ def page_of(*runs, saved=None, **more):
 def usual():
     """Three models on two tasks."""
     runs = [
-        run(model, task, seed=10 * i + j, p=np.clip(np.linspace(0, 1, 6) + 0.12 * i, 0.02, 0.98))
+        run(model, task, seed=10 * i + j, p=np.clip(np.linspace(0, 1, 8) + 0.12 * i, 0.02, 0.98))
         for i, model in enumerate(["lab/low", "lab/mid", "lab/high"])
         for j, task in enumerate(["first", "second"])
     ]
@@ -184,7 +184,7 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
 def test_the_frontier_is_those_that_no_model_beats():
     rng = np.random.default_rng(5)
     runs = [
-        run(f"m{i}", p=np.full(4, rng.random()), seed=i, tokens=float(rng.integers(1, 9)))
+        run(f"m{i}", p=np.full(8, rng.random()), seed=i, tokens=float(rng.integers(1, 9)))
         for i in range(9)
     ]
     _, contents = page_of(*runs)

@@ -193,6 +193,7 @@ def test_sets_of_ranks_hold_the_separations_and_are_plain():
     assert plain["models"][0]["rank_high_marginal"] == ranking.rank_high_marginal[0]
 
 
+@pytest.mark.slow
 def test_marginal_sets_hold_one_rank_and_joint_sets_all():
     """Normal scores of known sd: every statement holds as often as it says."""
     rng = np.random.default_rng(13)

@@ -67,6 +67,7 @@ def test_scores_on_another_range():
     assert scaled.interval.high == pytest.approx(-2 + 10 * unit.interval.high, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_winners_curse_on_simulated_boards():
     """Twelve models with sd .25 of their logits, normal errors of .4: shrinkage holds the level."""
     rng = np.random.default_rng(1)

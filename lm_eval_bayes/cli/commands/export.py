@@ -143,7 +143,7 @@ def hub(
     settings.check(saved)
     results = [
         hub_result(
-            summarise(run, spec),
+            summarise(run, spec, family_intervals=False),
             **vars(settings),
             scope=spec.scope,
             model_id=model_id,

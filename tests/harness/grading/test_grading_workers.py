@@ -114,6 +114,7 @@ def test_threads_share_the_pool():
     assert len(POOL.worker_pids()) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_in_a_daemonic_worker_process(method):
     if method not in multiprocessing.get_all_start_methods():
@@ -167,7 +168,7 @@ def test_an_idle_worker_that_somebody_killed_is_replaced():
 
 
 @linux_only
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("busy", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_orphan_outlives_a_killed_parent(busy):
     code = textwrap.dedent(
         f"""
