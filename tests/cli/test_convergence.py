@@ -149,6 +149,7 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     json.dumps(level.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_picture(files, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     for name in ("a.svg", "b.svg", "c.png"):

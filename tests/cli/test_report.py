@@ -90,6 +90,7 @@ def test_standard_output_gets_the_page(two):
     assert "`--json` must be left out" in err
 
 
+@pytest.mark.slow
 def test_figures_have_names_of_our_own(tmp_path):
     pytest.importorskip("matplotlib")
     runs = [

@@ -33,7 +33,9 @@ def spread(share, runs):
 
 
 @pytest.mark.parametrize("n", [4, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("shape", range(7))
+@pytest.mark.parametrize(
+    "shape", [0, 4, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3, 5, 6))]
+)
 def test_the_learned_prior_holds_the_truth(calibration, shape, n):
     name = list(calibration.SHAPES)[shape]
     cell = calibration.binary_cell((name, 30, n, RUNS, 7))
@@ -100,7 +102,8 @@ def test_rubrics_too(calibration):
 
 
 @pytest.mark.parametrize("source", ["aime24", "amc23"])
-@pytest.mark.parametrize("model", [pytest.param("c_base", marks=pytest.mark.slow), "c_rl"])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["c_base", "c_rl"])
 def test_real_counts(calibration, model, source):
     for n in (4, 8):
         cell = calibration.real_cell((model, source, n, RUNS, 5, False))

@@ -30,11 +30,16 @@ IMPOSSIBLE = {
 }
 
 
+#: Commands that take long; `summary` and `report, rubrics` read in the same way.
+SLOW = {"report", "verify"}
+
+
 def cells() -> Iterator[object]:
     for case in CASES:
         for command in COMMANDS:
             if (case, command) not in IMPOSSIBLE:
-                yield pytest.param(case, command, id=f"{case}-{command}")
+                marks = [pytest.mark.slow] if command in SLOW else []
+                yield pytest.param(case, command, id=f"{case}-{command}", marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,13 @@ def leaves(content: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, content
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.slow] if command in SLOW else [])
+        for command in COMMANDS
+    ],
+)
 @pytest.mark.parametrize("case", PLAIN)
 def test_plain_files_are_read_as_they_are(saved, read, tmp_path, case, command):
     files, reading = saved(case), read(case, command)

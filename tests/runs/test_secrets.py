@@ -300,6 +300,10 @@ OUTPUTS = {
 }
 
 
+#: Those that take seconds; a picture holds the names that the table of the same command holds.
+SLOW = {"summary --json", "verify", "report", "export hub", "export every-eval-ever"}
+
+
 # -- the matrix ----------------------------------------------------------------------------------
 
 
@@ -313,8 +317,9 @@ def test_every_secret_went_in(saved):
 @pytest.mark.parametrize(
     "output",
     [
-        # a picture holds the names that the table of the same command holds
-        pytest.param(output, marks=[pytest.mark.slow] if "--plot" in output else [])
+        pytest.param(
+            output, marks=[pytest.mark.slow] if output in SLOW or "--plot" in output else []
+        )
         for output in OUTPUTS
     ],
 )

@@ -182,6 +182,7 @@ def test_the_paired_posterior_against_one_by_hand(shift):
 
 
 @pytest.mark.parametrize(("trials", "alike"), [(1, True), (4, True), (64, True), (4, False)])
+@pytest.mark.slow
 def test_paired_intervals_hold_as_often_as_they_say(trials, alike):
     # also where the models find the same questions hard, whatever the number of trials
     rng = np.random.default_rng(trials)

@@ -62,7 +62,7 @@ def credits(k):
     ]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 8, 25])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, pytest.param(25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("wrong", "correct"), [(0, 0), (4, 0), (0, 5), (3, 7), (200, 56)])
 def test_moments_are_exact_fractions(k, wrong, correct):
     outcomes = Outcomes.from_counts([[wrong, correct]])

@@ -348,6 +348,7 @@ def test_a_correction_says_where_it_does_not_hold(n_questions, analyses, holds):
     assert "does not keep" not in DecisionReached(0.9).evaluate(8, learned).note
 
 
+@pytest.mark.slow
 def test_few_questions_do_exceed_the_rate():
     # three questions, equally hard: five percent are promised
     rng = np.random.default_rng(13)
