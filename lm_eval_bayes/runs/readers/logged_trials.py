@@ -90,10 +90,21 @@ def _graded(
                 **_recorded(line, columns, len(outcomes)),
             )
         )
+    notes = _prior_notes(task)
     if signals is None:
-        return LoggedTrials(questions, GRADED, weights)
+        return LoggedTrials(questions, GRADED, weights, notes)
     return LoggedTrials(
-        questions, GRADED, weights, signals_error=signals.error, verifiers=signals.verifiers
+        questions, GRADED, weights, notes, signals_error=signals.error, verifiers=signals.verifiers
+    )
+
+
+def _prior_notes(task: LoggedTask) -> tuple[str, ...]:
+    """Return a note if the rows of the log use an earlier run as prior evidence."""
+    if not mapping(task.config.get("metadata")).get("bayes_prior"):
+        return ()
+    return (
+        "the log's own hbayes@N uses an earlier run as prior evidence (`bayes_prior`); here "
+        "--prior does",
     )
 
 
