@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.maj_at_k import maj_at_k
+from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
@@ -25,8 +25,6 @@ from lm_eval_bayes.stats.validation import as_real, check_count
 
 #: The threshold of G-Pass and the largest k of maj@k, unless the run's settings name others.
 _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
-#: Stands for every right answer in a majority vote; no text equals it.
-_RIGHT = ("right",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +278,9 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
         votes[f"maj@{maj_k}"] = maj_k
-        rows[f"maj@{maj_k}"] = maj_at_k(*_candidates(run), maj_k, seed=seed).value
+        rows[f"maj@{maj_k}"] = maj_at_k(
+            *vote_candidates(run.answers, run.trials), maj_k, seed=seed
+        ).value
     return PassRows(rows, quantities, votes)
 
 
@@ -292,7 +292,9 @@ def _family(run: TaskRun, rows: PassRows, seed: int) -> dict[str, Posterior]:
     posteriors = pass_posteriors(run.outcomes.without_prior(), list(rows.quantities.values()))
     family = dict(zip(rows.quantities, posteriors, strict=True))
     for name, k in rows.votes.items():
-        family[name] = maj_at_k_posterior(*_candidates(run), k, seed=seed)
+        family[name] = maj_at_k_posterior(
+            *vote_candidates(run.answers or (), run.trials or ()), k, seed=seed
+        )
     return family
 
 
@@ -343,19 +345,6 @@ def _bayes_settings(run: TaskRun) -> Mapping[str, Any]:
     metadata = run.provenance.metadata or run.provenance.config.get("metadata")
     settings = metadata.get("bayes") if isinstance(metadata, Mapping) else None
     return settings if isinstance(settings, Mapping) else {}
-
-
-def _candidates(run: TaskRun) -> tuple[list[list[Hashable]], list[list[bool]]]:
-    """Return the candidate of each trial in a vote, and whether it is right.
-
-    All right answers are one candidate, however they are written.
-    """
-    is_right = [[bool(category) for category in categories] for categories in run.trials or ()]
-    candidates: list[list[Hashable]] = [
-        [_RIGHT if right else answer for answer, right in zip(answers, marks, strict=True)]
-        for answers, marks in zip(run.answers or (), is_right, strict=True)
-    ]
-    return candidates, is_right
 
 
 # -- groups of tasks -----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,6 +29,8 @@ class Tallies(NamedTuple):
     rights: Counter[Hashable]
 
 
+#: Stands for every right answer in a vote; no text equals it.
+_RIGHT = ("right",)
 #: The (votes, credit) of each answer to a question.
 Sides: TypeAlias = tuple[tuple[int, float], ...]
 #: These, and the number of abstentions.
@@ -109,6 +111,31 @@ def maj_at_k(
         mc_error=float(np.sqrt((errors**2).sum()) / len(votes)) if drawn else None,
         seed=seed if drawn else None,
     )
+
+
+def vote_candidates(
+    answers: Iterable[Iterable[Hashable]], correct: Iterable[Iterable[object]]
+) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[tuple[bool, ...], ...]]:
+    """Return `answers` and `correct` with one candidate for all right answers.
+
+    Parameters
+    ----------
+    answers : M iterables of N_α hashables
+        The extracted answer of every response, None where none was found.
+    correct : M iterables of N_α objects
+        Each true where that response is right.
+
+    Examples
+    --------
+    >>> vote_candidates([["1/2", "0.5", "2"]], [[1, 1, 0]])
+    (((('right',), ('right',), '2'),), ((True, True, False),))
+    """
+    is_right = tuple(tuple(map(bool, marks)) for marks in correct)
+    candidates = tuple(
+        tuple(_RIGHT if right else answer for answer, right in zip(given, marks, strict=True))
+        for given, marks in zip(answers, is_right, strict=True)
+    )
+    return candidates, is_right
 
 
 def tabulated_answers(

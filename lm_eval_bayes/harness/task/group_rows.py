@@ -69,17 +69,17 @@ def _mean_rows(row: str, values: Mapping[str, Any], weights: TaskWeights) -> dic
     evaluation = current_evaluation()
     tables = {} if evaluation is None else evaluation.learned_tables
     sources = [tables.get((row, id(value))) for value in values.values()]
-    known = [source for source in sources if source is not None]
-    if not known or len(known) < len(sources):
+    graded = [source for source in sources if source is not None]
+    if not graded or len(graded) < len(sources):
         return {}
-    outcomes = {task: table.informed for task, (_, table) in zip(values, known, strict=True)}
-    first = known[0][1]
+    outcomes = {task: table.informed for task, (_, table) in zip(values, graded, strict=True)}
+    first = graded[0][1]
     scope: Scope = "population" if row.endswith("_population") else "benchmark"
     posterior = mean_over_tasks(outcomes, weights, scope=scope, seed=first.settings.seed)
     if posterior.note is not None:
         log.warning("mean of %s over tasks: %s", row, posterior.note)
     rows = {row: float(posterior.mu), f"{row}_stderr": float(posterior.sigma)}
-    if len({table.settings.level for _, table in known}) == 1:
+    if len({table.settings.level for _, table in graded}) == 1:
         interval = first.interval(posterior)
         rows |= {f"{row}_low": float(interval.low), f"{row}_high": float(interval.high)}
     return rows

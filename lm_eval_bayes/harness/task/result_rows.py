@@ -21,6 +21,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.maj_at_k import vote_candidates
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
 
@@ -235,11 +236,8 @@ class TrialTable(Table):
 
         All right answers are one candidate, however they are written.
         """
-        answers = tuple(
-            tuple(RIGHT if c else a for a, c in zip(q.answers, q.outcomes, strict=True))
-            for q in self.questions
-        )
-        return answers, tuple(tuple(bool(c) for c in q.outcomes) for q in self.questions)
+        questions = self.questions
+        return vote_candidates([q.answers for q in questions], [q.outcomes for q in questions])
 
     @cached_property
     def vote(self) -> api.Posterior:
@@ -297,9 +295,6 @@ def _vote(
 
 #: The row of the weight of a prior trial, 0 where the prior trials are left out.
 PRIOR_STRENGTH = "prior_strength"
-
-#: Stands for every correct answer in a vote; no text equals it.
-RIGHT = ("right",)
 
 
 def posterior_rows(

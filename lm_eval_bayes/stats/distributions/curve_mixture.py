@@ -23,8 +23,8 @@ from scipy import fft, special
 
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
+    Distribution,
     FromTable,
-    TabulatedDistribution,
     draw_beta,
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import (
@@ -79,8 +79,6 @@ _NORMAL = np.linspace(-9.0, 9.0, 181)
 _LEFT_OUT_OF_TABLES = 5e-5
 #: Points at which the distribution function of a single question is computed.
 _QUESTION_POINTS = 300
-#: Points between two nodes of the grid of (m, s) at which a population's score is interpolated.
-_FINER = 8
 
 
 class CurveMoments(NamedTuple):
@@ -518,8 +516,22 @@ def _waves(phase: FloatArray, n: int) -> ComplexArray:
     return np.asarray(np.multiply.accumulate(wave, axis=1))
 
 
+class AllowsForEqualQuestions(Distribution):
+    """A score of which a credible interval allows for questions that are all alike."""
+
+    curve: Curve
+    equal: CommonProbability | None
+
+    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the quantiles, widened by those of questions that are alike."""
+        quantiles = self.quantiles(masses)
+        if self.equal is None:
+            return quantiles
+        return self.equal.widened(self.curve, quantiles, masses)
+
+
 @dataclass(frozen=True, eq=False)
-class CurveMixtureDistribution(FromTable):
+class CurveMixtureDistribution(AllowsForEqualQuestions, FromTable):
     """The score (1/M) Σ curve(p_α) of the questions of a mixture.
 
     Parameters
@@ -560,13 +572,6 @@ class CurveMixtureDistribution(FromTable):
         """The distribution function of the score."""
         return self.mixture.table(self.curve, self.of_curve)
 
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the quantiles, widened by those of questions that are alike."""
-        quantiles = self.quantiles(masses)
-        if self.equal is None:
-            return quantiles
-        return self.equal.widened(self.curve, quantiles, masses)
-
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the curve of every question jointly, shape (n_draws, M)."""
         weight = self.mixture.weight.ravel()
@@ -574,96 +579,3 @@ class CurveMixtureDistribution(FromTable):
         a, b = (values.ravel()[node, None] for values in self.mixture.prior)
         a, b = a + self.mixture.x[self.where], b + self.mixture.y[self.where]
         return self.curve.value(*draw_beta(a, b, a.shape, rng))
-
-
-def curve_means(
-    logit_mean: FloatArray, log_strength: FloatArray, curves: Sequence[Curve]
-) -> FloatArray:
-    """Return E curve(p) for p ~ Beta(s m, s (1 − m)) of every curve and node, shape (K, L, Y).
-
-    Parameters
-    ----------
-    logit_mean : array, shape (L, Y)
-        log(m / (1 − m)) of every node.
-    log_strength : array, shape (L,)
-        log s of every row.
-    curves : sequence of Curve, length K
-        The scores as functions of p.
-    """
-    zero, even = np.zeros(1), np.full(logit_mean.shape, 1.0 / logit_mean.size)
-    question = Pairs(zero, zero, np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
-    further = CurveMixture.of(question, logit_mean, log_strength, even, curves)
-    return np.stack([moments.at_node.mean for moments in further.moments(curves)])
-
-
-@dataclass(frozen=True, eq=False)
-class PopulationOfCurve(TabulatedDistribution):
-    """The score E curve(p) of a further question, p ~ Beta(s m, s (1 − m)).
-
-    Parameters
-    ----------
-    curve : Curve
-        The score as a function of p.
-    equal : CommonProbability or None
-        The posterior of p where all questions are alike, by which intervals are widened.
-    """
-
-    curve: Curve
-    equal: CommonProbability | None
-
-    @classmethod
-    def of(
-        cls,
-        mixture: CurveMixture,
-        curve: Curve,
-        at_node: FloatArray,
-        equal: CommonProbability | None = None,
-    ) -> PopulationOfCurve:
-        """Return the distribution over a mixture's grid of (m, s), from its `curve_means`."""
-        score = distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
-        return cls(score.table, score.mean, score.sd, curve, equal)
-
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the quantiles, widened by those of questions that are alike."""
-        quantiles = self.quantiles(masses)
-        if self.equal is None:
-            return quantiles
-        return self.equal.widened(self.curve, quantiles, masses)
-
-
-def distribution_over_nodes(
-    value: FloatArray, weight: FloatArray, top: float, finer: Sequence[int]
-) -> TabulatedDistribution:
-    """Return the distribution of a smooth function of the position on a grid.
-
-    Parameters
-    ----------
-    value, weight : array, of the same shape
-        The function, in [0, top], and the probability of every node, sum 1.
-    top : float
-        The largest value that is possible.
-    finer : sequence of int
-        Points between two nodes at which both are interpolated, in each direction.
-    """
-    mu = float((weight * value).sum())
-    sd = float(np.sqrt((weight * (value - mu) ** 2).sum()))
-    if sd == 0.0:
-        return TabulatedDistribution(CdfTable(np.array([0.0, 1.0]), np.array([mu, mu])), mu, sd)
-    finer_weight = np.exp(_refined(np.log(np.maximum(weight, 1e-300)), finer)).ravel()
-    finer_value = np.clip(_refined(value, finer), 0.0, top).ravel()
-    order = np.argsort(finer_value)
-    probability = np.cumsum(finer_weight[order])
-    probability = (probability - 0.5 * finer_weight[order]) / probability[-1]
-    probability[0], probability[-1] = 0.0, 1.0
-    return TabulatedDistribution(CdfTable(probability, finer_value[order]), mu, sd)
-
-
-def _refined(values: FloatArray, finer: Sequence[int]) -> FloatArray:
-    """Interpolate between the nodes of a grid, in each direction."""
-    from scipy.interpolate import CubicSpline  # takes long to import
-
-    for axis, (size, factor) in enumerate(zip(values.shape, finer, strict=True)):
-        if factor > 1:
-            fine_axis = np.linspace(0.0, size - 1.0, factor * (size - 1) + 1)
-            values = CubicSpline(np.arange(size), values, axis=axis)(fine_axis)
-    return np.asarray(values)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution, logit_table
-from lm_eval_bayes.stats.distributions.curve_mixture import distribution_over_nodes
+from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.curve_mixture import curve_means
+from lm_eval_bayes.stats.distributions.curve_population import curve_means
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_rising
 from lm_eval_bayes.stats.hierarchical.hyperprior import (

@@ -18,9 +18,8 @@ from lm_eval_bayes.stats.distributions.curve_mixture import (
     CurveMixture,
     CurveMixtureDistribution,
     CurveMoments,
-    PopulationOfCurve,
-    curve_means,
 )
+from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve, curve_means
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
 from lm_eval_bayes.stats.distributions.success_curves import (
     CommonProbability,

@@ -240,7 +240,7 @@ def _posterior(
     ascending = np.sort(weight, axis=None)
     smallest = ascending[np.searchsorted(np.cumsum(ascending), _LEFT_OUT)]
     row, column = np.nonzero(weight >= smallest)
-    kept = weight[row, column]
+    of_node = weight[row, column]
     prior_variance = tau[row, None, None] ** 2 * _VARIANCE
     total = own[:, None] + prior_variance
     m = centre[row, column][:, None, None]
@@ -250,7 +250,7 @@ def _posterior(
     return SharedLogits(
         tau=of_tau[0],
         tau_weight=of_tau[1],
-        weight=kept / kept.sum(),
+        weight=of_node / of_node.sum(),
         share=np.asarray(special.softmax(exponent, axis=-1)),
         mean=m + shrinkage * off,
         variance=shrinkage * own[:, None],
