@@ -66,6 +66,9 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as 
 from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.maj_at_k import maj_at_k as maj_at_k
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior as maj_at_k_posterior
+from lm_eval_bayes.stats.mean_evidence import MeanEvidence as MeanEvidence
+from lm_eval_bayes.stats.mean_evidence import mean_evidence as mean_evidence
+from lm_eval_bayes.stats.mean_evidence import mean_pseudo_trials as mean_pseudo_trials
 from lm_eval_bayes.stats.outcomes import Outcomes as Outcomes
 from lm_eval_bayes.stats.pass_family.estimators import g_pass_at_k as g_pass_at_k
 from lm_eval_bayes.stats.pass_family.estimators import mg_pass_at_k as mg_pass_at_k

@@ -19,6 +19,7 @@ SLOW = {
     "clusters.py",
     "intervals_elsewhere.py",
     "majority_votes.py",
+    "mean_evidence.py",
     "prior_evidence.py",
     "reproduce_paper.py",
     "shared_prior.py",

@@ -1,4 +1,4 @@
-"""Earlier runs as prior evidence: which is whose, the weight of their trials, and their effect."""
+"""Other runs as prior evidence: which is whose, the weight of their trials, and their effect."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
+from lm_eval_bayes.stats.mean_evidence import mean_evidence
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_evidence import (
     Strength,
@@ -20,6 +21,7 @@ from lm_eval_bayes.stats.prior_evidence import (
     learn_prior_strength,
 )
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
+from lm_eval_bayes.stats.results import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +105,46 @@ class PriorEffect(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class MeanPriorEffect(Record):
+    """A model's hbayes@N on a task with another benchmark as prior of the common mean.
+
+    Attributes
+    ----------
+    task, model : str
+        The task and the model.
+    prior_task, prior_model : str
+        Those of the other benchmark's run.
+    sources : tuple of str
+        Its files.
+    n_questions : int
+        Its questions.
+    pseudo_trials : float
+        How many pseudo-trials it is worth at λ = 1, see `mean_pseudo_trials`.
+    strength : float
+        λ, its weight; where it was learned, its posterior mean.
+    p_unrelated : float or None
+        Posterior probability that λ = 0; None where λ was given.
+    left_out : bool
+        Whether it has no weight.
+    informed, without : ScoreEstimate
+        With the other benchmark, and without.
+    """
+
+    task: str
+    model: str
+    prior_task: str
+    prior_model: str
+    sources: tuple[str, ...]
+    n_questions: int = field(metadata=json_name("questions"))
+    pseudo_trials: float
+    strength: float
+    p_unrelated: float | None
+    left_out: bool
+    informed: ScoreEstimate = field(metadata=json_name("with"))
+    without: ScoreEstimate
+
+
+@dataclass(frozen=True, eq=False)
 class PriorRuns:
     """Runs of which some have prior trials.
 
@@ -161,6 +203,10 @@ class PriorRuns:
 
 def _estimate(outcomes: Outcomes, spec: IntervalSpec) -> ScoreEstimate:
     posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+    return _estimate_of(posterior, spec)
+
+
+def _estimate_of(posterior: Posterior, spec: IntervalSpec) -> ScoreEstimate:
     return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval(seed=spec.seed))
 
 
@@ -260,6 +306,29 @@ def _prior_of(
     run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior, argument: str
 ) -> TaskRun | None:
     """Return the earlier run of this run's model and task; None where there is none."""
+    candidates = _runs_of_model(run, runs, given, argument)
+    of_task = [prior for prior in candidates if prior.task == run.task]
+    if of_task:
+        return of_task[0]
+    # a task of another name on the same documents; positions in a matrix do not identify any
+    others = [prior for prior in candidates if _n_common(run, prior)]
+    return max(others, key=lambda prior: _n_common(run, prior), default=None)
+
+
+def _n_common(run: TaskRun, prior: TaskRun) -> int:
+    """Return the number of questions that are in both runs.
+
+    Positions in a matrix identify the questions of one task only.
+    """
+    if run.task != prior.task and None in (run.doc_ids, prior.doc_ids):
+        return 0
+    return len(set(run.question_ids) & set(prior.question_ids))
+
+
+def _runs_of_model(
+    run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior, argument: str
+) -> tuple[TaskRun, ...]:
+    """Return the earlier runs of this run's model, of any task."""
     models = list(dict.fromkeys(run.model for run in runs))
     earlier = given.saved.models
     if given.model is not None or len(models) == 1:
@@ -270,22 +339,101 @@ def _prior_of(
             rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
             raise InvalidInputError.of(argument, rule, given.model)
         if given.model not in (None, run.model):
-            return None
-        candidates = given.saved.runs
-    else:
-        unknown = [model for model in earlier if model not in models]
-        if unknown:
-            rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
-            raise InvalidInputError.of(argument, rule, ", ".join(unknown))
-        candidates = given.saved.of_model(run.model)
-    of_task = [prior for prior in candidates if prior.task == run.task]
-    if of_task:
-        return of_task[0]
-    # a task of another name on the same documents; positions in a matrix do not identify any
-    ids = set(run.question_ids)
-    others = [
-        prior
-        for prior in candidates
-        if None not in (run.doc_ids, prior.doc_ids) and ids & set(prior.question_ids)
-    ]
-    return max(others, key=lambda prior: len(ids & set(prior.question_ids)), default=None)
+            return ()
+        return tuple(given.saved.runs)
+    unknown = [model for model in earlier if model not in models]
+    if unknown:
+        rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
+        raise InvalidInputError.of(argument, rule, ", ".join(unknown))
+    return tuple(given.saved.of_model(run.model))
+
+
+def mean_prior_effects(
+    runs: Sequence[TaskRun],
+    priors: Sequence[GivenPrior],
+    strength: Strength,
+    spec: IntervalSpec,
+    argument: str = "prior_mean",
+) -> tuple[MeanPriorEffect, ...]:
+    """Return hbayes@N with runs of other benchmarks as priors of the common mean, and without.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        One per model and task.
+    priors : sequence of GivenPrior
+        Runs of one other benchmark each, whose questions are not those of `runs`.
+    strength : "auto" or float
+        λ in [0, 1], the weight of a benchmark; "auto": learned for each run by itself.
+    spec : IntervalSpec
+        Settings of the intervals.
+    argument : str
+        The name of the priors in an error.
+
+    Raises
+    ------
+    InvalidInputError
+        If a prior is of no model among the runs, of several tasks, of the same questions or of
+        other categories, or if a run has two priors.
+
+    Examples
+    --------
+    >>> new = TaskRun.from_trials("m", "aime", [[0, 1], [1, 1]], ["p", "q"])
+    >>> other = TaskRun.from_trials("m", "math", [[0, 1, 1]] * 8, list("abcdefgh"))
+    >>> (effect,) = mean_prior_effects([new], [GivenPrior(SavedRuns((other,)))], 1, IntervalSpec())
+    >>> effect.prior_task, effect.informed.sigma < effect.without.sigma
+    ('math', True)
+    """
+    prior_by_run: dict[int, TaskRun] = {}
+    for given in priors:
+        for i, run in enumerate(runs):
+            candidates = _runs_of_model(run, runs, given, argument)
+            if not candidates:
+                continue
+            if len(candidates) > 1:
+                tasks = ", ".join(dict.fromkeys(prior.task for prior in candidates))
+                raise InvalidInputError.of(argument, "hold one task", tasks)
+            (prior,) = candidates
+            if i in prior_by_run:
+                rule = f"be one run for {run.model} on {run.task}"
+                raise InvalidInputError.of(
+                    argument, rule, f"{prior_by_run[i].label}, {prior.label}"
+                )
+            if _n_common(run, prior):
+                rule = f"hold other questions than those of {run.task}, whose earlier runs are"
+                raise InvalidInputError.of(argument, f"{rule} given by --prior", prior.label)
+            weights = run.outcomes.weights.tolist()
+            if prior.outcomes.weights.tolist() != weights:
+                rule = f"have the category weights of {run.task}, {weights}"
+                got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
+                raise InvalidInputError.of(argument, rule, got)
+            prior_by_run[i] = prior
+    effects = []
+    for i, prior in sorted(prior_by_run.items()):
+        run = runs[i]
+        evidence = mean_evidence(
+            run.outcomes,
+            prior.outcomes,
+            strength,
+            spec.scope,
+            spec.level,
+            spec.method,
+            seed=spec.seed,
+        )
+        effects.append(
+            MeanPriorEffect(
+                task=run.task,
+                model=run.model,
+                prior_task=prior.task,
+                prior_model=prior.model,
+                sources=prior.sources,
+                n_questions=prior.n_questions,
+                pseudo_trials=float(evidence.pseudo_trials.sum()),
+                strength=float(evidence.strength),
+                p_unrelated=evidence.p_unrelated,
+                left_out=evidence.left_out,
+                informed=_estimate_of(evidence.posterior, spec),
+                without=_estimate_of(evidence.without, spec),
+            )
+        )
+    return tuple(effects)

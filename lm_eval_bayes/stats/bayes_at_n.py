@@ -72,7 +72,9 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     pseudo = check_prior(prior)
     strength = outcomes.prior_strength
     if isinstance(strength, LearnedStrength):
-        return average_over_strength(outcomes, strength, lambda fixed: bayes_at_n(fixed, prior))
+        return average_over_strength(
+            strength, lambda value: bayes_at_n(replace(outcomes, prior_strength=value), prior)
+        )
     nu = outcomes.weighted_counts + pseudo
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)

@@ -31,6 +31,7 @@ from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_evidence
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import learn_particles
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
+    distinct_weights,
     hbayes_at_n,
     merge_categories,
     trials_by_weight,
@@ -46,9 +47,9 @@ Strength: TypeAlias = float | Literal["auto"]
 #: Posterior probability of λ = 0 from which a prior is left out.
 LEFT_OUT = 0.8
 #: Nodes and weights on (0, 1): of λ, and of ω.
-_NODES, _NODE_WEIGHTS = special.roots_sh_legendre(8)
-_OMEGA = np.append(0.0, _NODES)
-_OMEGA_WEIGHTS = np.append(0.5, 0.5 * _NODE_WEIGHTS)
+STRENGTH_NODES, NODE_WEIGHTS = special.roots_sh_legendre(8)
+_OMEGA = np.append(0.0, STRENGTH_NODES)
+_OMEGA_WEIGHTS = np.append(0.5, 0.5 * NODE_WEIGHTS)
 
 
 def check_strength(strength: object, name: str = "prior_strength") -> Strength:
@@ -109,7 +110,7 @@ def learn_prior_strength(
     seed = check_seed(seed)
     log_z: Callable[[Outcomes], float]
     if prior == "learned":
-        log_z = partial(_learned_log_evidence, seed=seed)
+        log_z = partial(learned_log_evidence, seed=seed)
     else:
         log_z = partial(_independent_log_evidence, pseudo=check_prior(prior))
     informed = [i for i, outcomes in enumerate(models) if outcomes.prior_counts.any()]
@@ -117,13 +118,24 @@ def learn_prior_strength(
     if informed:
         ratios = np.stack([_log_bayes_factors(models[i], log_z) for i in informed])
         for i, probabilities in zip(informed, _posterior_of_strength(ratios), strict=True):
-            p_unrelated = float(probabilities[0])
-            if p_unrelated >= LEFT_OUT:
-                strengths[i] = LearnedStrength([0.0], [1.0], p_unrelated)
-            else:
-                values = [0.0, *_NODES.tolist()]
-                strengths[i] = LearnedStrength(values, probabilities.tolist(), p_unrelated)
+            strengths[i] = strength_unless_unrelated(STRENGTH_NODES, probabilities)
     return tuple(strengths)
+
+
+def strength_unless_unrelated(nodes: FloatArray, probabilities: FloatArray) -> LearnedStrength:
+    """Return the posterior of λ, or λ = 0 where that is likely enough to leave a prior out.
+
+    Parameters
+    ----------
+    nodes : array, shape (J,)
+        Values of λ > 0.
+    probabilities : array, shape (1 + J,)
+        The posterior probabilities of λ = 0 and of every node.
+    """
+    p_unrelated, *_ = probabilities.tolist()
+    if p_unrelated >= LEFT_OUT:
+        return LearnedStrength([0.0], [1.0], p_unrelated)
+    return LearnedStrength([0.0, *nodes.tolist()], probabilities.tolist(), p_unrelated)
 
 
 def _log_bayes_factors(outcomes: Outcomes, log_z: Callable[[Outcomes], float]) -> FloatArray:
@@ -132,7 +144,7 @@ def _log_bayes_factors(outcomes: Outcomes, log_z: Callable[[Outcomes], float]) -
     without = replace(outcomes, prior_strength=0.0)
     baseline = log_z(without) - log_z(replace(without, counts=nothing))
     ratios = []
-    for strength in _NODES.tolist():
+    for strength in STRENGTH_NODES.tolist():
         both = replace(outcomes, prior_strength=strength)
         ratios.append(log_z(both) - log_z(replace(both, counts=nothing)) - baseline)
     return np.array(ratios)
@@ -150,20 +162,35 @@ def _posterior_of_strength(ratios: FloatArray) -> FloatArray:
         related = np.log(_OMEGA)[:, None] + ratios[:, None, :]
         unrelated = np.log1p(-_OMEGA)[None, :, None]
     either = np.logaddexp(related, unrelated)
-    joint = either.sum(axis=0) + np.log(np.outer(_OMEGA_WEIGHTS, _NODE_WEIGHTS))
+    joint = either.sum(axis=0) + np.log(np.outer(_OMEGA_WEIGHTS, NODE_WEIGHTS))
     joint = np.exp(joint - special.logsumexp(joint))
     of_nodes = (joint * np.exp(related - either)).sum(axis=1)
     p_unrelated = (joint * np.exp(unrelated - either)).sum(axis=(1, 2))
     return np.column_stack([p_unrelated, of_nodes])
 
 
-def _learned_log_evidence(outcomes: Outcomes, seed: int) -> float:
-    """Return the log marginal likelihood of trials and weighted prior trials, up to a constant."""
+def learned_log_evidence(
+    outcomes: Outcomes, seed: int, mean_counts: FloatArray | None = None
+) -> float:
+    """Return the log marginal likelihood of trials and weighted prior trials, up to a constant.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        The trials.
+    seed : int
+        Seed of the particles, for more than two distinct weights.
+    mean_counts : array, shape (C+1,), optional
+        Pseudo-trials of the prior of the common mean, see `hbayes_at_n`.
+    """
+    pseudo = np.zeros(outcomes.n_categories) if mean_counts is None else mean_counts
     at_top = outcomes.top_categories()
     if at_top is not None:
-        return log_evidence(*trials_by_weight(outcomes, at_top))
+        of_mean = float(pseudo[at_top].sum()), float(pseudo[~at_top].sum())
+        return log_evidence(*trials_by_weight(outcomes, at_top), of_mean)
     counts, _ = merge_categories(outcomes)
-    return learn_particles(counts[np.lexsort(counts.T)], seed).log_evidence
+    _, belongs = distinct_weights(outcomes)
+    return learn_particles(counts[np.lexsort(counts.T)], seed, pseudo @ belongs).log_evidence
 
 
 def _independent_log_evidence(outcomes: Outcomes, pseudo: float) -> float:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from lm_eval_bayes.stats.distributions.weighted import weighted_distribution
-from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.validation import FloatArray
@@ -18,7 +17,7 @@ _NEGLIGIBLE = 1e-3
 
 
 def average_over_strength(
-    outcomes: Outcomes, strength: LearnedStrength, posterior_at: Callable[[Outcomes], Posterior]
+    strength: LearnedStrength, posterior_at: Callable[[float], Posterior]
 ) -> Posterior:
     """Return the posterior with λ integrated out.
 
@@ -27,18 +26,14 @@ def average_over_strength(
 
     Parameters
     ----------
-    outcomes : Outcomes
-        With prior trials.
     strength : LearnedStrength
-        Their weight.
+        The posterior of λ.
     posterior_at : callable
-        Returns the posterior of outcomes with a fixed λ.
+        Returns the posterior at a fixed λ.
     """
     values, weight = np.array(strength.values), np.array(strength.weights)
     matters = weight > _NEGLIGIBLE
-    posteriors = [
-        posterior_at(replace(outcomes, prior_strength=value)) for value in values[matters].tolist()
-    ]
+    posteriors = [posterior_at(value) for value in values[matters].tolist()]
     return _average(posteriors, weight[matters] / weight[matters].sum())
 
 

@@ -105,9 +105,10 @@ def test_evidence_of_single_trials_is_a_dirichlet_integral(totals):
     # and for s^.7 (20 + s)^−1.7 on the axis of log s ∫ = B(.7, 1) / 20 = 1/14
     counts = np.repeat(np.eye(len(totals)), totals, axis=0)
     likelihood = Likelihood(counts)
-    proposal = Proposal.fit(counts, likelihood)
+    prior = np.full(len(totals), 1.4 / len(totals))
+    proposal = Proposal.fit(counts, likelihood, prior)
     share, log_strength, log_density = proposal.draw(16_384, np.random.default_rng(0))
-    log_weight = log_posterior(likelihood, share, log_strength) - log_density
+    log_weight = log_posterior(likelihood, share, log_strength, prior) - log_density
     found = special.logsumexp(log_weight) - np.log(log_weight.size)
     totals = np.array(totals)
     expected = special.gammaln(totals + 1.4 / totals.size).sum() - np.log(14.0)

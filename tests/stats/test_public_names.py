@@ -32,6 +32,8 @@ PROMISED = [
     "hbayes_at_n",
     "learn_prior_strength",
     "prior_evidence",
+    "mean_evidence",
+    "mean_pseudo_trials",
     "mean_over_tasks",
     "compare",
     "compare_paired",

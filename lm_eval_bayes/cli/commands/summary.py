@@ -28,7 +28,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
-from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
+from lm_eval_bayes.cli.ui.prior import MeanPriorOptions, say_effects, say_mean_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(
     all_tasks: Annotated[
         bool, typer.Option("--all-tasks", help="Add the means over all tasks, as for a group.")
     ] = False,
-    priors: PriorOptions,
+    priors: MeanPriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
     as_json: Json = False,
@@ -74,6 +74,7 @@ def command(
 
     With --prior the posteriors also use the trials of an earlier run of the same questions; a
     table shows hbayes@N with and without them. Estimates such as avg@N and Pass@k do not use them.
+    With --prior-mean a table shows hbayes@N with another benchmark as prior of the mean.
 
     \b
     Examples:
@@ -98,6 +99,7 @@ def command(
         for s in summaries
     }
     effects = informed.effects(spec, scores)
+    mean_effects = priors.mean_effects(informed.runs, reading, spec)
     groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
     if all_tasks and len(saved.tasks) > 1:
         groups[ALL_TASKS] = saved.tasks
@@ -111,6 +113,7 @@ def command(
                 "tasks": summaries,
                 "groups": group_summaries,
                 "priors": effects,
+                "mean_priors": mean_effects,
                 "warnings": saved.warnings,
             }
         )
@@ -118,6 +121,7 @@ def command(
     scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
     say_effects(effects, spec)
+    say_mean_effects(mean_effects, spec)
     for summary in summaries:
         for note in summary.posterior_notes:
             warn(f"note: {summary.run.model}, {summary.run.task}: {note}")

@@ -37,6 +37,8 @@ _MAX_FACTORS = 3000
 _BLOCK = 1_000_000
 #: Maximum number of points on the axis of m.
 _MOST_POINTS = 60_000
+#: No pseudo-trials on the common mean m, right and wrong.
+NO_MEAN_COUNTS = (0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,12 @@ def _stirling_tail(a: FloatArray) -> FloatArray:
     return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
 
 
-def hyper_posterior(x: FloatArray, y: FloatArray, nodes: NodeCount = FINE) -> HyperGrid:
+def hyper_posterior(
+    x: FloatArray,
+    y: FloatArray,
+    nodes: NodeCount = FINE,
+    mean_counts: tuple[float, float] = NO_MEAN_COUNTS,
+) -> HyperGrid:
     """Put the posterior of (m, s) on a grid that fits it.
 
     Parameters
@@ -125,12 +132,14 @@ def hyper_posterior(x: FloatArray, y: FloatArray, nodes: NodeCount = FINE) -> Hy
         Successes and failures of each question, at least 0, not necessarily whole.
     nodes : NodeCount
         How many nodes either direction takes.
+    mean_counts : tuple of float
+        Pseudo-trials a, right, and b, wrong, of the prior m ~ Beta(.7 + a, .7 + b).
 
     Returns
     -------
     HyperGrid
     """
-    grid = fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, nodes)
+    grid = fit_grid(BetaBinomialDensity(x, y, mean_counts), _LOG_STRENGTH, nodes)
     return HyperGrid(
         logit_mean=grid.column,
         log_strength=grid.row,
@@ -140,17 +149,23 @@ def hyper_posterior(x: FloatArray, y: FloatArray, nodes: NodeCount = FINE) -> Hy
     )
 
 
-def log_evidence(x: FloatArray, y: FloatArray) -> float:
+def log_evidence(
+    x: FloatArray, y: FloatArray, mean_counts: tuple[float, float] = NO_MEAN_COUNTS
+) -> float:
     """Return the log marginal likelihood of x successes and y failures, up to a constant.
 
-    (m, s) are integrated out. The constant does not depend on x and y.
+    (m, s) are integrated out. The constant does not depend on x, y and `mean_counts`.
 
     Parameters
     ----------
     x, y : array, shape (M,)
         At least 0, not necessarily whole.
+    mean_counts : tuple of float
+        As for `hyper_posterior`.
     """
-    return fit_grid(BetaBinomialDensity(x, y), _LOG_STRENGTH, ROUGH).log_mass
+    density = BetaBinomialDensity(x, y, mean_counts)
+    log_mass = fit_grid(density, _LOG_STRENGTH, ROUGH).log_mass
+    return log_mass - float(special.betaln(density.shape_right, density.shape_wrong))
 
 
 def equal_probability(x: FloatArray, y: FloatArray, grid: HyperGrid) -> float:
@@ -197,12 +212,19 @@ def mixture_on_grid(pairs: Pairs, grid: HyperGrid) -> BetaMixture:
     )
 
 
-def coarse_mixture(x: FloatArray, y: FloatArray) -> BetaMixture:
+def coarse_mixture(
+    x: FloatArray, y: FloatArray, mean_counts: tuple[float, float] = NO_MEAN_COUNTS
+) -> BetaMixture:
     """Return the mixture of all questions, successes x and failures y, on a coarse grid."""
-    return mixture_on_grid(distinct_pairs(x, y), hyper_posterior(x, y, ROUGH))
+    return mixture_on_grid(distinct_pairs(x, y), hyper_posterior(x, y, ROUGH, mean_counts))
 
 
-def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatArray, FloatArray]:
+def mean_density(
+    x: FloatArray,
+    y: FloatArray,
+    grid: HyperGrid,
+    mean_counts: tuple[float, float] = NO_MEAN_COUNTS,
+) -> tuple[FloatArray, FloatArray]:
     """Return the posterior density of log(m / (1 − m)), s summed out, on an even axis.
 
     Parameters
@@ -211,6 +233,8 @@ def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatAr
         Successes and failures of each question.
     grid : HyperGrid
         From `hyper_posterior` on the same questions.
+    mean_counts : tuple of float
+        Those of the grid.
 
     Returns
     -------
@@ -224,17 +248,21 @@ def mean_density(x: FloatArray, y: FloatArray, grid: HyperGrid) -> tuple[FloatAr
     n_points = int(np.clip(2.0 * (high - low) / narrowest, 200, _MOST_POINTS))
     axis = np.linspace(low, high, n_points)
     log_s = grid.log_strength[matters, 0]
-    value = BetaBinomialDensity(x, y)(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
+    density_at = BetaBinomialDensity(x, y, mean_counts)
+    value = density_at(np.broadcast_to(axis, (log_s.size, n_points)), log_s)
     density = np.exp(value - value.max()).sum(axis=0)
     return axis, density / (density.sum() * (axis[1] - axis[0]))
 
 
 class BetaBinomialDensity(LogDensity):
-    """The log posterior density of (y, l), up to a constant."""
+    """The log posterior density of (y, l), up to a constant; m ~ Beta(.7 + a, .7 + b)."""
 
-    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+    def __init__(
+        self, x: FloatArray, y: FloatArray, mean_counts: tuple[float, float] = NO_MEAN_COUNTS
+    ) -> None:
         self.right, self.wrong, self.all = _Factors(x), _Factors(y), _Factors(x + y)
         self.n_trials = x + y
+        self.shape_right, self.shape_wrong = (MEAN_SHAPE + count for count in mean_counts)
         self.centre = special.logit((x.sum() + 0.5) / (self.n_trials.sum() + 1.0))
 
     def __call__(self, y: FloatArray, log_s: FloatArray) -> FloatArray:
@@ -243,7 +271,8 @@ class BetaBinomialDensity(LogDensity):
         column = log_s[:, None]
         likelihood = self.right(column + log_m) + self.wrong(column + log_rest)
         # the density of m in terms of y has the factor dm/dy = m (1 − m)
-        prior = MEAN_SHAPE * (log_m + log_rest) + log_prior_of_log_strength(column)
+        prior = self.shape_right * log_m + self.shape_wrong * log_rest
+        prior = prior + log_prior_of_log_strength(column)
         return np.asarray(likelihood - self.all(log_s)[:, None] + prior)
 
     def first_bracket(self, log_s: FloatArray) -> tuple[FloatArray, FloatArray]:

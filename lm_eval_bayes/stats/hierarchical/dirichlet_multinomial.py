@@ -71,7 +71,9 @@ class Particles:
         return weighted_quantiles(values, self.weight, masses)
 
 
-def learn_particles(counts: FloatArray, seed: int) -> Particles:
+def learn_particles(
+    counts: FloatArray, seed: int, mean_counts: FloatArray | float = 0.0
+) -> Particles:
     """Sample the posterior of (m, s) given the counts of all questions.
 
     With counts x_αk of N_α trials the likelihood is
@@ -84,6 +86,8 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
         weight below one, rows of zeros for questions without trials.
     seed : int
         Seed of the particles; the order of the questions does not matter.
+    mean_counts : array, shape (C+1,), or float
+        Pseudo-trials a of the prior m ~ Dirichlet(1.4/(C+1) + a).
 
     Returns
     -------
@@ -103,20 +107,28 @@ def learn_particles(counts: FloatArray, seed: int) -> Particles:
     """
     rng = np.random.default_rng(seed)
     likelihood = Likelihood(counts)
-    proposal = Proposal.fit(counts, likelihood)
+    concentration = np.full(counts.shape[1], mean_concentration(counts.shape[1])) + mean_counts
+    proposal = Proposal.fit(counts, likelihood, concentration)
     share, log_strength, log_density = proposal.draw(PARTICLES, rng)
-    log_weight = log_posterior(likelihood, share, log_strength) - log_density
+    log_weight = log_posterior(likelihood, share, log_strength, concentration) - log_density
     weight = np.exp(log_weight - log_weight.max())
     log_evidence = float(log_weight.max() + np.log(weight.mean()))
+    log_evidence += float(special.gammaln(concentration.sum()))
+    log_evidence -= float(special.gammaln(concentration).sum())
     return Particles(share, np.exp(log_strength), weight / weight.sum(), log_evidence)
 
 
 def log_posterior(
-    likelihood: Likelihood, share: FloatArray, log_strength: FloatArray
+    likelihood: Likelihood,
+    share: FloatArray,
+    log_strength: FloatArray,
+    concentration: FloatArray,
 ) -> FloatArray:
-    """Return the log posterior density of (m, log s) up to a constant, shape (P,)."""
-    exponent = mean_concentration(share.shape[1]) - 1.0
-    prior = log_prior_of_log_strength(log_strength) + exponent * np.log(share).sum(axis=1)
+    """Return the log posterior density of (m, log s) up to a constant, shape (P,).
+
+    The prior of m is Dirichlet(`concentration`), shape (C+1,).
+    """
+    prior = log_prior_of_log_strength(log_strength) + np.log(share) @ (concentration - 1.0)
     return np.asarray(prior + likelihood.log(share, np.exp(log_strength)))
 
 
@@ -216,19 +228,19 @@ class Proposal:
     tail: FloatArray
 
     @classmethod
-    def fit(cls, counts: FloatArray, likelihood: Likelihood) -> Proposal:
+    def fit(cls, counts: FloatArray, likelihood: Likelihood, concentration: FloatArray) -> Proposal:
         """Lay the grid: coarse over all of log s, then ever finer where the mass is."""
-        tail = mean_concentration(counts.shape[1]) + (counts > 0.0).sum(axis=0)
+        tail = concentration + (counts > 0.0).sum(axis=0)
         steps = [_pooled(column) for column in counts.T]
         nodes = np.linspace(*_LOG_STRENGTH, 131)
-        level, centre, shape = _laplace(nodes, steps, tail, likelihood)
+        level, centre, shape = _laplace(nodes, steps, tail, likelihood, concentration)
         for _ in range(12):
             near = np.flatnonzero(level > level.max() - 20.0)
             if near.size > 60:
                 break
             low, high = nodes[max(near[0] - 1, 0)], nodes[min(near[-1] + 1, nodes.size - 1)]
             extra = np.setdiff1d(np.linspace(low, high, 81), nodes)
-            more = _laplace(extra, steps, tail, likelihood)
+            more = _laplace(extra, steps, tail, likelihood, concentration)
             order = np.argsort(np.concatenate((nodes, extra)))
             nodes, level, centre, shape = (
                 np.concatenate(pair)[order]
@@ -273,6 +285,7 @@ def _laplace(
     steps: list[tuple[FloatArray, FloatArray]],
     tail: FloatArray,
     likelihood: Likelihood,
+    concentration: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Approximate the posterior of m given each log s.
 
@@ -286,14 +299,13 @@ def _laplace(
         log of the approximate marginal density of log s, the mode, and ν.
     """
     s = np.exp(log_strength)
-    prior = mean_concentration(tail.size)
     log_m = np.broadcast_to(np.log(tail / tail.sum()), (s.size, tail.size)).copy()
     slope, shape = np.empty_like(log_m), np.empty_like(log_m)
     for _ in range(60):
         for k, (j, times) in enumerate(steps):
             ratio = 1.0 / (1.0 + j / (s * np.exp(log_m[:, k]))[:, None])
-            slope[:, k] = prior + ratio @ times
-            shape[:, k] = prior + (ratio * ratio) @ times
+            slope[:, k] = concentration[k] + ratio @ times
+            shape[:, k] = concentration[k] + (ratio * ratio) @ times
         m = np.exp(log_m)
         # Newton for log(slope_k / m_k) = the same number for every k, with Σ m_k = 1
         gain = slope / shape
@@ -305,7 +317,7 @@ def _laplace(
         if np.abs(move).max() < 1e-6:
             break
     m = np.exp(log_m)
-    level = log_posterior(likelihood, m, log_strength) - _log_stretched(m, m, shape)
+    level = log_posterior(likelihood, m, log_strength, concentration) - _log_stretched(m, m, shape)
     return level, m, shape
 
 

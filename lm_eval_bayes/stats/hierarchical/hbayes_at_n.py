@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     Moments,
@@ -24,6 +25,7 @@ from lm_eval_bayes.stats.distributions.mixtures import (
     ParticleDistribution,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    NO_MEAN_COUNTS,
     HyperGrid,
     coarse_mixture,
     hyper_posterior,
@@ -43,7 +45,7 @@ from lm_eval_bayes.stats.results import (
     joined_notes,
 )
 from lm_eval_bayes.stats.strength_average import average_over_strength
-from lm_eval_bayes.stats.validation import FloatArray, read_only
+from lm_eval_bayes.stats.validation import FloatArray, numeric, read_only
 
 #: The warning of a benchmark's posterior where no question has two trials.
 PRIOR_ALONE = (
@@ -74,6 +76,7 @@ def hbayes_at_n(
     level: float = 0.95,
     interval: IntervalMethod = "exact",
     *,
+    mean_counts: npt.ArrayLike | None = None,
     seed: int = 0,
 ) -> Posterior:
     """Return the posterior of the score under a prior learned across the questions.
@@ -100,6 +103,10 @@ def hbayes_at_n(
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta", "hdi"}
         Its method.
+    mean_counts : array, shape (C+1,), optional
+        Pseudo-trials a >= 0 of each category in the prior of the common mean, such as those of
+        `mean_pseudo_trials`: m ~ Beta(.7 + a_0, .7 + a_1), or Dirichlet(1.4/K + a). They are
+        trials of further questions, one each, and say nothing about how much questions differ.
     seed : int
         Seed of the draws, for more than two distinct weights.
 
@@ -113,7 +120,8 @@ def hbayes_at_n(
     Raises
     ------
     InvalidInputError
-        If `scope`, `level`, `interval` or `seed` breaks its rule.
+        If an argument breaks its rule, or if `mean_counts` are given for scope "population" of
+        outcomes with clusters.
 
     Examples
     --------
@@ -126,40 +134,77 @@ def hbayes_at_n(
     (0.194, 0.055)
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
+
+    Forty right answers to a hundred other questions as prior of the common mean:
+
+    >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 3)
+    0.09
     """
     check_outcomes("outcomes", outcomes)
     spec = IntervalSpec.of(level, scope, interval, seed)
     strength = outcomes.prior_strength
     if isinstance(strength, LearnedStrength):
         return average_over_strength(
-            outcomes,
             strength,
-            lambda fixed: hbayes_at_n(fixed, scope, level, interval, seed=seed),
+            lambda value: hbayes_at_n(
+                replace(outcomes, prior_strength=value),
+                scope,
+                level,
+                interval,
+                mean_counts=mean_counts,
+                seed=seed,
+            ),
         )
+    pseudo_trials = _check_mean_counts(mean_counts, outcomes.n_categories)
     if spec.scope == "population":
         index = outcomes.cluster_index
         if index is not None:
+            if pseudo_trials is not None:
+                rule = 'be left out for scope "population" of outcomes with clusters'
+                raise InvalidInputError.of("mean_counts", rule, pseudo_trials.tolist())
             benchmark = hbayes_at_n(outcomes, "benchmark", level, interval, seed=seed)
             return clustered_population(outcomes, index, benchmark)
     at_top = outcomes.top_categories()
     if at_top is None:
-        return category_posterior(outcomes, spec)
-    return _binary(outcomes, at_top, spec)
+        return category_posterior(outcomes, spec, pseudo_trials)
+    if pseudo_trials is None:
+        return _binary(outcomes, at_top, spec)
+    right, wrong = float(pseudo_trials[at_top].sum()), float(pseudo_trials[~at_top].sum())
+    return _binary(outcomes, at_top, spec, (right, wrong))
 
 
-def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpec) -> Posterior:
+def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> FloatArray | None:
+    """Return the pseudo-trials of each category, (C+1,), or None."""
+    if mean_counts is None:
+        return None
+    array = numeric("mean_counts", mean_counts)
+    if array.shape != (n_categories,):
+        rule = f"have one entry per category ({n_categories})"
+        raise InvalidInputError.of("mean_counts", rule, f"shape {array.shape}")
+    pseudo_trials = array.astype(np.float64)
+    if not (np.isfinite(pseudo_trials).all() and pseudo_trials.min() >= 0.0):
+        raise InvalidInputError.of("mean_counts", "be finite and at least 0", array.tolist())
+    return pseudo_trials
+
+
+def _binary(
+    outcomes: Outcomes,
+    at_top: npt.NDArray[np.bool_],
+    spec: IntervalSpec,
+    mean_counts: tuple[float, float] = NO_MEAN_COUNTS,
+) -> Posterior:
     """Return the posterior for two distinct weights, the larger that of the categories `at_top`."""
     x, y = trials_by_weight(outcomes, at_top)
     low, high = outcomes.bounds
     span = high - low
-    grid = hyper_posterior(x, y)
+    grid = hyper_posterior(x, y, mean_counts=mean_counts)
     pairs = distinct_pairs(x, y)
     mixture = mixture_on_grid(pairs, grid)
     mean, sd = mixture.question_moments()
     mu, sigma = mixture.score_moments()
 
     def population() -> TabulatedDistribution:
-        mean, sd, table = logit_table(*mean_density(x, y, grid))
+        mean, sd, table = logit_table(*mean_density(x, y, grid, mean_counts))
         mean = float(np.clip(low + span * mean, low, high))
         return TabulatedDistribution(table.scaled(low, high), mean, span * sd)
 
@@ -167,7 +212,9 @@ def _binary(outcomes: Outcomes, at_top: npt.NDArray[np.bool_], spec: IntervalSpe
         outcomes,
         spec,
         PerQuestion(low + span * mean[pairs.where], span * sd[pairs.where]),
-        BetaMixtureDistribution(x, y, low, high, mixture, partial(coarse_mixture, x, y), mu, sigma),
+        BetaMixtureDistribution(
+            x, y, low, high, mixture, partial(coarse_mixture, x, y, mean_counts), mu, sigma
+        ),
         population,
         n_trials=float((x + y).mean()),
         learned=learned_from_grid(grid),
@@ -192,9 +239,15 @@ def merge_categories(outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
 
     Prior trials count by their weight λ.
     """
+    weights, belongs = distinct_weights(outcomes)
+    return outcomes.weighted_counts @ belongs, weights
+
+
+def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return the distinct weights, (K,), and which category has which, (C+1, K)."""
     # in the order of the categories, so that weights turned around have the same particles
     weights = np.array(list(dict.fromkeys(outcomes.weights.tolist())))
-    return outcomes.weighted_counts @ (outcomes.weights[:, None] == weights), weights
+    return weights, outcomes.weights[:, None] == weights
 
 
 def _posterior(
@@ -253,7 +306,9 @@ def learned_from_grid(grid: HyperGrid) -> LearnedPrior:
     return LearnedPrior.of([1.0 - mean, mean], strength)
 
 
-def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
+def category_posterior(
+    outcomes: Outcomes, spec: IntervalSpec, mean_counts: FloatArray | None = None
+) -> Posterior:
     """Return the posterior of the score under a learned Dirichlet prior, for any weights.
 
     Categories of equal weight are merged. Over the K that remain, θ_α ~ Dirichlet(s·m) with
@@ -279,6 +334,8 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     spec : IntervalSpec
         The scope of the score (`per_question` is about the benchmark's questions in both), the
         default level and method of its intervals, and the seed of the particles for (m, s).
+    mean_counts : array, shape (C+1,), optional
+        Pseudo-trials of the prior of m, see `hbayes_at_n`.
 
     Returns
     -------
@@ -298,7 +355,8 @@ def category_posterior(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
     low, span, unit = scaled_weights(weights)
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
-    particles = learn_particles(counts[order], spec.seed)
+    pseudo_trials = 0.0 if mean_counts is None else mean_counts @ distinct_weights(outcomes)[1]
+    particles = learn_particles(counts[order], spec.seed, pseudo_trials)
     score, mean, sd = _moments(counts[order], unit, particles)
     population_scores = _population_scores(counts[order], unit, particles)
     population_mean = float(particles.weight @ population_scores)
