@@ -48,7 +48,9 @@ class StoppingOptions:
             "RUN",
             "Stop once every score is above or below that of a finished run: its output "
             "folder, one of its files, or its trial store. The decision is about these questions "
-            "(scope benchmark), which clusters do not change.",
+            "(scope benchmark), and no prior trials or clusters change it. About the population "
+            "of questions more trials of the same questions cannot decide, because the variance "
+            "between questions remains: the last line says how far away that decision is.",
         ),
     ] = None
     budget: Annotated[
@@ -159,7 +161,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
-    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
+    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level, goal.confidence))
     with (
         patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
         _setup_errors(rounds),
@@ -244,17 +246,20 @@ def _store_path(store: str | None, output_path: str | None) -> str:
     return str(folder / "trials.sqlite")
 
 
-def _reporter(level: float) -> Callable[[Round | str], None]:
+def _reporter(level: float, confidence: float) -> Callable[[Round | str], None]:
     """Return a function that reports every round on standard error."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     printed: set[tuple[str, str]] = set()
+    of_population: dict[str, str] = {}
 
     def report(event: Round | str) -> None:
         if isinstance(event, str):
             console.print(f"[bold]stopped:[/bold] {escape(event)}")
+            for task, distance in of_population.items():
+                console.print(f"{escape(task)}, population of questions: {distance}")
             return
         for analysis in event.analyses:
             n = format_range((analysis.fewest, analysis.most))
@@ -262,6 +267,8 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
             interval = f"\\[{analysis.low:.4f}, {analysis.high:.4f}]"
             reason = f"{escape(analysis.reason)}{_forecast(analysis)}"
             console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
+            if analysis.population_z is not None:
+                of_population[analysis.task] = _distance_in_population(analysis, confidence)
             if analysis.note is not None and (analysis.task, analysis.note) not in printed:
                 printed.add((analysis.task, analysis.note))
                 warn(f"note: {analysis.task}: {analysis.note}")
@@ -270,6 +277,17 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
         console.print(f"  {plural(event.n_trials, 'trial')}{tokens}, {time}", style="dim")
 
     return report
+
+
+def _distance_in_population(analysis: InterimAnalysis, confidence: float) -> str:
+    """Return how far a decision about the population of questions is away."""
+    from lm_eval_bayes.stats.comparison.compare import z_threshold
+
+    limit = analysis.population_z_limit
+    needed = f"z = {analysis.population_z:.3g}; one analysis needs {z_threshold(confidence):.3g}"
+    if limit is None:
+        return f"{needed}, and the differences of questions are no larger than chance"
+    return f"{needed}, and endless trials of these questions would give about {limit:.3g}"
 
 
 def _forecast(analysis: InterimAnalysis) -> str:

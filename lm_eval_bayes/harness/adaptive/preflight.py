@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun, distinct_ids
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,14 @@ class TaskPreflight:
         The score of each category.
     question_ids : tuple of str
         The hashes of its questions, as the harness logs them; empty if they are not needed.
+    prior : PriorTrials or None
+        The prior trials of the task's metadata, `bayes_prior`.
     """
 
     task: str
     weights: tuple[float, ...]
     question_ids: tuple[str, ...] = ()
+    prior: PriorTrials | None = None
 
     def check_width(self, width: float) -> None:
         """Raise an error for a width that every interval has.
@@ -140,7 +146,7 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
         if not questions:
             raise TaskConfigError(f"task {name}: there is no question")
         ids = distinct_ids([doc_hash(doc) for _, doc in questions]) if hashed else ()
-        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids)
+        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids, task.prior)
     return tasks
 
 

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
 
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
-def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
+
+def graded_tasks(
+    results: Mapping[str, Any], priors: Mapping[str, PriorTrials] = MappingProxyType({})
+) -> dict[str, TaskRun]:
     """Return the graded trials of every task in the results of the harness.
 
     Where a task has several filters, the first one that is logged counts.
@@ -24,16 +31,23 @@ def graded_tasks(results: Mapping[str, Any]) -> dict[str, TaskRun]:
     ----------
     results : mapping
         What `simple_evaluate` returns with `log_samples`, of tasks that were sampled repeatedly.
-
+    priors : mapping of str to PriorTrials
+        The prior trials that the outcomes get, by task.
     """
+    configs = results["configs"]
     return {
-        task: _graded_task(task, samples, results["configs"][task]["metadata"]["bayes"]["weights"])
+        task: _graded_task(
+            task, samples, configs[task]["metadata"]["bayes"]["weights"], priors.get(task)
+        )
         for task, samples in results["samples"].items()
     }
 
 
 def _graded_task(
-    task: str, samples: Sequence[Mapping[str, Any]], weights: Sequence[float]
+    task: str,
+    samples: Sequence[Mapping[str, Any]],
+    weights: Sequence[float],
+    prior: PriorTrials | None,
 ) -> TaskRun:
     first_filter = samples[0].get("filter")
     rows = sorted(
@@ -44,15 +58,17 @@ def _graded_task(
     measured = {}
     if None not in tokens:
         measured[TOKENS] = tuple(np.array(column, dtype=np.float64) for column in tokens)
-    return TaskRun.from_trials(
+    hashes = [str(row["doc_hash"]) for row in rows]
+    run = TaskRun.from_trials(
         "",
         task,
         [row["outcomes"] for row in rows],
-        distinct_ids([str(row["doc_hash"]) for row in rows]),
+        distinct_ids(hashes),
         weights=weights,
         doc_ids=tuple(int(row["doc_id"]) for row in rows),
         measured=measured,
     )
+    return run if prior is None else replace(run, outcomes=prior.inform(run.outcomes, hashes))
 
 
 def missing_output(tracker: Any, logged: Mapping[str, int]) -> str | None:

@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes._util.text import format_duration
@@ -21,6 +21,9 @@ from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysi
 from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 #: The stages of a run, in their order.
 Stage = Literal["tasks", "model", "requests", "trials"]
@@ -95,13 +98,19 @@ class Rounds:
     _arguments: Mapping[str, Any] = field(default_factory=dict)
     _started: float = 0.0
     _logged: dict[str, int] | None = None
+    _priors: Mapping[str, PriorTrials] = field(default_factory=dict)
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
         """Run the rounds with the arguments of `simple_evaluate`; return the last results."""
         self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
         self._plan(planned[0], {})
-        self.goal.check(preflight(arguments, hashed=self.goal.baseline is not None))
+        tasks = preflight(arguments, hashed=self.goal.baseline is not None)
+        self.goal.check(tasks)
+        if self.goal.uses_prior_trials:
+            self._priors = {
+                name: task.prior for name, task in tasks.items() if task.prior is not None
+            }
         self.stage = "model"
         model = self._model()
         self.stage = "requests"
@@ -113,7 +122,7 @@ class Rounds:
                 last = self._evaluate(model, *self._allocate(trials, last))
                 if last is None:
                     return None  # another rank than the first writes nothing
-                self._analyze(graded_tasks(last), trials)
+                self._analyze(self._graded(last), trials)
                 if self.done[-1].reached:
                     self.reason = "the goal is reached"
                     break
@@ -172,7 +181,7 @@ class Rounds:
         """Return N for all questions, and the further trials of single questions."""
         if not self.goal.allocate or last is None:
             return trials, {}
-        (task,) = graded_tasks(last).values()  # Goal.check has seen that there is one
+        (task,) = self._graded(last).values()  # Goal.check has seen that there is one
         outcomes = task.outcomes
         have = outcomes.counts.sum(axis=1)
         wanted = trials * have.size - int(have.sum())
@@ -182,6 +191,10 @@ class Rounds:
         base = int(have.min())
         beyond = zip(task.doc_ids or (), have - base, strict=True)
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
+
+    def _graded(self, results: Mapping[str, Any]) -> dict[str, TaskRun]:
+        """Return the graded trials of every task, with its prior trials where they count."""
+        return graded_tasks(results, self._priors)
 
     def _hours(self) -> float:
         """Return the hours since the run began."""
@@ -238,7 +251,7 @@ class Rounds:
             return last
         last = self._evaluate(model, common, {})
         if last is not None:
-            self._analyze(graded_tasks(last), common)
+            self._analyze(self._graded(last), common)
         return last
 
     def _final_results(self, last: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS
-from lm_eval_bayes.stats.comparison.shared_questions import separation
+from lm_eval_bayes.stats.comparison.difference import separation_in_sd
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import (
     CORRECTIONS,
@@ -122,6 +124,11 @@ class InterimAnalysis(Record):
         The central 90% interval of that forecast.
     note : str or None
         The stopping rule's own note: how often it errs, or where its error rate does not hold.
+    population_z, population_z_limit : float or None
+        The z of the difference to the baseline run in the population of questions, and what it
+        would be if endless trials of the same questions left their difference as it is. None
+        without a baseline, for one question, and for bayes@N; the limit is None also where the
+        differences of questions are not distinguished from chance.
     """
 
     task: str
@@ -138,6 +145,8 @@ class InterimAnalysis(Record):
     further_low: int | None = None
     further_high: int | None = None
     note: str | None = None
+    population_z: float | None = None
+    population_z_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +241,14 @@ class Goal:
             self.confidence, correction=self.correction, analyses=tuple(self.rounds)
         )
 
+    @property
+    def uses_prior_trials(self) -> bool:
+        """Whether the analyses use the prior trials of tasks, as the rows hbayes@N do.
+
+        Decisions do not: their error rates hold for the trials of the run alone.
+        """
+        return self.baseline is None and self.estimator == "hbayes"
+
     def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
         """Check the goal against the tasks of the run, before anything is sampled.
 
@@ -270,11 +287,15 @@ class Goal:
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
         posteriors, estimate = {"this run": posterior}, ""
+        of_population: tuple[float | None, float | None] = (None, None)
         if self.baseline is not None:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
             gap = separation(posterior, baseline)
+            of_population = _population_separation(
+                posterior, baseline, self.baseline[graded.task].outcomes
+            )
             estimate = f"difference {gap.difference:+.4f} (sd {gap.sd:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
@@ -295,6 +316,8 @@ class Goal:
             further_low=low,
             further_high=high,
             note=None if verdict is None else verdict.note,
+            population_z=of_population[0],
+            population_z_limit=of_population[1],
         )
 
     def _forecast(
@@ -302,14 +325,20 @@ class Goal:
     ) -> tuple[int | None, int | None, int | None]:
         """Forecast the further trials until the width is reached, and their central 90% interval.
 
-        Of very many questions a sample is used. The number of trials depends on the relative
-        decrease of the width, so the sample's own width is taken.
+        Of very many questions a sample is used, and of a learned weight of prior trials its mean.
+        The number of trials depends on the relative decrease of the width, so the width of that
+        posterior is taken.
         """
         relative_width = (self.width or 0.0) / width
         n = outcomes.counts.shape[0]
+        part = outcomes
         if n > _FORECAST_QUESTIONS:
-            chosen = np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
-            part = Outcomes.from_counts(outcomes.counts[chosen], weights=outcomes.weights)
+            part = outcomes.take(
+                np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
+            )
+        if isinstance(outcomes.prior_strength, LearnedStrength):
+            part = replace(part, prior_strength=float(outcomes.prior_strength))
+        if part is not outcomes:
             posterior = self.posterior(part)
             width = posterior.interval(self.level, "exact").width
         try:
@@ -323,3 +352,25 @@ class Goal:
         except InvalidInputError:
             return None, None, None
         return forecast.additional, forecast.additional_low, forecast.additional_high
+
+
+def _population_separation(
+    posterior: Posterior, baseline: Posterior, outcomes: Outcomes
+) -> tuple[float | None, float | None]:
+    """Return z in the population of questions, now and after endless trials of these questions.
+
+    Parameters
+    ----------
+    posterior, baseline : Posterior
+        Of this run and of the baseline run, in scope "benchmark".
+    outcomes : Outcomes
+        Those of the baseline run, which may have clusters.
+    """
+    shared = SharedQuestions.of([baseline, posterior])
+    if shared is None or posterior.learned is None:
+        return None, None
+    shared = replace(shared, cluster_index=outcomes.cluster_index)
+    difference, sd = shared.differences()
+    limit = float(shared.separation_after_endless_trials()[0, 1])
+    z = separation_in_sd(float(difference[0, 1]), float(sd[0, 1]))
+    return z, limit if np.isfinite(limit) else None

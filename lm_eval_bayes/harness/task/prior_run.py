@@ -9,10 +9,12 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness.task.requests import doc_hash
+from lm_eval_bayes.harness.task.result_rows import with_prior_trials
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.prior_trials import prior_counts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,13 @@ class PriorTrials:
         The earlier run.
     counts : mapping of str to tuple of int
         The trials by category of each question that has some, by the hash of its document.
+    settings : Settings
+        Those of the task, with the weight of a prior trial.
     """
 
     run: TaskRun
     counts: Mapping[str, tuple[int, ...]]
+    settings: Settings
 
     @classmethod
     def read(cls, docs: Iterable[Any], settings: Settings, task: str) -> PriorTrials:
@@ -59,11 +64,24 @@ class PriorTrials:
         except LmEvalBayesError as error:
             raise TaskConfigError(f"task {task}: {error}") from error
         rows = zip(ids, counts.tolist(), strict=True)
-        return cls(run, {digest: tuple(row) for digest, row in rows if any(row)})
+        return cls(run, {digest: tuple(row) for digest, row in rows if any(row)}, settings)
 
     def of(self, doc: Any) -> tuple[int, ...] | None:
         """Return the prior trials of a question by category; None if it has none."""
         return self.counts.get(doc_hash(doc))
+
+    def inform(self, outcomes: Outcomes, hashes: Sequence[str]) -> Outcomes:
+        """Return outcomes with the prior trials of their questions.
+
+        Parameters
+        ----------
+        outcomes : Outcomes
+            Trials of some of the task's questions.
+        hashes : sequence of str, length M
+            The hashes of their documents.
+        """
+        counts = [self.counts.get(digest) for digest in hashes]
+        return with_prior_trials(outcomes, counts, self.settings) if any(counts) else outcomes
 
     def check_other_store(self, store: str | os.PathLike[str], task: str) -> None:
         """Refuse the trial store of the evaluation itself, whose trials would count twice.

@@ -115,12 +115,12 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
-        self._prior: PriorTrials | None = None
+        self.prior: PriorTrials | None = None
         if self.settings.prior is not None:
-            self._prior = PriorTrials.read(self.task_docs, self.settings, str(name))
+            self.prior = PriorTrials.read(self.task_docs, self.settings, str(name))
             log.info(
                 "task %s: %s of %s questions have prior trials, of %s",
-                *(name, len(self._prior.counts), len(self.task_docs), self._prior.run.model),
+                *(name, len(self.prior.counts), len(self.task_docs), self.prior.run.model),
             )
         if self.settings.check:
             self._check_first_question()
@@ -213,8 +213,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         )
         evaluation = current_evaluation()
         store = None if evaluation is None else getattr(evaluation.model, "trial_store", None)
-        if self._prior is not None and store is not None:
-            self._prior.check_other_store(store.path, str(self.config.task))
+        if self.prior is not None and store is not None:
+            self.prior.check_other_store(store.path, str(self.config.task))
         super().build_all_requests(**kwargs)
         self._chosen = kwargs.get("samples") or None
         repeat_requests(self, self.settings, self._yaml_generation_kwargs)
@@ -271,7 +271,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             [self._grade(doc, r, doc_id, i) for i, r in enumerate(responses)],
             self.settings,
             cluster=None if field is None else cluster_label(doc, field),
-            prior_counts=None if self._prior is None else self._prior.of(doc),
+            prior_counts=None if self.prior is None else self.prior.of(doc),
         )
         task, version = str(self.config.task), str(self.VERSION)
         store_outcomes(responses, graded, task=task, version=version, chosen=self._chosen)

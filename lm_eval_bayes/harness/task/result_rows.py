@@ -175,15 +175,10 @@ class TrialTable(Table):
 
         The rows of a single question have none, because one question cannot teach the weight.
         """
-        width = len(self.settings.weights)
-        counts = np.array([q.prior_counts or (0,) * width for q in self.questions])
-        if self.quick or not counts.any():
+        counts = [question.prior_counts for question in self.questions]
+        if self.quick or not any(counts):
             return self.outcomes
-        outcomes = replace(self.outcomes, prior_counts=counts)
-        strength = self.settings.prior_strength
-        if strength == "auto":
-            (strength,) = api.learn_prior_strength([outcomes], seed=self.settings.seed)
-        return replace(outcomes, prior_strength=strength)
+        return with_prior_trials(self.outcomes, counts, self.settings)
 
     @cached_property
     def posterior(self) -> api.Posterior:
@@ -291,6 +286,28 @@ def _vote(
     draws: int,
 ) -> api.Posterior:
     return api.maj_at_k_posterior(answers, correct, k, seed=seed, draws=draws)
+
+
+def with_prior_trials(
+    outcomes: api.Outcomes, counts: Sequence[tuple[int, ...] | None], settings: Settings
+) -> api.Outcomes:
+    """Return outcomes with their prior trials, and the weight that the settings give these.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        The trials.
+    counts : sequence of tuple of int or None, length M
+        Every question's prior trials by category; None without any.
+    settings : Settings
+        With the weight, which may have to be learned.
+    """
+    none = (0,) * outcomes.n_categories
+    informed = replace(outcomes, prior_counts=np.array([row or none for row in counts]))
+    strength: float | str = settings.prior_strength
+    if isinstance(strength, str):
+        (strength,) = api.learn_prior_strength([informed], seed=settings.seed)
+    return replace(informed, prior_strength=strength)
 
 
 #: The row of the weight of a prior trial, 0 where the prior trials are left out.

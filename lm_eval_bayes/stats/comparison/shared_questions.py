@@ -121,6 +121,31 @@ class SharedQuestions:
         score = average.mean(axis=1)
         return score[:, None] - score, sd
 
+    def separation_after_endless_trials(self) -> FloatArray:
+        """Return |mean| / sd of every paired difference if chance were averaged out, (L, L).
+
+        More trials of the same questions leave the variance between questions. Where that is not
+        distinguished from chance, the result is infinite.
+
+        Examples
+        --------
+        >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+        >>> from lm_eval_bayes.stats.outcomes import Outcomes
+        >>> right = ([5, 7, 3, 6, 1], [3, 5, 3, 2, 2])
+        >>> counts = [[[8 - x, x] for x in each] for each in right]
+        >>> a, b = (hbayes_at_n(Outcomes.from_counts(each)) for each in counts)
+        >>> shared = SharedQuestions.of([a, b])
+        >>> round(float(shared.separation_after_endless_trials()[0, 1]), 2)
+        3.36
+        """
+        average, noise = self.question_means()
+        score = average.mean(axis=1)
+        spreads = [self._spread(average[i] - average, noise[i] + noise) for i in range(score.size)]
+        between = np.stack([spread.sd**2 - spread.chance**2 for spread in spreads])
+        return distance_in_sd(
+            np.abs(score[:, None] - score), np.sqrt(np.where(between > 1e-12, between, 0.0))
+        )
+
     def question_means(self) -> tuple[FloatArray, FloatArray]:
         """Return what was observed of every question in the first model's order, both (L, M).
 

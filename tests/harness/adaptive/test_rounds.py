@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from _support.harness_command import few_tasks
 
+from lm_eval_bayes import compare
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
@@ -81,18 +82,38 @@ def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypa
     assert results["config"]["stopping"]["reason"] == "12 trials per question are reached"
 
 
-def test_a_decision_against_a_finished_run(tmp_path):
+def test_a_decision_against_a_finished_run(tmp_path, capsys):
     started(tmp_path, "weak", model_args="p=0.3", budget="16", batch_trials=16)
     code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
     assert code == 0
     last = rounds_of(results)[-1]
     assert '"this run" is better' in last["looks"][0]["reason"]
     assert last["trials"] < 80
+    # the population of questions, by an own computation from the logged trials
+    runs = [read_runs(tmp_path / name).runs[0] for name in ("strong", "weak")]
+    comparison = compare(*(run.outcomes for run in runs), "population")
+    look = last["looks"][0]
+    assert look["population_z"] == pytest.approx(comparison.z, rel=1e-6)
+    limit = look["population_z_limit"]
+    assert limit is None or limit > look["population_z"]
+    assert "population of questions: z = " in capsys.readouterr().err
     # the same model does not beat itself
     _, equal = started(
         tmp_path, "same", model_args="p=0.3,seed=5", decide=str(tmp_path / "weak"), max_trials=8
     )
     assert equal["config"]["stopping"]["reason"] == "8 trials per question are reached"
+
+
+def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
+    started(tmp_path, "old", budget="4")
+    prior = json.dumps({"bayes_prior": str(tmp_path / "old")})
+    _, results = started(
+        tmp_path, "new", "--metadata", prior, model_args="beta=2:3,seed=9", width=0.2, max_trials=8
+    )
+    row, last = results["results"][TASK], rounds_of(results)[-1]
+    n, look = last["trials"], last["looks"][0]
+    assert look["low"] == pytest.approx(row[f"hbayes@{n}_low,none"])
+    assert look["mu"] != pytest.approx(row[f"hbayes@{n}_without_prior,none"])
 
 
 def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
