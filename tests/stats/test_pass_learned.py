@@ -338,3 +338,20 @@ def test_notes_of_a_table_name_their_rows():
     posteriors = pass_posteriors(outcomes_of([4] * 25 + [1] * 5, 4), list(members.values()))
     (note,) = family_notes(dict(zip(members, posteriors, strict=True)))
     assert note.startswith("pass@2, pass@4: Most questions have no right answer")
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "k"),
+    [
+        (([16, 16, 16, 16, 16, 16, 3], 16), "pass@k", 8),
+        (([0, 1, 2, 4], 4), "pass^k", 4),
+        (([4] * 29 + [1], 4), "pass@k", 4),
+        (([0, 64, 30, 12], 64), "mg-pass@k", 8),
+    ],
+)
+def test_quantiles_of_few_or_skewed_questions_against_draws(data, name, k):
+    (posterior,) = pass_posteriors(outcomes_of(*data), [PassQuantity(name, k)])
+    draws = posterior.distribution.draw_questions(100_000, np.random.default_rng(8)).mean(axis=1)
+    masses = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
+    quantiles = posterior.distribution.quantiles(masses)
+    assert quantiles == pytest.approx(np.quantile(draws, masses), abs=0.06 * posterior.sigma)

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft, special
 
 from lm_eval_bayes.stats.distributions.base import (
@@ -37,24 +36,30 @@ from lm_eval_bayes.stats.distributions.beta_mixture import (
     pearson_table,
     wide_cells,
 )
+from lm_eval_bayes.stats.distributions.curve_waves import (
+    CurveWaves,
+    is_nearly_normal,
+    normal_transform,
+    sincs,
+)
 from lm_eval_bayes.stats.distributions.independent import raised, tabulate
 from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
-
-ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 
 #: Posterior mass in the least likely nodes, which are left out.
 _LEFT_OUT = 1e-5
 #: A larger strength is replaced by this one, at which a question's sd is below .0005.
 _MOST_STRENGTH = 1e6
 #: The largest step of the grid of the logit; finer where a density or a curve is sharper.
-_WIDEST_STEP = 0.8
+_WIDEST_STEP = 0.125
 #: A sharper curve is resolved no better than this one; its mean is then off by up to .002.
 _SHARPEST = float(1 << 14)
 #: Numbers worked on at a time, few enough for the processor's cache, and weights that are stored.
 _BLOCK = 200_000
 _STORED = 6_000_000
+#: Nodes of one level that are worked on at a time.
+_NODES = 48
 #: Curves whose moments are computed at a time.
 _CURVES = 64
 #: Standard deviations of the score about its mean that the window of a transform covers.
@@ -62,7 +67,7 @@ _REACH = 16.0
 #: The sd of the normal kernel that smooths a transformed distribution, relative to the score's.
 _KERNEL = 0.04
 #: Where a normal's characteristic function is cut off, in units of 1 / sd.
-_CUT = 5.5
+_CUT = 4.5
 #: A node whose sd is below this share of the score's is taken as normal.
 _LEAST_SPREAD = 0.02
 #: Minimum number of questions for a node's distribution from its cumulants: Edgeworth's expansion
@@ -96,14 +101,14 @@ class CurveMoments(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Nodes of one strength and distinct questions whose logits share an even grid.
+    """Nodes and distinct questions whose logits share an even grid.
 
-    `level` says how fine that is; `first` and `last` are the indices of its outer logits.
+    `level` says how fine that is; `nodes` are numbered in the `_order` of the mixture; `first` and
+    `last` are the indices of the grid's outer logits.
     """
 
     level: int
-    row: int
-    columns: slice
+    nodes: slice
     some: slice
     first: int
     last: int
@@ -111,7 +116,7 @@ class _Part(NamedTuple):
     @property
     def size(self) -> int:
         """How many probabilities it has."""
-        n_nodes = self.columns.stop - self.columns.start
+        n_nodes = self.nodes.stop - self.nodes.start
         return int((self.last + 1 - self.first) * (self.some.stop - self.some.start) * n_nodes)
 
 
@@ -224,7 +229,8 @@ class CurveMixture:
         tops = np.array([curve.top for curve in curves])
         from_top = np.array([curve.value(*middle)[0] for curve in curves]) > 0.5 * tops
         ends = tops ** np.arange(1, 5)[:, None]
-        sums = np.zeros((6, *self.weight.shape, n_curves))
+        sums = np.zeros((6, self.weight.size, n_curves))
+        weights = self.weight.ravel()[self._order]
         question = np.zeros((2, self.x.size, n_curves))
         powers: dict[int, tuple[int, FloatArray]] = {}
         for part, mass, above in self.weights():
@@ -247,11 +253,14 @@ class CurveMixture:
             times = self.times[part.some]
             cumulants = (mean, variance, third, np.abs(third), fourth, np.abs(fourth))
             for total, values in zip(sums, cumulants, strict=True):
-                total[part.row, part.columns] += np.einsum("ydk,d->yk", values, times)
-            weight = self.weight[part.row, part.columns]
+                total[part.nodes] += np.einsum("ydk,d->yk", values, times)
+            weight = weights[part.nodes]
             question[0, part.some] += np.einsum("ydk,y->dk", mean, weight)
             question[1, part.some] += np.einsum("ydk,y->dk", second, weight)
-        sums /= M ** np.array([1, 2, 3, 3, 4, 4])[:, None, None, None]
+        sums /= M ** np.array([1, 2, 3, 3, 4, 4])[:, None, None]
+        unordered = np.empty_like(sums)
+        unordered[:, self._order] = sums
+        sums = unordered.reshape(6, *self.weight.shape, n_curves)
         question_sd = np.sqrt(np.maximum(question[1] - question[0] ** 2, 0.0))
         question_mean = np.where(from_top, tops - question[0], question[0])
         sums[0] = np.where(from_top, tops - sums[0], sums[0])
@@ -288,27 +297,46 @@ class CurveMixture:
         return float(min(_WIDEST_STEP, 2.0 / np.sqrt(2.0**level)))
 
     @cached_property
+    def _levels(self) -> IntArray:
+        """How fine the logits of each node are, shape (G,)."""
+        prior_a, prior_b = (values.ravel() for values in self.prior)
+        curvature = np.zeros(self.weight.size)
+        for x, y in zip(self.x, self.y, strict=True):
+            a, b = x + prior_a, y + prior_b
+            # of a log density at its mode
+            curvature = np.maximum(curvature, a * b / (a + b))
+        # the fourth power of a curve is twice as steep as the curve
+        levels = 2 * np.ceil(0.5 * np.log2(4.0 * (curvature + self.sharpness))).astype(np.int64)
+        levels.setflags(write=False)
+        return np.asarray(levels)
+
+    @cached_property
+    def _order(self) -> IntArray:
+        """The nodes, shape (G,), by their levels and their means."""
+        order = np.lexsort((self.logit_mean.ravel(), self._levels))
+        order.setflags(write=False)
+        return order
+
+    @cached_property
+    def _ordered_prior(self) -> tuple[FloatArray, ...]:
+        """The prior of the nodes in their order, each (G, 1)."""
+        return _protect(*(values.ravel()[self._order, None] for values in self.prior))
+
+    @cached_property
     def _plan(self) -> list[_Part]:
         """All parts, those of one level together."""
-        prior_a, prior_b = self.prior
+        levels = self._levels[self._order]
         plan: list[_Part] = []
-        for row in range(prior_a.shape[0]):
-            a, b = self.x + prior_a[row, :, None], self.y + prior_b[row, :, None]
-            # the curvature of a log density at its mode; the fourth power of a curve is twice
-            # as steep as the curve
-            sharpness = 4.0 * (a * b / (a + b)).max(axis=1) + 4.0 * self.sharpness
-            levels = 2 * np.ceil(0.5 * np.log2(sharpness)).astype(np.int64)
-            changes = np.flatnonzero(np.diff(levels)) + 1
-            for nodes in np.split(np.arange(levels.size), changes):
-                columns = slice(int(nodes[0]), int(nodes[-1]) + 1)
-                plan += self._parts(int(levels[nodes[0]]), row, columns, a[columns], b[columns])
-        return sorted(plan, key=lambda part: (part.level, part.row, part.columns.start))
+        for level in np.unique(levels).tolist():
+            first, last = np.searchsorted(levels, [level, level + 1]).tolist()
+            for start in range(first, last, _NODES):
+                plan += self._parts(level, slice(start, min(start + _NODES, last)))
+        return plan
 
-    def _parts(
-        self, level: int, row: int, columns: slice, a: FloatArray, b: FloatArray
-    ) -> Iterator[_Part]:
-        """Group the questions at some nodes of a row by where their logits lie."""
+    def _parts(self, level: int, nodes: slice) -> Iterator[_Part]:
+        """Group the questions at some nodes by where their logits lie."""
         step = self._step(level)
+        a, b = self._parameters(nodes, slice(None))
         low, high = _supports(a, b, self.reach)
         start, end = np.floor(low / step).astype(int), np.ceil(high / step).astype(int)
         d = 0
@@ -321,14 +349,17 @@ class CurveMixture:
                 if size > 1.6 * own or size * a.shape[0] > _BLOCK:
                     break
                 (first, last), stop = wider, stop + 1
-            yield _Part(level, row, columns, slice(d, stop), int(first), int(last))
+            yield _Part(level, nodes, slice(d, stop), int(first), int(last))
             d = stop
 
+    def _parameters(self, nodes: slice, some: slice) -> tuple[FloatArray, FloatArray]:
+        """Return the Beta parameters of some questions at some nodes, each (nodes, questions)."""
+        prior_a, prior_b = self._ordered_prior
+        return self.x[some] + prior_a[nodes], self.y[some] + prior_b[nodes]
+
     def _computed(self) -> Iterator[_Weights]:
-        prior_a, prior_b = self.prior
         for part in self._plan:
-            a = self.x[part.some] + prior_a[part.row, part.columns, None]
-            b = self.y[part.some] + prior_b[part.row, part.columns, None]
+            a, b = self._parameters(part.nodes, part.some)
             x = np.arange(part.first, part.last + 1) * self._step(part.level)
             log_p, log_q = -np.logaddexp(0.0, -x), -np.logaddexp(0.0, x)
             log_density = a[..., None] * log_p + b[..., None] * log_q
@@ -375,7 +406,7 @@ class CurveMixture:
         nodes = PearsonNodes.of(flat)
         if is_near_pearson(weight, nodes, sigma, equal=self.x.size == 1):
             return pearson_table(weight, nodes, wide, mu, sigma).clipped(0.0, curve.top)
-        return self._transformed(curve, moments, sensitivity)
+        return self._transformed(curve, moments, wide_cells(sensitivity, at_node))
 
     def _flat(
         self, at_node: Cumulants, sensitivity: FloatArray
@@ -424,45 +455,50 @@ class CurveMixture:
         low = max(mu - _REACH * sigma, 0.0) - 6.0 * kernel
         high = min(mu + _REACH * sigma, curve.top) + 6.0 * kernel
         base = 2.0 * np.pi / (high - low)
-        most = int(np.ceil(_CUT / (kernel * base)))
-        # a skewed distribution's characteristic function decays more slowly than a normal's
-        narrowest = np.sqrt(at_node.variance + kernel**2)
-        skew = at_node.third_size / narrowest**3
-        needed = (_CUT * (1.0 + 4.0 * skew) / (narrowest * base)).max(axis=1)
-        n_frequencies = np.clip(np.ceil(needed).astype(np.int64), 8, most) + 1
-        transform = np.zeros(most + 1, dtype=np.complex128)
-        cycles = np.arange(most + 1) * (base / (2.0 * np.pi))
-        waves: dict[int, tuple[int, ComplexArray]] = {}
-        for (level, row, _), weights in groupby(self.weights(), _nodes_of):
-            n = int(n_frequencies[row])
+        n = int(np.ceil(_CUT / (kernel * base))) + 1
+        order = np.argsort(self.weight, axis=None)
+        is_likely = np.cumsum(self.weight.ravel()[order]) > _LEFT_OUT_OF_TABLES
+        likely = np.zeros(self.weight.size, dtype=np.bool_)
+        likely[order] = is_likely
+        normal = is_nearly_normal(at_node, sigma)
+        alone = likely.reshape(self.weight.shape) & normal
+        transform = self.weight[alone] @ normal_transform(
+            Cumulants(*(values[alone] for values in at_node)), sensitivity[:, alone], base, n
+        )
+        wanted = (likely & ~normal.ravel())[self._order]
+        weight = self.weight.ravel()[self._order].astype(np.float32)
+        cells = sensitivity.reshape(2, -1)[:, self._order]
+        waves: dict[int, CurveWaves] = {}
+        for (level, first_node, stop), group in groupby(self.weights(), _nodes_of):
+            some = np.flatnonzero(wanted[first_node:stop])
+            if not some.size:
+                continue
             if level not in waves:
                 first, values = self._values(level, [curve])
-                longest = max(n_frequencies[part.row] for part in self._plan if part.level == level)
-                waves = {level: (first, _waves(base / M * values[:, 0], int(longest)))}
-            first, wave = waves[level]
-            at_top = np.exp(-1j * base / M * curve.top * np.arange(n))
-            product = np.ones(1, dtype=np.complex128)
-            for part, mass, above in weights:
-                n_nodes, d, q = mass.shape
-                rows = np.ascontiguousarray(wave[part.first - first : part.last + 1 - first, :n])
-                parts = mass.reshape(-1, q) @ rows.view(np.float64)
-                factors: ComplexArray = parts.view(np.complex128).reshape(n_nodes, d, n)
-                # below the first logit a curve is 0
-                factors += (1.0 - mass.sum(axis=2) - above)[..., None]
-                factors += above[..., None] * at_top
+                phases = base / M * np.append(values[:, 0], curve.top)
+                waves = {level: CurveWaves.of(first, phases, n)}
+            product: Any = np.ones(1, dtype=np.complex64)
+            for part, mass, above in group:
+                factors = waves[level].transforms(part.first, mass[some], above[some])
                 for index, times in enumerate(self.times[part.some]):
                     product = product * raised(factors[:, index], int(times))
-            # a node represents its cell, over which the mean varies
-            for width in sensitivity[:, row, part.columns]:
-                product *= np.sinc(width[:, None] * cycles[:n])
-            transform[:n] += self.weight[row, part.columns] @ product
-        j = np.arange(most + 1)
-        length = fft.next_fast_len(4 * (most + 1), real=True)
+            # a node represents its cell, over which the mean can vary more than about it
+            for width in cells[:, first_node + some]:
+                wide = np.flatnonzero(width)
+                if wide.size:
+                    product[wide] *= sincs(0.5 * base * width[wide], n)
+            transform += weight[first_node + some] @ product
+        transform /= transform[0].real
+        j = np.arange(n)
+        length = fft.next_fast_len(4 * n, real=True)
         transform *= np.exp(1j * base * low * j - 0.5 * (kernel * base * j) ** 2)
         transform *= np.sinc(j / length)
-        total = np.maximum(fft.irfft(transform, n=length), 0.0)
+        total = fft.irfft(transform, n=length)
         score = low + np.arange(length) * ((high - low) / length)
-        return tabulate(total / total.sum(), score, mu, sigma).clipped(0.0, curve.top)
+        table = tabulate(total / total.sum(), score, mu, sigma)
+        # next to a spike the density swings about 0, which its sum does not
+        below = np.maximum.accumulate(np.clip(table.probability, 0.0, 1.0))
+        return CdfTable(below / below[-1], table.score).clipped(0.0, curve.top)
 
 
 def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
@@ -493,7 +529,8 @@ def _repaired(at_node: Cumulants, least: float) -> Cumulants:
 
 def _nodes_of(weights: _Weights) -> tuple[int, int, int]:
     """Return the level and the nodes that some probabilities belong to."""
-    return weights.part.level, weights.part.row, weights.part.columns.start
+    nodes = weights.part.nodes
+    return weights.part.level, nodes.start, nodes.stop
 
 
 def _supports(a: FloatArray, b: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
@@ -507,13 +544,6 @@ def _supports(a: FloatArray, b: FloatArray, reach: float) -> tuple[FloatArray, F
     low = np.clip(mean - np.maximum(9.0 * sd, 40.0 / a), -reach, reach - 1.0)
     high = np.clip(mean + np.maximum(9.0 * sd, 40.0 / b), 1.0 - reach, reach)
     return low.min(axis=0), high.max(axis=0)
-
-
-def _waves(phase: FloatArray, n: int) -> ComplexArray:
-    """Return exp(−i j phase) for j = 0..n−1, shape (Q, n), by repeated products."""
-    wave = np.ones((phase.size, n), dtype=np.complex128)
-    wave[:, 1:] = np.exp(-1j * phase)[:, None]
-    return np.asarray(np.multiply.accumulate(wave, axis=1))
 
 
 class AllowsForEqualQuestions(Distribution):

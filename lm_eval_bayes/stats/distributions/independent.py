@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -232,9 +232,9 @@ def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> 
     return CdfTable(probability / probability[-1], score)
 
 
-def raised(base: npt.NDArray[np.complex128], exponent: int) -> npt.NDArray[np.complex128]:
+def raised(base: npt.NDArray[Any], exponent: int) -> npt.NDArray[Any]:
     """Return base**exponent, exponent >= 1, by squaring; the base may contain 0."""
-    result: npt.NDArray[np.complex128] | None = None
+    result: npt.NDArray[Any] | None = None
     while True:
         if exponent & 1:
             result = base if result is None else result * base
