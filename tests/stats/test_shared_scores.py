@@ -1,9 +1,9 @@
-"""Scores under a shared prior, against plain sampling of the same model and simulated boards."""
+"""Scores under a shared prior, against enumeration of the same model and simulated boards."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -28,64 +28,103 @@ def board(mus, sigmas):
     }
 
 
-def importance_sample(logit, errors, scale, n=400_000):
-    """Draw logits from the model's prior around the estimates' mean, with weights."""
-    rng = np.random.default_rng(0)
-    tau = scale * np.abs(rng.standard_cauchy(n))
-    centre = rng.normal(logit.mean(), 0.6, n)
-    theta = centre + tau * rng.standard_t(2, (len(logit), n))
-    off = theta - logit[:, None]
-    log = -0.5 * (off * (np.linalg.inv(errors) @ off)).sum(axis=0)
-    log += 0.5 * ((centre - logit.mean()) / 0.6) ** 2  # m is flat
-    weight = np.exp(log - log.max())
-    return theta, tau, weight / weight.sum()
+def enumerate_outliers(logit, errors, scale):
+    """Return weights, means and covariances of the logits given τ and each model's prior sd.
+
+    Every combination of the sds 0, 3, 9, 27 and 81 `scale`, with m integrated out.
+    """
+    n_models = len(logit)
+    sds, shares = scale * np.array([0, 3, 9, 27, 81]), np.array([0.7, *[0.075] * 4])
+    which = np.array(list(product(range(5), repeat=n_models)))
+    tau = scale * np.exp(np.linspace(np.log(0.001), np.log(2_000.0), 150))
+    prior = np.diff(
+        np.arctan(np.sqrt(tau[1:] * tau[:-1]) / (2 * scale)), prepend=0, append=np.pi / 2
+    )
+    variance = tau[:, None, None] ** 2 + sds[which] ** 2
+    inverse = np.linalg.inv(errors + variance[..., None] * np.eye(n_models))
+    precision = inverse.sum(axis=(-2, -1))
+    centre = (inverse.sum(axis=-1) * logit).sum(axis=-1) / precision
+    off = logit - centre[..., None]
+    fit = np.einsum("...i,...ij,...j->...", off, inverse, off)
+    log = 0.5 * (np.linalg.slogdet(inverse)[1] - np.log(precision) - fit)
+    weight = special.softmax(log + np.log(prior)[:, None] + np.log(shares[which]).sum(axis=-1))
+    gain = variance[..., None] * inverse
+    mean = centre[..., None] + np.einsum("...ij,...j->...i", gain, off)
+    rest = 1 - gain.sum(axis=-1)
+    covariance = variance[..., None] * np.eye(n_models) - gain * variance[..., None, :]
+    covariance += rest[..., None] * rest[..., None, :] / precision[..., None, None]
+    return tau, weight, mean, covariance
 
 
-def check(result, theta, tau, weight):
-    score = special.expit(theta)
-    for i, row in enumerate(score):
-        mean = weight @ row
-        assert result.mu[i] == pytest.approx(mean, abs=0.001)
-        assert result.sigma[i] == pytest.approx(np.sqrt(weight @ (row - mean) ** 2), rel=0.03)
-        order = np.argsort(row)
-        ends = row[order][np.searchsorted(np.cumsum(weight[order]), [0.025, 0.975])]
-        assert (result.low[i], result.high[i]) == pytest.approx(tuple(ends), abs=0.005)
-        for j, other in enumerate(score):
-            if i != j:
-                assert result.p_greater[i, j] == pytest.approx(weight @ (row > other), abs=0.01)
-    order = np.argsort(tau)
-    quantiles = tau[order][np.searchsorted(np.cumsum(weight[order]), [0.025, 0.5, 0.975])]
-    assert (result.tau_low, result.tau, result.tau_high) == pytest.approx(quantiles, rel=0.05)
+def check(result, tau, weight, mean, covariance):
+    node, share = np.polynomial.hermite_e.hermegauss(20)
+    share = share / share.sum()
+    keep = weight > 1e-9
+    of_tau = weight.sum(axis=1)
+    weight, mean, covariance = weight[keep], mean[keep], covariance[keep]
+    for i in range(len(result.models)):
+        sd = np.sqrt(covariance[:, i, i])
+        score = special.expit(mean[:, i, None] + sd[:, None] * node)
+        expected = weight @ score @ share
+        assert result.mu[i] == pytest.approx(expected, abs=0.0005)
+        spread = np.sqrt(weight @ (score - expected) ** 2 @ share)
+        assert result.sigma[i] == pytest.approx(spread, rel=0.01)
+        for end, mass in ((result.low[i], 0.025), (result.high[i], 0.975)):
+            below = weight @ stats.norm.cdf((special.logit(end) - mean[:, i]) / sd)
+            assert below == pytest.approx(mass, abs=0.001)
+        for j in set(range(len(result.models))) - {i}:
+            variance = covariance[:, i, i] + covariance[:, j, j] - 2 * covariance[:, i, j]
+            z = (mean[:, i] - mean[:, j]) / np.sqrt(variance)
+            assert result.p_greater[i, j] == pytest.approx(weight @ stats.norm.cdf(z), abs=0.003)
+    for value, mass in ((result.tau_low, 0.025), (result.tau, 0.5), (result.tau_high, 0.975)):
+        below = np.interp(value, tau, np.cumsum(of_tau) - 0.5 * of_tau)
+        assert below == pytest.approx(mass, abs=0.01)
 
 
-def test_independent_models_against_importance_sampling():
+def test_independent_models_against_all_combinations_of_outliers():
     mu, sigma = np.array([0.55, 0.66, 0.50, 0.58]), np.array([0.04, 0.05, 0.03, 0.04])
     sd = sigma / (mu * (1 - mu))
-    sampled = importance_sample(special.logit(mu), np.diag(sd**2), np.sqrt((sd**2).mean()))
-    check(shared_scores(board(mu, sigma)), *sampled)
+    exact = enumerate_outliers(special.logit(mu), np.diag(sd**2), np.sqrt((sd**2).mean()))
+    check(shared_scores(board(mu, sigma)), *exact)
 
 
-def test_models_with_common_errors_against_importance_sampling():
+def test_models_with_common_errors_against_all_combinations_of_outliers():
     mu, sigma = np.array([0.55, 0.62, 0.50]), np.array([0.06, 0.07, 0.06])
     own = np.array([0.03, 0.04, 0.035]) ** 2  # variances without what the models share
     slope = 1 / (mu * (1 - mu))
     common = (sigma**2 * slope**2 - own * slope**2).mean()
     result = shared_scores(board(mu, sigma), own_variance=own)
     errors = np.diag(own * slope**2) + common
-    sampled = importance_sample(special.logit(mu), errors, np.sqrt((own * slope**2).mean()))
-    check(result, *sampled)
+    exact = enumerate_outliers(special.logit(mu), errors, np.sqrt((own * slope**2).mean()))
+    check(result, *exact)
 
 
 def test_own_variances_are_those_of_the_questions_differences():
-    """Unbiased: a factor of all pairs, times the sampling variances."""
+    """Unbiased: a factor of all models, times the sampling variances."""
     rng = np.random.default_rng(2)
     average, noise = rng.uniform(size=(4, 25)), rng.uniform(0.001, 0.002, (4, 25))
-    pairs = combinations(range(4), 2)
-    between = sum((average[i] - average[j]).var(ddof=1) / 25 for i, j in pairs)
     chance = noise.mean(axis=1) / 25
-    own = PairedErrors(average, noise).own_variance
+    # without a direction of their mean differences all pairs count
+    level = average - average.mean(axis=1, keepdims=True)
+    pairs = combinations(range(4), 2)
+    between = sum((level[i] - level[j]).var(ddof=1) / 25 for i, j in pairs)
+    own = PairedErrors(level, noise).own_variance
     assert own == pytest.approx(chance * between / (3 * chance.sum()), rel=1e-12)
     assert PairedErrors(average[[0, 0]], noise[:2]).own_variance == pytest.approx(chance[:2])
+
+
+def test_questions_that_separate_all_models_alike_put_none_above_another():
+    """A stretch of all differences by questions counts by its sd over .4, squared, up to 1."""
+    ability, chance = np.array([-0.3, -0.1, 0.1, 0.3]), np.full((4, 25), 1e-4)
+    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, 25), 4, increasing=True))[0].T * 5
+    stretch, others = basis[1], 0.1 * np.outer([1, -1, -1, 1], basis[2])
+    for sd in (0.2, 1.0, 4.0):  # of the mean of 25 questions
+        average = ability[:, None] * (1 + sd * np.sqrt(24) * stretch) + others
+        along, rest = (sd * np.linalg.norm(ability)) ** 2, (others**2).sum() / (25 * 24)
+        part = min(sd**2 / 0.16, 1.0)
+        expected = (part * along + (1 - part) * rest / 2 + rest) / 3
+        own = PairedErrors(average, chance).own_variance
+        assert own == pytest.approx(np.full(4, expected), rel=1e-9)
 
 
 def test_own_variances_of_single_trials_fit_those_of_the_pairs():

@@ -1,4 +1,4 @@
-"""The winner's score against plain sampling of the same model, and against simulated boards."""
+"""The winner's score as a row of `shared_scores`, and against simulated boards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def board(mus, sigmas):
 
 
 def test_it_is_the_leaders_score_under_the_shared_prior():
-    """`test_shared_scores` compares these numbers with importance sampling."""
+    """`test_shared_scores` compares these numbers with an enumeration."""
     posteriors = board([0.55, 0.62, 0.50, 0.58], [0.04, 0.05, 0.03, 0.04])
     own = np.array([0.03, 0.04, 0.02, 0.03]) ** 2
     for own_variance in (None, own):

@@ -1,9 +1,9 @@
 """The prior that the models of a board share, and the posterior of their logits under it.
 
-The logit of model i's score is m + τ t_i, with t_i independent from Student's t distribution
-with two degrees of freedom: most models are close to each other if τ is small, and one far above
-or below the others is shrunk little. m is flat; τ is half-Cauchy with scale √v, where v is the mean
-error variance of the models, so that equal models and models far apart are both plausible.
+The logits of the scores are normal around a common centre m. The sd is τ for most models; with
+probability .3 a model is an outlier, whose variance is larger by (3, 9, 27 or 81)² times v, the
+mean error variance of the models: a model far above or below the others is shrunk little. m is
+flat; τ is half-Cauchy with scale 2√v, so that equal models and models far apart are both plausible.
 """
 
 from __future__ import annotations
@@ -28,22 +28,14 @@ _SCALES, _OFFSETS = 10, np.linspace(-3.3, 3.3, 11)
 _TAIL, _LEFT_OUT = 5e-4, 5e-4
 #: The mass left out of a marginal distribution at most.
 _NEGLIGIBLE = 1e-5
-#: A t distribution with two degrees of freedom is normal with variance λ, 1/λ exponential:
-#: nodes of λ, and how many neighbours are made one normal distribution for pairs of models.
-_N_VARIANCES, _NEIGHBOURS = 12, 2
+#: The probability that a model is an outlier; what is added to its variance, in units of v.
+_OUTLIERS, _ADDED = 0.3, np.array([0.0, 9.0, 81.0, 729.0, 6561.0])
+#: The probabilities of these variances.
+_SHARE = np.array([1.0 - _OUTLIERS, *[_OUTLIERS / (_ADDED.size - 1)] * (_ADDED.size - 1)])
+#: The scale of τ / √v.
+_SCALE = 2.0
 #: Nodes of the normal distributions where a mean is computed.
 _HERMITE = 15
-
-
-def _variance_nodes() -> tuple[FloatArray, FloatArray]:
-    """Return nodes of λ in equal steps of log λ, and their probabilities."""
-    nodes = np.linspace(np.log(0.2), np.log(1e4), _N_VARIANCES)
-    ends = np.exp(0.5 * (nodes[1:] + nodes[:-1]))
-    below = np.concatenate([[0.0], np.exp(-1.0 / ends), [1.0]])
-    return np.exp(nodes), np.diff(below)
-
-
-_VARIANCE, _VARIANCE_WEIGHT = _variance_nodes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,27 +108,19 @@ class SharedLogits:
         return LogitMixture(weight[large] / weight[large].sum(), self.mean[:, index][large], sd)
 
     def p_greater(self) -> FloatArray:
-        """Return the probability that model i's logit is above model j's, shape (L, L).
-
-        Every two neighbouring normal distributions of a logit are replaced by one of the same
-        mean and variance.
-        """
-        n_nodes, n_models, _ = self.mean.shape
-        groups = (n_nodes, n_models, -1, _NEIGHBOURS)
-        parts = self.share.reshape(groups)
-        share = np.maximum(parts.sum(axis=-1), 1e-300)
-        mean = (parts * self.mean.reshape(groups)).sum(axis=-1) / share
-        off = self.mean.reshape(groups) - mean[..., None]
-        variance = (parts * (self.variance.reshape(groups) + off**2)).sum(axis=-1) / share
+        """Return the probability that model i's logit is above model j's, shape (L, L)."""
+        n_models = self.mean.shape[1]
         greater = np.full((n_models, n_models), 0.5)
         for i in range(n_models - 1):
             rest = slice(i + 1, None)
-            sd = np.sqrt(variance[:, i, None, :, None] + variance[:, rest, None, :])
-            z = (mean[:, i, None, :, None] - mean[:, rest, None, :]) / np.maximum(sd, 1e-150)
-            above = np.einsum("gjkl,gk,gjl->gj", special.ndtr(z), share[:, i], share[:, rest])
+            variance = self.variance[:, i, None, :, None] + self.variance[:, rest, None, :]
+            difference = self.mean[:, i, None, :, None] - self.mean[:, rest, None, :]
+            z = difference / np.maximum(np.sqrt(variance), 1e-150)
+            share = self.share[:, i], self.share[:, rest]
+            above = np.einsum("gjkl,gk,gjl->gj", special.ndtr(z), *share)
             greater[i, rest] = np.clip(self.weight @ above, 0.0, 1.0)
             greater[rest, i] = 1.0 - greater[i, rest]
-        return np.asarray(greater)
+        return greater
 
     def draw(self, draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the logits jointly, shape (L, draws)."""
@@ -209,15 +193,20 @@ def shared_logits(logit: FloatArray, own: FloatArray, common: float = 0.0) -> Sh
 
 def _log_prior(x: FloatArray) -> FloatArray:
     """Return the log density of x = log(τ/√v) where τ is half-Cauchy, up to a constant."""
-    return np.asarray(x - np.log1p(np.exp(2.0 * x)))
+    return np.asarray(x - np.log1p(np.exp(2.0 * x) / _SCALE**2))
+
+
+def _prior_variance(tau: FloatArray, own: FloatArray) -> FloatArray:
+    """Return the variances of a model's logit around m, (K, Λ)."""
+    return np.asarray(tau[:, None] ** 2 + own.mean() * _ADDED)
 
 
 def _log_evidence(
     logit: FloatArray, own: FloatArray, tau: FloatArray, centre: FloatArray
 ) -> FloatArray:
     """Return the log density of the estimates given τ and m, (K, Z), for m of shape (K, Z)."""
-    total = own[:, None] + tau[:, None, None] ** 2 * _VARIANCE
-    height, per_square = _VARIANCE_WEIGHT / np.sqrt(total), -0.5 / total
+    total = own[:, None] + _prior_variance(tau, own)[:, None, :]
+    height, per_square = _SHARE / np.sqrt(total), -0.5 / total
     density = np.empty((*centre.shape, logit.size))
     for row in range(tau.size):
         squared = (logit - centre[row, :, None]) ** 2
@@ -241,12 +230,12 @@ def _posterior(
     smallest = ascending[np.searchsorted(np.cumsum(ascending), _LEFT_OUT)]
     row, column = np.nonzero(weight >= smallest)
     of_node = weight[row, column]
-    prior_variance = tau[row, None, None] ** 2 * _VARIANCE
+    prior_variance = _prior_variance(tau, own)[row, None, :]
     total = own[:, None] + prior_variance
     m = centre[row, column][:, None, None]
     off = logit[:, None] - m
     shrinkage = prior_variance / total
-    exponent = np.log(_VARIANCE_WEIGHT) - 0.5 * (np.log(total) + off**2 / total)
+    exponent = np.log(_SHARE) - 0.5 * (np.log(total) + off**2 / total)
     return SharedLogits(
         tau=of_tau[0],
         tau_weight=of_tau[1],
@@ -275,6 +264,10 @@ def logits_and_slopes(
 def board_logits(posteriors: Mapping[str, Posterior], own: FloatArray) -> SharedLogits | None:
     """Return the joint posterior of the logits of a board's scores.
 
+    In scope "population" models are compared by their posterior means of scope "benchmark", which
+    vary as the questions' differences do; posterior means of scope "population" vary more. What
+    is common to all logits is that of the latter.
+
     Parameters
     ----------
     posteriors : mapping of str to Posterior
@@ -291,7 +284,9 @@ def board_logits(posteriors: Mapping[str, Posterior], own: FloatArray) -> Shared
     sigma = np.array([posterior.sigma for posterior in posteriors.values()])
     if not (sigma.any() and own.any()):
         return None
-    logit, slope = logits_and_slopes(posteriors)
-    own_logit = own * slope**2
+    on_questions = {name: each.benchmark or each for name, each in posteriors.items()}
+    logit, own_slope = logits_and_slopes(on_questions)
+    level, slope = logits_and_slopes(posteriors)
+    own_logit = own * own_slope**2
     common = max(float((sigma**2 * slope**2 - own_logit).mean()), 0.0)
-    return shared_logits(logit, own_logit, common)
+    return shared_logits(logit + (level - logit).mean(), own_logit, common)

@@ -37,6 +37,8 @@ _MANY_PAIRS, _MIN_DRAWS_OF_MANY = 10_000, 2_000
 _REPLICATED = 2.0
 #: A model's own error variance is at least this share of the models' mean.
 _SMALLEST_SHARE = 0.1
+#: Differences between questions in proportion to the models' count in full from this sd on.
+_STRETCH = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,19 +225,32 @@ class PairedErrors:
 
     @property
     def own_variance(self) -> FloatArray:
-        """That of the sampling of trials, times a factor that all pairs together estimate.
+        """That of the sampling of trials, times a factor that all models together estimate.
 
-        It is the mean unbiased variance of a difference over that due to the sampling of trials,
-        and at least 1. (Where each pair has such a lower bound of its own, as in `variance`, the
-        mean of the variances is too large.) Without that part it is by least squares.
+        It is the mean unbiased variance of a model's difference from the others over that due to
+        the sampling of trials, and at least 1. (Where each pair has such a lower bound of its own,
+        as in `variance`, the mean of the variances is too large.) A part of that variance may be
+        in proportion to the models' own differences: on questions that separate models well, all
+        are further apart. It stretches every difference alike and puts no model above another, so
+        it is left out as far as the sd of the stretch is well below 1. Without the part due to
+        trials the variances are fitted to those of the pairs by least squares.
         """
         n_models, n_questions = self.average.shape
         chance = self.noise.mean(axis=1) / n_questions
         if not chance.all():
             return _divided(self.variance, n_models)
-        covariance = np.atleast_2d(np.cov(self.average)) / n_questions
-        between = n_models * covariance.trace() - covariance.sum()  # the sum over all pairs
-        return np.asarray(chance * max(between / ((n_models - 1) * chance.sum()), 1.0))
+        score = self.average.mean(axis=1)
+        off = score - score.mean()
+        residual = self.average - score[:, None]
+        residual -= residual.mean(axis=0)
+        degrees = n_questions * (n_questions - 1)
+        total, size = (residual**2).sum() / degrees, (off**2).sum()
+        along = ((off @ residual) ** 2).sum() / (degrees * max(size, 1e-300))
+        if n_models > 2 and size > 0.0:
+            other = (total - along) / (n_models - 2)
+            part = min(along / (_STRETCH**2 * size), 1.0)
+            total += (1.0 - part) * (other - along)
+        return np.asarray(chance * max(total / ((n_models - 1) * chance.mean()), 1.0))
 
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw errors of the differences, and the variances that would be estimated."""
