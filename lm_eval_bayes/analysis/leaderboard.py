@@ -125,8 +125,9 @@ class Leaderboard(Record):
         The ranking with its rules, its pairwise z and P(A > B).
     rows : tuple of LeaderboardRow
         One per model, best first, in the order of `ranking.models`.
-    winner : WinnersScore
-        The score of the model with the largest posterior mean, with the selection accounted for.
+    winner : WinnersScore or None
+        The score of the model with the largest posterior mean, with the selection accounted for;
+        None for a single model.
     shared : SharedScores or None
         Scores and P(A > B) under a prior that learns from all models how far they are apart;
         None for a single model.
@@ -141,7 +142,7 @@ class Leaderboard(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
-    winner: WinnersScore
+    winner: WinnersScore | None = None
     shared: SharedScores | None = None
     identical: tuple[tuple[str, ...], ...] = ()
 
@@ -295,7 +296,7 @@ def leaderboard_of(
         spec=spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
-        winner=winner_under(shared, posteriors, spec.level),
+        winner=None if shared is None else winner_under(shared, posteriors),
         shared=shared,
         identical=identical_runs(runs),
     )
@@ -385,7 +386,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {}, first.spec),
-        winner=winner_under(shared, posteriors, first.spec.level),
+        winner=None if shared is None else winner_under(shared, posteriors),
         shared=shared,
     )
 

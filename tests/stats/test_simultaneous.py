@@ -46,6 +46,12 @@ def test_equal_sds_have_the_studentized_range(n_models, confidence):
     )
 
 
+def test_two_independent_models_of_uncertain_sd_have_students_t():
+    errors = IndependentErrors(np.zeros(2), np.full(2, 0.03), np.full(2, 6.0))
+    result = compare_simultaneously([errors], 2, 0.95, seed=1)
+    assert result.critical_value == pytest.approx(stats.t.ppf(0.975, 12), rel=0.015)
+
+
 def test_two_paired_models_have_students_t():
     average = np.random.default_rng(0).normal(size=(2, 12))
     errors = PairedErrors(average, np.zeros((2, 12)))

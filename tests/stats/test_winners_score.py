@@ -47,10 +47,7 @@ def test_models_far_apart_are_hardly_shrunk_and_equal_ones_are():
     assert near.unadjusted_mu == 0.53
 
 
-def test_one_model_and_certain_scores_are_left_alone():
-    alone = winners_score({"only": BASE})
-    assert (alone.mu, alone.sigma) == (BASE.mu, BASE.sigma)
-    assert alone.interval.low == BASE.interval(0.95, "exact").low
+def test_certain_scores_are_left_alone():
     weights = {"weights": [1.0, 1.0]}
     certain = bayes_at_n(Outcomes.from_counts([[3, 5]], **weights))
     result = winners_score({"a": certain, "b": certain})
@@ -96,3 +93,5 @@ def test_bad_arguments():
         winners_score(board([0.5, 0.6], [0.1, 0.1]), own_variance=[-1.0, 1.0])
     with pytest.raises(InvalidInputError, match="`posteriors` must be a mapping"):
         winners_score({})
+    with pytest.raises(InvalidInputError, match="`posteriors` must be of at least two models"):
+        winners_score({"only": BASE})

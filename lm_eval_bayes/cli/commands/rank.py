@@ -295,14 +295,17 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
         "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
         interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
         **_quantile_column(board.ranking),
-        P_BEST: lambda row: format_probability(row.p_best),
-        f"ranks, jointly ({confidence})": lambda row: format_range(
-            (int(row.rank_low), int(row.rank_high))
-        ),
-        "alone": lambda row: format_range(
-            (int(row.rank_low_marginal), int(row.rank_high_marginal))
-        ),
     }
+    if len(board.rows) > 1:
+        columns |= {
+            P_BEST: lambda row: format_probability(row.p_best),
+            f"ranks, jointly ({confidence})": lambda row: format_range(
+                (int(row.rank_low), int(row.rank_high))
+            ),
+            "alone": lambda row: format_range(
+                (int(row.rank_low_marginal), int(row.rank_high_marginal))
+            ),
+        }
     if len(board.tasks) == 1:
         columns |= {
             "N": lambda row: format_range(row.n_range),
@@ -310,7 +313,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
             "time": lambda row: format_duration(row.seconds),
         }
     say_records(title, board.rows, columns)
-    if len(board.rows) > 1:
+    if board.winner is not None:
         winner = board.winner
         leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"
         say(

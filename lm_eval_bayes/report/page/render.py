@@ -194,9 +194,9 @@ def headline(panel: TaskPanel, level: float) -> Markup:
 
 def winners_sentence(panel: TaskPanel) -> Markup | None:
     """Return the leader's score with its selection accounted for; None for one model."""
-    if len(panel.models) == 1:
-        return None
     winner, scale = panel.board.winner, Scale(*panel.bounds)
+    if winner is None:
+        return None
     return Markup(
         "As the best of {} its score is likely to be overstated; with that accounted for it is "
         "{} ({} to {})."

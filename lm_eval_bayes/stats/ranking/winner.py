@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.intervals import Interval
-from lm_eval_bayes.stats.ranking.rank import check_leaderboard, sort_best_first
+from lm_eval_bayes.stats.ranking.rank import sort_best_first
 from lm_eval_bayes.stats.ranking.shared_scores import SharedScores, shared_scores
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import check_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +54,13 @@ def winners_score(
     """Return the posterior of the score of the model that leads, selection accounted for.
 
     Estimand: the score, in the posteriors' scope, of the model with the largest posterior mean.
-    Its posterior is that of `shared_scores`. The shared prior has the tails of a t distribution
-    with two degrees of freedom, so that a model far above all others is shrunk little.
+    Its posterior is that of `shared_scores`. The shared prior has outliers, so that a model far
+    above all others is shrunk little.
 
     Parameters
     ----------
     posteriors : mapping of str to Posterior
-        One per model, as for `rank`.
+        One per model, as for `rank`, at least two: a single model was not chosen.
     level : float
         Credible level of the interval, strictly between 0 and 1.
     own_variance : array, shape (L,), optional
@@ -74,7 +73,8 @@ def winners_score(
     Raises
     ------
     InvalidInputError
-        If the posteriors cannot be ranked together, or an argument breaks its rule.
+        If there are fewer than two models, the posteriors cannot be ranked together, or an
+        argument breaks its rule.
 
     Notes
     -----
@@ -99,32 +99,24 @@ def winners_score(
     >>> round(winner.unadjusted_mu, 2) > round(winner.mu, 2) >= 0.5
     True
     """
-    level = check_level(level)
-    shared = None
-    if len(check_leaderboard(posteriors)) > 1:
-        shared = shared_scores(posteriors, level, own_variance=own_variance)
-    return winner_under(shared, posteriors, level)
+    return winner_under(shared_scores(posteriors, level, own_variance=own_variance), posteriors)
 
 
-def winner_under(
-    shared: SharedScores | None, posteriors: Mapping[str, Posterior], level: float
-) -> WinnersScore:
-    """Return the winner's score from `shared_scores`; the posterior itself for a single model.
+def winner_under(shared: SharedScores, posteriors: Mapping[str, Posterior]) -> WinnersScore:
+    """Return the winner's score from `shared_scores`.
 
     Parameters
     ----------
-    shared : SharedScores or None
-        The scores under the shared prior; None for a single model.
+    shared : SharedScores
+        The scores under the shared prior.
     posteriors : mapping of str to Posterior
         One per model.
-    level : float
-        Credible level of the interval: that of `shared`.
     """
     ordered, _ = sort_best_first(posteriors)
     best = next(iter(ordered))
     winner = posteriors[best]
-    if shared is None or shared.tau is None or winner.sigma == 0.0:
-        own = winner.interval(level, "exact")
+    if shared.tau is None or winner.sigma == 0.0:
+        own = winner.interval(shared.level, "exact")
         return WinnersScore(best, winner.mu, winner.sigma, own, winner.mu, len(posteriors))
     i = shared.models.index(best)
     ends = float(shared.low[i]), float(shared.high[i])
@@ -132,7 +124,7 @@ def winner_under(
         model=best,
         mu=float(shared.mu[i]),
         sigma=float(shared.sigma[i]),
-        interval=Interval(*ends, level, "exact", winner.scope),
+        interval=Interval(*ends, shared.level, "exact", winner.scope),
         unadjusted_mu=winner.mu,
         n_models=len(posteriors),
     )
