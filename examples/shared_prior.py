@@ -6,8 +6,8 @@ first 18 models make three boards of 6. Over all pairs of a board whose larger p
 .85–.99 the mean of that probability is compared with the share of pairs in which that model is
 truly better: under a flat prior on the difference (the ρ of `compare`), and under the prior that is
 learned from the board (`shared_scores`). On the same boards: how often does the interval of
-`winners_score` contain the leader's score? Then equal models at N = 1: how often does `compare`
-call one of two better?
+`winners_score` contain the leader's score? And where one model is some standard errors above all
+others, which are equal? Then equal models at N = 1: how often does `compare` call one better?
 
     python examples/shared_prior.py                  # a short version, some seconds
     python examples/shared_prior.py --runs 100       # the tables of the docs, a quarter of an hour
@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.stats.ranking.shared_prior import board_logits
+from lm_eval_bayes.stats.ranking.shared_prior import board_logits, shared_logits
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 
 M, MODELS = 30, 20
@@ -29,6 +29,8 @@ TRIALS, SPREADS, DIFFICULTY = (4, 16), (0.0, 0.1, 0.3, 0.6, 1.0), (0.5, 1.5, 3.0
 SCOPES, PRIORS = ("benchmark", "population"), ("flat", "shared")
 #: Boards by their size, as models of a board of 20.
 BOARDS = {6: (slice(0, 6), slice(6, 12), slice(12, 18)), 20: (slice(0, 20),)}
+#: How far one model is above equal ones, in standard errors.
+LEADS = (0, 2, 3, 4, 5, 6, 8)
 #: Claimed probabilities.
 LOW, HIGH = 0.85, 0.99
 
@@ -141,6 +143,29 @@ def coverage_in_words(cell):
     return f"{shares}, {cell['bias']:+.3f} ({cell['bias, unadjusted']:+.3f})"
 
 
+def lead_rows(runs, seed, numbers):
+    """Yield the rows of the table of one model above equal ones, with normal errors of sd 1."""
+    for lead in LEADS:
+        cells = []
+        for size in BOARDS:
+            rng = np.random.default_rng([seed, 2, size, lead])
+            rows = []
+            for _ in range(runs):
+                estimate = rng.standard_normal(size)
+                estimate[0] += lead
+                leader = int(estimate.argmax())
+                score = shared_logits(estimate, np.ones(size)).marginal(leader)
+                truth = lead if leader == 0 else 0
+                mean = score.weight @ score.mean
+                low, high = (score.quantile(mass) for mass in (0.025, 0.975))
+                unadjusted = abs(estimate[leader] - truth) < 1.96
+                rows.append((low <= truth <= high, unadjusted, mean - truth))
+            numbers[f"lead {lead} {size}"] = np.mean(rows, axis=0).tolist()
+            held, own, bias = numbers[f"lead {lead} {size}"]
+            cells.append(f"{100 * held:.1f} ({100 * own:.1f}), {bias:+.2f}")
+        yield [str(lead), *cells]
+
+
 def single_trial_rows(runs, seed, numbers):
     """Yield the rows of the last table: two equal models at N = 1, nominal 10%."""
     for difficulty in DIFFICULTY:
@@ -173,7 +198,7 @@ def main():
     parser.add_argument("--runs", type=int, default=2, help="boards of 20 models per cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
-    parser.add_argument("--only", choices=["boards", "equal"], help="one study only")
+    parser.add_argument("--only", choices=["boards", "lead", "equal"], help="one study only")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     args = parser.parse_args()
     is_short = args.runs < 20
@@ -202,6 +227,11 @@ def main():
         table([*header, *columns], board_rows(graded, claims_in_words))
         print(f"The winner's score: coverage of 95% intervals and bias (unadjusted), {boards}\n")
         table([*header, *columns], board_rows(cells, coverage_in_words))
+    if args.only in (None, "lead"):
+        runs = 10 * args.runs
+        print(f"One model above equal ones: coverage (unadjusted), bias in se, {runs} boards\n")
+        columns = [f"L = {size}" for size in BOARDS]
+        table(["lead, standard errors", *columns], lead_rows(runs, args.seed, numbers))
     if args.only in (None, "equal"):
         runs = 4 * args.runs
         print(f"Two equal models, N = 1: called different, %, nominal 10, {runs} pairs\n")

@@ -46,10 +46,14 @@ def test_equal_sds_have_the_studentized_range(n_models, confidence):
     )
 
 
-def test_two_independent_models_of_uncertain_sd_have_students_t():
+def test_uncertain_sds_raise_the_critical_value():
+    """Two models, each variance known up to a factor min(χ²/6, 1); their mean by quadrature."""
     errors = IndependentErrors(np.zeros(2), np.full(2, 0.03), np.full(2, 6.0))
     result = compare_simultaneously([errors], 2, 0.95, seed=1)
-    assert result.critical_value == pytest.approx(stats.t.ppf(0.975, 12), rel=0.015)
+    factor = np.minimum(stats.chi2.ppf((np.arange(400) + 0.5) / 400, 6) / 6, 1.0)
+    sd = np.sqrt((factor[:, None] + factor) / 2)
+    beyond = 2 * stats.norm.sf(result.critical_value * sd).mean()
+    assert beyond == pytest.approx(0.05, abs=0.003)
 
 
 def test_two_paired_models_have_students_t():

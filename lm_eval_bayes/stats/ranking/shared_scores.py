@@ -43,7 +43,7 @@ class SharedScores(Record):
         ``[i, j]``: probability that model i scores more than model j; ½ on the diagonal.
     tau, tau_low, tau_high : float or None
         How far the models are apart: posterior median of the scale τ of their logits, and the
-        equal tails of level `level`. Half of such models are within .82 τ of the centre. None
+        equal tails of level `level`. Two thirds of models other than outliers are within τ. None
         where all scores, or all differences, are certain: nothing is shrunk then.
     level : float
         Level of the intervals.
@@ -88,15 +88,18 @@ def shared_scores(
 ) -> SharedScores:
     """Return the models' scores under a prior that learns from all models how far they are apart.
 
-    The logits of the L scores are m + τ t_i, with t_i independent from Student's t distribution
-    with two degrees of freedom, and the logits of the posterior means are normal around them.
-    m is flat, and τ is half-Cauchy with scale √v, where v is the mean error variance of the
-    models: equal models and models far apart are both plausible. Both are integrated out.
+    The logits of the L scores are normal around m with sd τ, and the logits of the posterior means
+    are normal around them. m is flat, and τ is half-Cauchy with scale 2√v, where v is the mean
+    error variance of the models: equal models and models far apart are both plausible. With
+    probability .3 a model is an outlier, whose variance is larger by (3, 9, 27 or 81)² v, each as
+    probable, so that a model far from all others is shrunk little. All this is integrated out.
 
+    In scope "population" the logits are those of the posterior means of scope "benchmark", moved
+    together to the mean of those of scope "population", which vary more than paired differences.
     The errors of two models are independent in scope "benchmark" from two trials per question on,
     as in `rank` and `compare`. Otherwise models are paired by question: what they have in
     common cancels in every difference and adds to the scores' own sd. The rest is each
-    model's own, and is estimated from all pairs together.
+    model's own, and is estimated from all models together.
 
     `rank` with ``prior="shared"`` has the probabilities of ranks under this prior, and
     `winners_score` the score of the model that leads.
@@ -124,11 +127,10 @@ def shared_scores(
     Notes
     -----
     `examples/shared_prior.py` measures how often A is better where P(A > B) is .85 to .99, on
-    boards of 6 and 20 models whose logits are normal, with 30 questions; 71 of 96 cells are within
-    3 points. At four trials per question and an sd of .1, well below the noise, few pairs reach
-    .85, and claims are too high by 5 to 18 points where questions differ in difficulty; at 16
-    trials by 7 to 13 where that has an sd of 3, in scope "population". With six models and an sd of
-    .3 or more claims are up to 4 points too low: six models do not tell these cases apart.
+    boards of 6 and 20 models whose logits are normal, with 30 questions; 81 of 96 cells are within
+    3 points, at 16 trials per question all 48. At four trials and an sd of .1, well below the
+    noise, 5 to 10% of the pairs reach .85, and claims are mostly 5 to 11 points too high. At four
+    trials and six models with an sd of .3 or .6 they are up to 4 points too low.
 
     Examples
     --------

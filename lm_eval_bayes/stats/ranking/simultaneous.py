@@ -120,7 +120,8 @@ class PairErrors(Protocol):
 class IndependentErrors:
     """Models whose scores are independent given their trials.
 
-    In the draws a sampling variance is σ² χ²/freedom.
+    In the draws a sampling variance is σ² χ²/freedom, and never more than σ²: critical values are
+    at least those of known variances.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ class IndependentErrors:
         error = (self.sigma * rng.standard_normal((draws, self.mu.size))).T.copy()
         finite = np.isfinite(self.freedom)
         freedom = np.where(finite, self.freedom, 1.0)
-        drawn = rng.chisquare(freedom, (draws, self.mu.size)) / freedom
+        drawn = np.minimum(rng.chisquare(freedom, (draws, self.mu.size)) / freedom, 1.0)
         variance = (self.sigma**2 * np.where(finite, drawn, 1.0)).T.copy()
         return DrawnErrors(_of_pairs(np.subtract, error), _of_pairs(np.add, variance))
 
@@ -371,7 +372,7 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
     """Return the differences of all pairs of models on one task, and their errors.
 
     In scope "population" the questions are paired where all models answered the same ones. In
-    scope "benchmark" the scores are independent given the trials, each sd with M(N − 1) degrees of
+    scope "benchmark" the scores are independent given the trials, each sd with 2M(N − 1) degrees of
     freedom. With fewer than two trials per question the sampling variance and the differences
     between questions cannot be distinguished, and the posterior sd depends on the prior: a pair
     with such a model is compared as in scope "population" where questions can be paired, whose
@@ -417,10 +418,14 @@ def _few_trials(posterior: Posterior) -> bool:
 
 
 def _freedom(posterior: Posterior) -> float:
-    """Return the degrees of freedom of the sampling variance, ∞ where it is not estimated."""
+    """Return the degrees of freedom of the sampling variance, ∞ where it is not estimated.
+
+    That of proportions varies less than that of normal scores, which has M(N − 1): as with 1.7 and
+    14 times as many where the logits of 30 questions have sd 1.5 and .5, and .8 times where 3.
+    """
     if posterior.n_trials is None or _few_trials(posterior) or posterior.scope == "population":
         return np.inf
-    return float(posterior.per_question.mu.size * (posterior.n_trials - 1.0))
+    return float(2.0 * posterior.per_question.mu.size * (posterior.n_trials - 1.0))
 
 
 def compare_simultaneously(

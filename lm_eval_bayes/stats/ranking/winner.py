@@ -79,9 +79,9 @@ def winners_score(
     Notes
     -----
     On simulated boards of 6 and 20 models, equal or with normal logits, 95% intervals contained
-    the truth in 96% on average in scope "benchmark" and in 94% in scope "population", at least in
-    88% (`examples/shared_prior.py`). Where one model is 2, 4 or 8 standard errors above 5 or 19
-    equal ones they do in 82 to 94% (normal errors, 200 boards a case).
+    the truth in 96% on average in scope "benchmark" and in 95% in scope "population", at least in
+    87% (`examples/shared_prior.py`). Where one model is 2 to 8 standard errors above 5 or 19 equal
+    ones they do in 86 to 96% (normal errors, 400 boards a case), least at 3 standard errors.
 
     Examples
     --------
