@@ -160,7 +160,7 @@ def shared_logits(logit: FloatArray, own: FloatArray, common: float = 0.0) -> Sh
     >>> posterior = shared_logits(np.array([5.0, 0.0, 0.0, 0.0, 0.0, 0.0]), np.ones(6))
     >>> means = (posterior.weight[:, None, None] * posterior.share * posterior.mean).sum((0, 2))
     >>> means.round(1).tolist()
-    [4.3, 0.1, 0.1, 0.1, 0.1, 0.1]
+    [4.7, 0.1, 0.1, 0.1, 0.1, 0.1]
     """
     scale, middle = np.sqrt(own.mean()), np.median(logit)
     reach = np.abs(logit - middle).max() + 3.0 * scale

@@ -143,7 +143,7 @@ def shared_scores(
     ... }
     >>> shared = shared_scores(posteriors)
     >>> shared.unshared_mu.round(2).tolist(), shared.mu.round(2).tolist()
-    ([0.79, 0.73, 0.61, 0.61], [0.71, 0.69, 0.66, 0.66])
+    ([0.79, 0.73, 0.61, 0.61], [0.72, 0.69, 0.65, 0.65])
     """
     level = check_level(level)
     names = check_leaderboard(posteriors)
