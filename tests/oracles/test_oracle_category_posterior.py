@@ -37,27 +37,31 @@ def hyper_grid(categories, size):
 
 
 def spread_out(counts, weights, share, strength, weight):
-    """Spread the population's score by Pearson's dispersion of the questions' average scores."""
+    """Spread the population's score to the sample variance of the questions' average scores."""
     if weights.size == 2:
         return share @ weights
     low, span = weights.min(), np.ptp(weights)
     unit = (weights - low) / span
     score = share @ unit
     variance = share @ unit**2 - score**2
-    averages, expected = [], []
+    averages, information, n_trials = [], [], []
     for row in counts:
         n = row.sum()
-        if n >= 2:
+        if n > 0:
             averages.append(row @ unit / n)
             # between questions var/(s + 1), within one of them s/(s + 1) of var per trial
             between, within = variance / (strength + 1), variance * strength / (strength + 1)
-            expected.append(weight @ (between + within / n))
-    if len(averages) < 2:
+            information.append(1 / (weight @ (between + within / n)))
+            n_trials.append(n)
+    averages, information, n_trials = map(np.array, (averages, information, n_trials))
+    repeated = n_trials >= 2
+    if (m := repeated.sum()) < 2:
         return low + span * score
-    averages, expected = np.array(averages), np.array(expected)
-    centre = np.average(averages, weights=1 / expected)
-    pearson = (np.square(averages - centre) / expected).sum()
-    dispersion = max(1.0, (5 + pearson) / (5 + len(averages) - 1))
+    used = information[repeated] / information[repeated].sum()
+    squares = (averages[repeated] - used @ averages[repeated]) ** 2
+    of_mean = m / (m - 1) * (used**2 @ squares) * information[repeated].sum() / information.sum()
+    ratio = of_mean / (weight @ (score - weight @ score) ** 2)
+    dispersion = max(1.0, (5 + (m - 1) * ratio) / (5 + m - 1))
     middle = special.logit(weight @ score)
     return low + span * special.expit(
         middle + np.sqrt(dispersion) * (special.logit(score) - middle)

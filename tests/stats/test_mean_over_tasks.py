@@ -352,3 +352,17 @@ def test_fifty_seven_tasks_take_less_than_two_seconds():
     start = time.process_time()
     mean_over_tasks(tasks).interval()
     assert time.process_time() - start < 2.0
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("scope", SCOPES)
+def test_57_tasks_of_250_questions_take_less_than_two_seconds(benchmark, scope):
+    rng = np.random.default_rng(5)
+    counts = []
+    for mean in rng.beta(34, 6, 57):
+        right = rng.binomial(1, rng.beta(4 * mean, 4 * (1 - mean), 250))
+        counts.append(np.stack([1 - right, right], axis=1))
+    tasks = tasks_of(*counts)
+    interval = benchmark(lambda: mean_over_tasks(tasks, scope=scope).interval())
+    assert interval.low < interval.high
+    assert benchmark.stats.stats.min < 2.0

@@ -63,7 +63,7 @@ FEW_QUESTIONS = {1: (69, 88), 2: (87, 78), 3: (87, 82), 5: (92, 86)}
 #: The warning of any posterior without trials.
 NO_TRIALS = "There are no trials: this posterior is the prior."
 
-#: The degrees of freedom of the prior, at 1, of the dispersion of the questions' scores.
+#: The degrees of freedom of the prior, at 1, of the dispersion of a rubric's mean score.
 _DISPERSION_DF = 5.0
 
 #: The effective sample size below which a posterior carries a note about it.
@@ -321,11 +321,12 @@ def category_posterior(
     Scope "benchmark": the posterior of (1/M) Σ_α Σ_k w_k θ_αk, about these M questions. Scope
     "population": that of Σ_k w_k m_k, about the population of questions. There, for K > 2, one
     strength s describes how much questions differ in all categories, and their scores can differ
-    more than that, as where questions are either all but solved or all but failed. With Q, the sum
-    of squares of the questions' average scores over the variances that the model expects of them
-    (Pearson's statistic, of the M' questions with two trials or more), the posterior is spread
-    by the square root of max(1, (5 + Q)/(5 + M' − 1)) on the logit scale. Prior trials count as
-    trials, each with the weight `prior_strength`.
+    more than that, as where questions are either all but solved or all but failed. With V, the
+    sample variance of the mean of the questions' average scores (of the M' questions with two
+    trials or more, scaled to the information of all), over the variance of the posterior without
+    pseudo-trials, the posterior is spread by the square root of
+    max(1, (5 + (M' − 1) V)/(5 + M' − 1)) on the logit scale. Prior trials count as trials, each
+    with the weight `prior_strength`.
 
     Parameters
     ----------
@@ -355,10 +356,13 @@ def category_posterior(
     low, span, unit = scaled_weights(weights)
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
-    pseudo_trials = 0.0 if mean_counts is None else mean_counts @ distinct_weights(outcomes)[1]
-    particles = learn_particles(counts[order], spec.seed, pseudo_trials)
+    particles = learn_particles(counts[order], spec.seed)
+    dispersion = _dispersion(counts[order], unit, particles)
+    if mean_counts is not None:
+        pseudo_trials = mean_counts @ distinct_weights(outcomes)[1]
+        particles = learn_particles(counts[order], spec.seed, pseudo_trials)
     score, mean, sd = _moments(counts[order], unit, particles)
-    population_scores = _population_scores(counts[order], unit, particles)
+    population_scores = _population_scores(unit, particles, dispersion)
     population_mean = float(particles.weight @ population_scores)
     population_sd = float(
         np.sqrt(particles.weight @ np.square(population_scores - population_mean))
@@ -391,31 +395,46 @@ def category_posterior(
     )
 
 
-def _population_scores(counts: FloatArray, unit: FloatArray, particles: Particles) -> FloatArray:
+def _population_scores(unit: FloatArray, particles: Particles, dispersion: float) -> FloatArray:
     """Return the population's score at each particle, shape (P,), for weights in [0, 1].
 
-    They are spread by the dispersion of the questions' scores, see `category_posterior`.
+    They are spread by the square root of `dispersion` on the logit scale.
+    """
+    score = particles.share @ unit
+    if dispersion <= 1.0:
+        return score
+    middle = special.logit(particles.weight @ score)
+    spread = np.sqrt(dispersion) * (special.logit(score) - middle)
+    return np.asarray(special.expit(middle + spread))
+
+
+def _dispersion(counts: FloatArray, unit: FloatArray, particles: Particles) -> float:
+    """Return the variance of the population's score over that of the particles, at least 1.
+
+    See `category_posterior`.
     """
     weight, s = particles.weight, particles.strength
-    score = particles.share @ unit
     trials = counts.sum(axis=1)
     informative = trials >= 2.0
     # of two categories s is learned from the scores themselves
     if unit.size < 3 or informative.sum() < 2:
-        return score
-    n = trials[informative]
-    average = counts[informative] @ unit / n
+        return 1.0
+    tried = trials > 0.0
+    n = trials[tried]
+    average = counts[tried] @ unit / n
+    score = particles.share @ unit
     variance = particles.share @ unit**2 - score**2
     sizes, size = np.unique(n, return_inverse=True)
     expected = np.array([weight @ (variance * (k + s) / (k * (s + 1.0))) for k in sizes])[size]
-    centre = (average / expected).sum() / (1.0 / expected).sum()
-    pearson = float((np.square(average - centre) / expected).sum())
-    dispersion = (_DISPERSION_DF + pearson) / (_DISPERSION_DF + n.size - 1.0)
-    if dispersion <= 1.0:
-        return score
-    middle = special.logit(weight @ score)
-    spread = np.sqrt(dispersion) * (special.logit(score) - middle)
-    return np.asarray(special.expit(middle + spread))
+    information, repeated = 1.0 / expected, informative[tried]
+    own, of_repeated = information[repeated], average[repeated]
+    centre = own @ of_repeated / own.sum()
+    m = int(own.size)
+    sample = m / (m - 1.0) * (own**2 @ np.square(of_repeated - centre)) / own.sum() ** 2
+    # of all questions there is more information than of those with two trials
+    sample *= own.sum() / information.sum()
+    ratio = float(sample / (weight @ np.square(score - weight @ score)))
+    return float(max(1.0, (_DISPERSION_DF + (m - 1.0) * ratio) / (_DISPERSION_DF + m - 1.0)))
 
 
 def _moments(
