@@ -61,7 +61,7 @@ PARTS = ("binary", "rubrics", "real", "pass")
 #: Shapes of the Pass@k family: those above, and two more.
 PASS_SHAPES = SHAPES | {"constant .05": 0.05, "constant .5": 0.5}
 #: Of each N, the k, and those above N with their shapes.
-PASS_KS = {4: (2, 4), 16: (2, 4, 8, 16)}
+PASS_KS = {4: (2, 4), 8: (2, 8), 16: (2, 4, 8, 16), 64: (2, 8, 32, 64)}
 BEYOND_KS = (8, 32)
 BEYOND_SHAPES = {
     **{f"constant {p}": float(p) for p in (".02", ".5", ".7", ".98")},

@@ -271,6 +271,11 @@ def test_notes():
     assert maj_at_k_posterior(*clear, 8).note is None
     close = maj_at_k_posterior(*bank("rrrrrrab", "rrraaaab", "aaaaarrr", "aaaarrrr"), 8)
     assert close.note.startswith("In at least half of the questions the right answer")
+    for k, end in ((4, "population is too narrow."), (8, "in four of nine kinds of questions.")):
+        population = maj_at_k_posterior(*clear, k, "population")
+        assert population.note.startswith("Questions are taken as independent")
+        assert population.note.endswith(end)
+        assert population.benchmark.note is None
     beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
     assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)

@@ -21,9 +21,14 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.hierarchical.beta_binomial import equal_probability, hyper_posterior
+from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    HyperGrid,
+    equal_probability,
+    histogram_discrepancy,
+    hyper_posterior,
+)
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
 
 
 def outcomes_of(correct, n) -> Outcomes:
@@ -296,6 +301,8 @@ def test_a_table_of_253_rows_is_one_computation():
     start = time.process_time()
     posteriors = pass_posteriors(outcomes, rows)
     assert time.process_time() - start < 5.0  # about half a second of a free core
+    assert table_method("hdi", len(rows)) == table_method("exact", 65) == "beta"
+    assert table_method("exact", 64) == "exact"
     alone = g_pass_at_k_posterior(outcomes, 64, 0.5)
     together = posteriors[-1]
     assert together.mu == pytest.approx(alone.mu, rel=1e-6)
@@ -324,6 +331,30 @@ def test_mostly_extreme_questions_have_a_note():
     # questions that may be alike, and those that differ more evenly, have none
     for correct in ([4] * 28 + [3, 3], [0] * 30, MIXED[0]):
         assert pass_at_k_posterior(outcomes_of(correct, 4), 2).note is None
+
+
+def test_questions_of_two_kinds_have_a_note():
+    two_kinds = outcomes_of(
+        [0] * 13 + [1, 2] + [11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14], 16
+    )
+    assert "several kinds of questions" in pass_hat_k_posterior(two_kinds, 16).note
+    assert pass_hat_k_posterior(two_kinds, 1).note is None
+    # quantiles of one Beta distribution
+    p = stats.beta.ppf((np.arange(30) + 0.5) / 30, 0.5, 0.7)
+    one_kind = outcomes_of(np.rint(16 * p).astype(int), 16)
+    assert pass_hat_k_posterior(one_kind, 16).note is None
+
+
+def test_the_discrepancy_of_a_histogram_against_one_strength():
+    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
+    point = np.zeros((1, 1))
+    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
+    # m = 1/2 and s = 1: the arcsine distribution
+    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
+    observed = np.bincount(x.astype(int), minlength=5)
+    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
+    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
+    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0
 
 
 def test_beyond_the_trials_the_note_has_the_measured_coverage():
