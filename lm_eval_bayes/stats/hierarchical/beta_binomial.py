@@ -216,8 +216,8 @@ def histogram_discrepancy(x: FloatArray, y: FloatArray, grid: HyperGrid) -> floa
     """
     trials = x + y
     n = float(trials[0])
-    is_whole = np.all(x == np.floor(x)) and n == np.floor(n)
-    if not is_whole or not 4.0 <= n <= _MOST_COUNTED or np.any(trials != n):
+    has_fractions = np.any(x != np.floor(x)) or n != np.floor(n)
+    if has_fractions or not 4.0 <= n <= _MOST_COUNTED or np.any(trials != n):
         return 0.0
     edges = np.array([0.0, 1.0, n // 4 + 1, n // 2 + 1, 3 * n // 4 + 1, n, n + 1.0])
     edges = np.unique(edges).astype(np.int64)
