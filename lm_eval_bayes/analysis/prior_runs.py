@@ -374,7 +374,8 @@ def mean_prior_effects(
     ------
     InvalidInputError
         If a prior is of no model among the runs, of several tasks, of the same questions or of
-        other categories, or if a run has two priors.
+        other categories, if a run has two priors, or if scope is "population" and a run has
+        clusters.
 
     Examples
     --------
@@ -402,6 +403,9 @@ def mean_prior_effects(
             if _n_common(run, prior):
                 rule = f"hold other questions than those of {run.task}, whose earlier runs are"
                 raise InvalidInputError.of(argument, f"{rule} given by --prior", prior.label)
+            if spec.scope == "population" and run.outcomes.cluster_index is not None:
+                rule = "be left out for scope population of questions in clusters"
+                raise InvalidInputError.of(argument, rule, prior.label)
             weights = run.outcomes.weights.tolist()
             if prior.outcomes.weights.tolist() != weights:
                 rule = f"have the category weights of {run.task}, {weights}"

@@ -176,6 +176,11 @@ def test_a_prior_of_the_mean_is_of_one_other_benchmark():
     ):
         with pytest.raises(InvalidInputError, match=message):
             mean_prior_effects([new], [GivenPrior(SavedRuns(prior))], "auto", IntervalSpec())
+    population = IntervalSpec.of(0.95, "population", "exact", 0)
+    three = run("m", [[0, 1], [1, 1], [1, 0]], ids="pqs")
+    clustered = replace(three, outcomes=replace(three.outcomes, clusters=("a", "a", "b")))
+    with pytest.raises(InvalidInputError, match="be left out for scope population"):
+        mean_prior_effects([clustered], [GivenPrior(SavedRuns((math,)))], "auto", population)
 
 
 @pytest.mark.parametrize(
