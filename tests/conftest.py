@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 
 # One thread per process: pytest-xdist keeps the cores busy. Set before numpy is imported.
@@ -12,7 +13,12 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import hypothesis
 import pytest
+import typer.main
+import typer.testing
 from _support.paths import SHARED
+
+# Typer's runner builds all commands at every call, which takes longer than most of them.
+typer.testing._get_command = cache(typer.main.get_command)
 
 # A test never fails because the machine is busy.
 hypothesis.settings.register_profile(

@@ -543,6 +543,8 @@ def test_commands_options_and_values_complete(shell, monkeypatch):
 def test_the_script_is_shown_and_no_file_written(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    # the option's form is fixed, from this variable, when the commands are built
+    monkeypatch.setattr(typer.testing, "_get_command", typer.main.get_command)
     result = invoked("--show-completion", shell)
     assert result.exit_code == 0
     assert f"_LM_EVAL_BAYES_COMPLETE=complete_{shell}" in result.stdout

@@ -39,6 +39,11 @@ JPEG = (
 REASONS = sys.version_info >= (3, 11)
 
 
+@pytest.fixture(autouse=True)
+def brief_retries(monkeypatch):
+    monkeypatch.setattr(locations, "_RETRY_S", 0.0005)
+
+
 def foreign_sqlite(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
