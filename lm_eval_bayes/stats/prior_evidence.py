@@ -33,7 +33,6 @@ from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import learn_particl
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     distinct_weights,
     hbayes_at_n,
-    merge_categories,
     trials_by_weight,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
@@ -188,8 +187,8 @@ def learned_log_evidence(
     if at_top is not None:
         of_mean = float(pseudo[at_top].sum()), float(pseudo[~at_top].sum())
         return log_evidence(*trials_by_weight(outcomes, at_top), of_mean)
-    counts, _ = merge_categories(outcomes)
     _, belongs = distinct_weights(outcomes)
+    counts = outcomes.weighted_counts @ belongs
     return learn_particles(counts[np.lexsort(counts.T)], seed, pseudo @ belongs).log_evidence
 
 

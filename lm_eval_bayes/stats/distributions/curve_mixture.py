@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import fft, special
 
 from lm_eval_bayes.stats.distributions.base import (
@@ -186,10 +187,7 @@ class CurveMixture:
         curves : sequence of Curve
             Those that are averaged.
         """
-        order = np.argsort(weight, axis=None)
-        likely = np.zeros(weight.size, dtype=bool)
-        likely[order[np.cumsum(weight.ravel()[order]) > _LEFT_OUT]] = True
-        rows, columns = np.nonzero(likely.reshape(weight.shape))
+        rows, columns = np.nonzero(_likely(weight, _LEFT_OUT))
         part = (slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1))
         return cls(
             pairs.first,
@@ -456,16 +454,12 @@ class CurveMixture:
         high = min(mu + _REACH * sigma, curve.top) + 6.0 * kernel
         base = 2.0 * np.pi / (high - low)
         n = int(np.ceil(_CUT / (kernel * base))) + 1
-        order = np.argsort(self.weight, axis=None)
-        is_likely = np.cumsum(self.weight.ravel()[order]) > _LEFT_OUT_OF_TABLES
-        likely = np.zeros(self.weight.size, dtype=np.bool_)
-        likely[order] = is_likely
-        normal = is_nearly_normal(at_node, sigma)
-        alone = likely.reshape(self.weight.shape) & normal
+        likely, normal = _likely(self.weight, _LEFT_OUT_OF_TABLES), is_nearly_normal(at_node, sigma)
+        alone = likely & normal
         transform = self.weight[alone] @ normal_transform(
             Cumulants(*(values[alone] for values in at_node)), sensitivity[:, alone], base, n
         )
-        wanted = (likely & ~normal.ravel())[self._order]
+        wanted = (likely & ~normal).ravel()[self._order]
         weight = self.weight.ravel()[self._order].astype(np.float32)
         cells = sensitivity.reshape(2, -1)[:, self._order]
         waves: dict[int, CurveWaves] = {}
@@ -506,6 +500,14 @@ def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
     for array in arrays:
         array.setflags(write=False)
     return arrays
+
+
+def _likely(weight: FloatArray, left_out: float) -> npt.NDArray[np.bool_]:
+    """Return which nodes remain if the least likely ones, of this mass at most, are left out."""
+    order = np.argsort(weight, axis=None)
+    likely = np.empty(weight.size, dtype=np.bool_)
+    likely[order] = np.cumsum(weight.ravel()[order]) > left_out
+    return likely.reshape(weight.shape)
 
 
 def _repaired(at_node: Cumulants, least: float) -> Cumulants:

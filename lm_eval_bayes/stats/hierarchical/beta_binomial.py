@@ -9,7 +9,6 @@ over an even grid is nearly exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -226,14 +225,13 @@ def histogram_discrepancy(x: FloatArray, y: FloatArray, grid: HyperGrid) -> floa
     a = strength * special.expit(grid.logit_mean[likely])
     b = strength * special.expit(-grid.logit_mean[likely])
     weight = grid.weight[likely] / grid.weight[likely].sum()
-    expected = np.zeros(edges.size - 1)
-    for i, (first, last) in enumerate(pairwise(edges)):
-        for part in blocks(int(last - first), weight.size):
-            k = np.arange(first, last, dtype=np.float64)[part, None]
-            log_ways = -np.log(n + 1.0) - special.betaln(n - k + 1.0, k + 1.0)
-            log_share = log_ways + special.betaln(k + a, n - k + b) - special.betaln(a, b)
-            expected[i] += (np.exp(log_share) @ weight).sum()
-    expected *= x.size
+    share = np.empty(int(n) + 1)
+    for part in blocks(share.size, weight.size):
+        k = np.arange(share.size, dtype=np.float64)[part, None]
+        log_ways = -np.log(n + 1.0) - special.betaln(n - k + 1.0, k + 1.0)
+        log_share = log_ways + special.betaln(k + a, n - k + b) - special.betaln(a, b)
+        share[part] = np.exp(log_share) @ weight
+    expected = x.size * np.add.reduceat(share, edges[:-1])
     observed = np.histogram(x, edges - 0.5)[0]
     return float(((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum())
 

@@ -234,15 +234,6 @@ def trials_by_weight(
     return read_only(right, np.float64), read_only(wrong, np.float64)
 
 
-def merge_categories(outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
-    """Return the trials by distinct weight, (M, K), and these weights, (K,).
-
-    Prior trials count by their weight λ.
-    """
-    weights, belongs = distinct_weights(outcomes)
-    return outcomes.weighted_counts @ belongs, weights
-
-
 def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the distinct weights, (K,), and which category has which, (C+1, K)."""
     # in the order of the categories, so that weights turned around have the same particles
@@ -352,14 +343,15 @@ def category_posterior(
     >>> round(posterior.mu, 2), round(posterior.sigma, 2), posterior.ess > 10_000
     (0.23, 0.05, True)
     """
-    counts, weights = merge_categories(outcomes)
+    weights, belongs = distinct_weights(outcomes)
+    counts = outcomes.weighted_counts @ belongs
     low, span, unit = scaled_weights(weights)
     # the order of the questions must not matter, not even to the last digit
     order = np.lexsort(counts.T)
     particles = learn_particles(counts[order], spec.seed)
     dispersion = _dispersion(counts[order], unit, particles)
     if mean_counts is not None:
-        pseudo_trials = mean_counts @ distinct_weights(outcomes)[1]
+        pseudo_trials = mean_counts @ belongs
         particles = learn_particles(counts[order], spec.seed, pseudo_trials)
     score, mean, sd = _moments(counts[order], unit, particles)
     population_scores = _population_scores(unit, particles, dispersion)
