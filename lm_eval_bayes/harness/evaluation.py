@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from lm_eval.api.instance import Instance
 
+from lm_eval_bayes.harness.compat import new_instance
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -39,7 +41,7 @@ class Evaluation:
     caches : dict
         The functions of :func:`cached_in_evaluation`, with the results of this evaluation.
     tasks : mapping
-        The evaluated tasks by name.
+        The evaluated tasks, by the name in their requests.
     learned_tables : dict
         The numbers of the rows of hbayes@N, each with the table of its trials, by the row's name
         and the number's `id`. The harness hands a group the numbers of its tasks and no trials.
@@ -57,9 +59,7 @@ class Evaluation:
         NaN where grading fails or gives no number.
         """
         task = self.tasks[task_name]
-        instance = Instance(
-            "generate_until", doc, ("", {}), 0, (task_name, 0, 1), [text] * task.config.repeats
-        )
+        instance = new_instance(doc, task=task_name, resps=[text] * task.config.repeats)
         scores = []
         for pipeline in task._filters:
             try:

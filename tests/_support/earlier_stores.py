@@ -14,10 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lm_eval.api.instance import Instance
-
 from _support.harness_command import gateway
 from _support.scripted_server import serving, vllm_pages
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 PROMPTS = ("What is 7 + 5?", "What is 9 - 3?")
@@ -63,7 +62,7 @@ def sample(store: Path, name: str, **changed: Any) -> dict[str, Any]:
         requests = []
         for number, prompt in enumerate(PROMPTS):
             doc = {"problem": prompt, "answer": "12"}
-            request = Instance("generate_until", doc, (prompt, settings), 0, ("sums", number, 1))
+            request = new_instance(doc, (prompt, settings), task="sums", doc_id=number)
             request.repeats = TRIALS
             requests += [request] * TRIALS
         lm.generate_until(requests, disable_tqdm=True)

@@ -35,7 +35,7 @@ def few_tasks(*folders: Path) -> Iterator[None]:
     def make(include_path: Any = None, **options: Any) -> Any:
         included = include_path if isinstance(include_path, list) else [include_path]
         paths = [str(path) for path in (CONFIGS, *folders, *included) if path]
-        return manager(include_path=paths, include_defaults=False, **options)
+        return manager(**{**options, "include_path": paths, "include_defaults": False})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lm_eval.tasks, "TaskManager", make)

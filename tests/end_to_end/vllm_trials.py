@@ -62,10 +62,10 @@ def sampled(lm: Any, asked: list[Any], measure: bool = False) -> dict[int, Any]:
 
 def by_the_harness(lm: Any, asked: list[Any]) -> list[str]:
     """Return what the harness's own backend says to the same prompts and seeds."""
-    from lm_eval.api.instance import Instance
+    from lm_eval_bayes.harness.compat import new_instance
 
     requests = [
-        Instance("generate_until", {}, (o.context, {**o.kwargs, "seed": o.seed}), i, ("t", i, 1))
+        new_instance({}, (o.context, {**o.kwargs, "seed": o.seed}), task="t", doc_id=i)
         for i, o in enumerate(asked)
     ]
     return lm.generate_until(requests, disable_tqdm=True)

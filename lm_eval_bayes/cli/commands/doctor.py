@@ -254,7 +254,7 @@ def _plugin(registered: Registered) -> Finding:
     missing = ", ".join(registered.missing)
     if not registered.complete_by_hand:
         detail = f"this release of the harness cannot register: {missing}"
-        return finding("wrong", detail, pip_install(f"lm-eval=={HARNESS.tested[-1]}"))
+        return finding("wrong", detail, pip_install(str(HARNESS)))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     # the rule of the boot module, which is no part of an installed package

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
@@ -426,12 +427,8 @@ def _instance(request: TrialRequest) -> Instance:
     for name in ("top_k", "min_p", "top_p"):
         if name not in original.args[1]:
             kwargs.pop(name, None)
-    return Instance(
-        request_type=original.request_type,
-        doc=original.doc,
-        arguments=(request.context, kwargs, *original.args[2:]),
-        idx=original.idx,
-        metadata=(original.task_name, original.doc_id, 1),
+    return new_instance(
+        original.doc, (request.context, kwargs, *original.args[2:]), original=original
     )
 
 
@@ -499,13 +496,12 @@ class TrialsLM(LM):
     Examples
     --------
     >>> import tempfile
-    >>> from lm_eval.api.instance import Instance
     >>> folder = tempfile.TemporaryDirectory()
     >>> def ask(n):
     ...     lm = TrialsLM(backend="biased_coin", store=folder.name + "/coin.sqlite", p=0.5)
     ...     doc = {"problem": "What is 7 + 5?", "answer": "12"}
     ...     arguments = ("What is 7 + 5?", {"temperature": 1.0})
-    ...     request = Instance("generate_until", doc, arguments, 0, ("demo", 0, n))
+    ...     request = new_instance(doc, arguments, task="demo", repeats=n)
     ...     return lm.generate_until([request] * n, disable_tqdm=True)
     >>> first = ask(4)
     >>> ask(8)[:4] == first

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lm_eval.api.metrics  # noqa: F401  first: the harness fills a registry only while it is empty
-from lm_eval.api.registry import aggregation_registry, get_metric, register_metric
+from lm_eval.api.registry import aggregation_registry, register_metric
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -190,6 +190,8 @@ def _grade(
         text = str(response)
         no_match = frozenset({NO_MATCH})
         if task_grading is None:
+            from lm_eval.api.registry import get_metric
+
             name, function = "exact_match", get_metric("exact_match")
             flags = {k: v for k, v in options.items() if k in EXACT_MATCH_OPTIONS}
         else:

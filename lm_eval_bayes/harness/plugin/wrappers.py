@@ -20,6 +20,7 @@ from lm_eval_bayes import __version__
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.compat import METRIC_FORM, ConfigurableTask, lists_bayes
 from lm_eval_bayes.harness.evaluation import evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.plugin import patches, results_table, sample_loggers
@@ -70,7 +71,7 @@ def _checked(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         repeated = _has_our_class(self)
-        if repeated or _lists_bayes(self):
+        if repeated or lists_bayes(self):
             install_evaluate()
             if not repeated:
                 _prepare(self)
@@ -85,8 +86,6 @@ def _has_our_class(task: Any) -> bool:
 
 
 def _prepare(task: Any) -> None:
-    from lm_eval.api.task import ConfigurableTask
-
     from lm_eval_bayes.harness.plugin.bayes_metric import (
         USE_THE_CLASS,
         aggregate_bayes,
@@ -94,6 +93,10 @@ def _prepare(task: Any) -> None:
     )
 
     name, config = str(task.config.task), task.config
+    if not METRIC_FORM:
+        raise TaskConfigError(
+            f"task {name}: metric bayes needs lm-eval 0.4; with this release {USE_THE_CLASS}"
+        )
 
     def check(holds: bool, rule: str) -> None:
         if not holds:
@@ -249,10 +252,14 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
         tasks = tasks_by_name(arguments["task_dict"])
-        _check_tasks_named(tasks)
+        by_own_name = {_own_name(task, name): task for name, task in tasks.items()}
+        _check_tasks_named(by_own_name)
         _warn_of_unused_settings(tasks)
         prepare_groups(arguments["task_dict"])
-        with evaluating(arguments["lm"], tasks) as evaluation, seeded_trials(evaluation.model):
+        with (
+            evaluating(arguments["lm"], by_own_name) as evaluation,
+            seeded_trials(evaluation.model),
+        ):
             results = original(*args, **kwargs)
         if results is not None:  # None on all ranks but the first
             results_table.drop_empty_stderrs(results)
@@ -271,6 +278,11 @@ def _add_provenance(results: Mapping[str, Any], tasks: Mapping[str, Any]) -> Non
                 **(config.get("metadata") or {}),
                 "lm_eval_bayes": {"version": __version__, **questions.identity(task)},
             }
+
+
+def _own_name(task: Any, name: str) -> str:
+    """Return the name in a task's requests, to which 0.5 adds that of a group elsewhere."""
+    return str(getattr(getattr(task, "config", None), "task", None) or name)
 
 
 def _metadata_of(task: Any) -> Mapping[str, Any]:
@@ -346,12 +358,8 @@ def prepare_groups(task_dict: Mapping[str, Any]) -> None:
                 log.warning(message, problem, getattr(group, "name", "?"))
 
 
-def _lists_bayes(task: Any) -> bool:
-    return "bayes" in getattr(task, "_metric_fn_list", ())
-
-
 def _samples_repeatedly(task: Any) -> bool:
-    return _has_our_class(task) or _lists_bayes(task)
+    return _has_our_class(task) or lists_bayes(task)
 
 
 def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,9 +13,8 @@ import string
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
-from lm_eval.api.instance import Instance
-
 from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.harness.compat import new_instance
 
 #: What gives the answer: the task's grader, the filter, the response itself, or nothing.
 AnswerSource: TypeAlias = Literal["grader", "filter", "response", "none"]
@@ -49,7 +48,7 @@ def extracts(pipeline: Any, doc: Any) -> bool:
         A question.
     """
     text = r"We add both. The answer is (B). Hence the final answer is $\boxed{2}$, at last."
-    probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, 1), resps=[text])
+    probe = new_instance(doc, resps=[text])
     try:
         pipeline.apply([probe])
         filtered = probe.filtered_resps[pipeline.name]

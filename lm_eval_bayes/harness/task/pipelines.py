@@ -10,12 +10,12 @@ from typing import Any
 
 import lm_eval.filters  # noqa: F401  first: the harness fills a registry only while it is empty
 from lm_eval.api.filter import Filter
-from lm_eval.api.instance import Instance
 from lm_eval.api.registry import filter_registry
 from lm_eval.filters import build_filter_ensemble
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.compat import new_instance
 
 log = get_logger(__name__)
 
@@ -133,7 +133,7 @@ def probe_output(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: st
         If the pipeline fails on every text.
     """
     for text in texts:
-        probe = Instance("generate_until", doc, ("", {}), 0, (None, 0, n), resps=[text] * n)
+        probe = new_instance(doc, task=task, repeats=n, resps=[text] * n)
         try:
             pipeline.apply([probe])
             out = probe.filtered_resps[pipeline.name]

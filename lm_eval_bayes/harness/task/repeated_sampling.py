@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from lm_eval.api.task import ConfigurableTask
-
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (

@@ -11,6 +11,7 @@ from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
 from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
@@ -48,12 +49,12 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
     kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name)
     task.config.generation_kwargs = kwargs
     task._instances = [
-        RepeatedInstance(
-            request_type=old.request_type,
-            doc=old.doc,
-            arguments=(old.args[0], copy.deepcopy(kwargs), *old.args[2:]),
-            idx=old.idx,
-            metadata=(name, old.doc_id, settings.trials_of(old.doc_id)),
+        new_instance(
+            old.doc,
+            (old.args[0], copy.deepcopy(kwargs), *old.args[2:]),
+            repeats=settings.trials_of(old.doc_id),
+            original=old,
+            kind=RepeatedInstance,
         )
         for old in task._instances
     ]

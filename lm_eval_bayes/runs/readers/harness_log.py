@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.provenance import (
     identifying_arguments,
     mapping,
     provenance_of,
+    with_plain_names,
 )
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
@@ -118,7 +119,8 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
         results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
-    task = next((t for t in configs if t.replace("/", "__") == name), name)
+    names = (name, name.rpartition("::")[2])
+    task = next((t for t in configs if t.replace("/", "__") in names), name)
     config = mapping(configs.get(task))
     return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
 
@@ -153,7 +155,7 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidInputError.of(argument, f"have a complete {file}", str(error)) from None
-    return content if isinstance(content, dict) else {}
+    return with_plain_names(content) if isinstance(content, dict) else {}
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:

@@ -6,9 +6,9 @@ import json
 from collections import defaultdict
 
 import pytest
-from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
@@ -105,7 +105,7 @@ def test_requests_of_other_tasks_keep_the_harness_seed(monkeypatch):
     model = openai_completions.LocalCompletionsAPI(
         model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None
     )
-    request = Instance("generate_until", {}, ("hello", {"until": []}), 0, ("other", 0, 2))
+    request = new_instance({}, ("hello", {"until": []}), task="other", repeats=2)
     with api_seeds.seeded_trials(model):
         assert "generate_until" in vars(model)
         model.generate_until([request, request])

@@ -6,10 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
-from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM, CacheHook
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
@@ -75,7 +75,7 @@ Toy = type("Toy", (RecordingMixin, ToySampling, ToyLM), {"backend_name": "toy"})
 
 def requests_for(prompts, n, kwargs=KWARGS, task="demo"):
     requests = [
-        Instance("generate_until", {}, (prompt, kwargs), i, (task, i, n))
+        new_instance({}, (prompt, kwargs), task=task, doc_id=i, repeats=n)
         for i, prompt in enumerate(prompts)
     ]
     return [request for request in requests for _ in range(n)]

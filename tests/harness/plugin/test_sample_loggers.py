@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
-from lm_eval.loggers.trackio_logger import TrackioLogger
 from lm_eval.loggers.wandb_logger import WandbLogger
 
 from lm_eval_bayes.harness.plugin import patches, sample_loggers
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+TrackioLogger = pytest.importorskip("lm_eval.loggers.trackio_logger").TrackioLogger
 
 pytestmark = pytest.mark.filterwarnings("default")
 

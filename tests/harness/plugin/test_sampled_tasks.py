@@ -106,7 +106,9 @@ def test_sampling_settings_of_the_task_or_the_user_stay(manager, caplog):
 def test_the_command_line_finds_a_sampled_task(manager):
     tasks = manager()
     assert tasks.match_tasks(["toy_bayes"]) == ["toy_bayes"]
-    assert tasks.match_tasks(["toy*", "no_such_bayes"]) == ["toy", "toys"]
+    # 0.5 returns what it does not find as well
+    found = tasks.match_tasks(["toy*", "no_such_bayes"])
+    assert [name for name in found if name != "no_such_bayes"] == ["toy", "toys"]
     assert "toy_bayes" not in manager().all_tasks
 
 
@@ -142,7 +144,9 @@ def test_a_group_of_sampled_tasks_has_the_mean_over_them(manager, caplog):
     assert set(results["groups"]) == {"both_bayes"}
     row = results["groups"]["both_bayes"]
     outcomes = {
-        name: Outcomes.from_matrix([s["outcomes"] for s in samples if s["filter"] == "strict"])
+        name.rpartition("::")[2]: Outcomes.from_matrix(
+            [s["outcomes"] for s in samples if s["filter"] == "strict"]
+        )
         for name, samples in results["samples"].items()
     }
     assert set(outcomes) == {"toy_bayes", "second_bayes"}

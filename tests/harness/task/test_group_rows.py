@@ -5,10 +5,9 @@ from __future__ import annotations
 import datasets
 import numpy as np
 import pytest
-from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
+from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, plain_task, toy_config
 from lm_eval import evaluator
 from lm_eval.api.group import Group
-from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.result_rows import HBAYES_AT_N
@@ -26,7 +25,8 @@ PARTS = {"a": [0, 1, 2], "b": [0, 1], "c": [2]}
 def task(name, kind=RepeatedSamplingTask, **changes):
     part = [QUESTIONS[i] for i in PARTS[name]]
     data = datasets.Dataset.from_list(part)
-    return kind(config=toy_config(task=name, custom_dataset=lambda **_: {"test": data}, **changes))
+    changes = {"task": name, "custom_dataset": lambda **_: {"test": data}, **changes}
+    return kind(config=toy_config(**changes)) if kind else plain_task(**changes)
 
 
 def grouped(tasks, *entries):
@@ -73,7 +73,7 @@ def test_a_group_has_the_mean_over_its_tasks(weights):
 
 
 def test_a_group_of_other_tasks_is_left_alone():
-    tasks = [task(name, ConfigurableTask, repeats=1) for name in ("a", "b")]
+    tasks = [task(name, None, repeats=1) for name in ("a", "b")]
     group = grouped(tasks, {"metric": "exact_match", "weight_by_size": False})
     results = evaluated(group)
     own = [results[name]["exact_match,none"] for name in "ab"]

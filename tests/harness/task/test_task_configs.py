@@ -12,13 +12,13 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from _support.paths import REPOSITORY
 from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._index import Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
-from lm_eval.utils import apply_template
 
 from lm_eval_bayes.harness.grading import grade as grading
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
@@ -56,6 +56,10 @@ GROUPS = {
 }
 TASKS = [*CONTESTS, *LATER, "demo_arithmetic_bayes"]
 SENTENCE = r"Please reason step by step, and put your final answer within \boxed{}."
+
+
+def rendered(template, doc):
+    return jinja2.Template(template).render(**doc)
 
 
 def config(task: str) -> dict[str, Any]:
@@ -114,14 +118,14 @@ def test_contests_are_asked_as_in_the_paper(task: str) -> None:
         "until": [],
     }
     doc = {"problem": "Let $S=\\{1\\}$ and $x_{{1}}$.\n", "answer": 70}
-    prompt = apply_template(cfg["doc_to_text"], doc)
+    prompt = rendered(cfg["doc_to_text"], doc)
     assert prompt == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
-    assert apply_template(cfg["doc_to_target"], doc) == "70"
+    assert rendered(cfg["doc_to_target"], doc) == "70"
 
 
 def test_the_demo_s_prompt() -> None:
     cfg = config("demo_arithmetic_bayes")
-    prompt = apply_template(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
+    prompt = rendered(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
     assert prompt == (
         "Solve the problem and put the final answer in \\boxed{}.\n\n"
         "Problem: What is 7 + 5?\nSolution:"
@@ -242,13 +246,14 @@ for boxed in (1.0, 0.0):
     lm = BiasedCoinLM(p=0.5, boxed=boxed)
     run = evaluate(lm, manager.load(["contest_math_bayes"]), bootstrap_iters=0)
     results[boxed] = {
-        "results": run["results"],
+        "results": {name.rpartition("::")[2]: row for name, row in run["results"].items()},
         "groups": run["groups"],
         "samples": {
             task: [
                 {k: s[k] for k in ("doc", "target", "resps", "outcomes")} for s in samples
             ]
-            for task, samples in run["samples"].items()
+            for name, samples in run["samples"].items()
+            for task in [name.rpartition("::")[2]]
         },
     }
 with open(out, "w") as handle:

@@ -11,7 +11,6 @@ import time
 import datasets
 import pytest
 from _support import toy
-from lm_eval.tasks import TaskManager
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
@@ -224,8 +223,7 @@ def test_thirty_questions_of_eighty_trials(tmp_path, monkeypatch):
     stores = repeated_sampling.store_outcomes
     monkeypatch.setattr(repeated_sampling, "store_outcomes", timed)
     lm = TrialsLM(backend="biased_coin", store=str(tmp_path / "c.sqlite"), p=0.5)
-    manager = TaskManager(include_defaults=False)
-    toy.evaluate(lm, RepeatedSamplingTask(config=config), task_manager=manager)
+    toy.evaluate(lm, RepeatedSamplingTask(config=config))
     assert lm.trial_store.info().outcomes == 2400
     busy, waited = (sum(times) for times in zip(*took, strict=True))
     print(f"{len(took)} questions: {busy:.3f} s of the processor, {waited:.3f} s in all")

@@ -93,9 +93,10 @@ class BiasedCoinLM(LM):
 
     Examples
     --------
+    >>> from lm_eval_bayes.harness.compat import new_instance
     >>> lm = BiasedCoinLM(p=0.6)
     >>> doc = {"problem": "What is 7 + 5?", "answer": "12"}
-    >>> request = Instance("generate_until", doc, ("What is 7 + 5?", {}), 0, ("demo", 0, 8))
+    >>> request = new_instance(doc, ("What is 7 + 5?", {}), task="demo", repeats=8)
     >>> answers = lm.generate_until([request] * 8)
     >>> [answer.split("answer is ")[1] for answer in answers[2:5]]
     ['$\\boxed{7}$.', '$\\boxed{12}$.', '$\\boxed{17}$.']

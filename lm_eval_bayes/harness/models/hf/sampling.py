@@ -191,10 +191,9 @@ class HFSampling(LazyWeights):
         think = self._think
         if isinstance(think, int):
             raw = raw[int(signals.get("answer_at") or 0) :].lstrip()
-        until = self._until(kwargs)
-        return str(
-            postprocess_generated_text(raw, until, think if isinstance(think, str) else None)
-        )
+        elif isinstance(think, str):  # by itself first: 0.5.0.dev1 cuts at stop strings before
+            raw = postprocess_generated_text(raw, None, think)
+        return str(postprocess_generated_text(raw, self._until(kwargs), None))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the strings that end a trial: of a thinking model, only the sequence's end.

@@ -147,7 +147,9 @@ class VLLMSampling(SamplingMixin):
         from lm_eval.models.utils import postprocess_generated_text
 
         _, until, _ = self._split(kwargs)
-        return str(postprocess_generated_text(raw, until, self.think_end_token))
+        # one after the other: 0.5.0.dev1 cuts at stop strings within the think block
+        answer = postprocess_generated_text(raw, None, self.think_end_token)
+        return str(postprocess_generated_text(answer, until, None))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that the engine gets: of a thinking model, only its end.

@@ -23,6 +23,7 @@ from scipy import stats
 
 import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM, Question, uniforms
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -34,9 +35,8 @@ def request(
     doc_id: int, n: int = 1, task: str = "quiz", answer: Any = "12", prompt: str | None = None
 ) -> Instance:
     prompt = f"question {doc_id}" if prompt is None else prompt
-    return Instance(
-        "generate_until", {"answer": answer}, (prompt, {"until": []}), 0, (task, doc_id, n)
-    )
+    arguments = (prompt, {"until": []})
+    return new_instance({"answer": answer}, arguments, task=task, doc_id=doc_id, repeats=n)
 
 
 def clones(requests: list[Instance]) -> list[Instance]:

@@ -12,12 +12,13 @@ from lm_eval.api.instance import Instance
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 
 def request(doc_id: int, task: str = "quiz") -> Instance:
     arguments = (f"question {doc_id}", {"until": []})
-    return Instance("generate_until", {"answer": "12"}, arguments, 0, (task, doc_id, 1))
+    return new_instance({"answer": "12"}, arguments, task=task, doc_id=doc_id)
 
 
 def test_three_kinds_of_file_say_the_same(tmp_path: Path) -> None:

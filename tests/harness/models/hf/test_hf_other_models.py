@@ -22,10 +22,10 @@ from _support.tiny_hf import (
     tiny_model,
     word_tokenizer,
 )
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.hf import generation as hf_loop
 
 # transformers and torch warn of their own affairs
@@ -64,7 +64,7 @@ def test_other_causal_models(tmp_path, monkeypatch, name):
     wanted = reference_bits(lm, prompt[:1], prompt[1:])
     assert got[2].signals["prompt_bpt"] == pytest.approx(wanted, abs=2e-5)
     greedy = run(lm, requests_for(PROMPTS, 1, GREEDY))
-    requests = [Instance("generate_until", {}, (p, {**GREEDY}), 0) for p in PROMPTS]
+    requests = [new_instance({}, (p, {**GREEDY})) for p in PROMPTS]
     texts = HFLM.generate_until(lm, requests, disable_tqdm=True)
     assert [lm.finished_text(greedy[i].text, GREEDY, {}) for i in range(4)] == texts
 

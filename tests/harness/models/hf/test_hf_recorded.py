@@ -7,8 +7,8 @@ pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
 
 from _support.tiny_hf import PROMPTS, save_llama
-from lm_eval.api.instance import Instance
 
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.trials import HFSignalsLM, TrialsLM
 from lm_eval_bayes.store.errors import OtherWeightsError
 
@@ -19,7 +19,7 @@ KWARGS = {"do_sample": True, "temperature": 0.8, "until": ["w9"], "max_gen_toks"
 
 def requests(trials):
     return [
-        Instance("generate_until", {}, (prompt, dict(KWARGS)), 0, ("task", i, trials))
+        new_instance({}, (prompt, dict(KWARGS)), task="task", doc_id=i, repeats=trials)
         for i, prompt in enumerate(PROMPTS)
     ]
 

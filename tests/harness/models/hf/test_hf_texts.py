@@ -25,10 +25,10 @@ from _support.tiny_hf import (
     word_tokenizer,
 )
 from _support.trial_requests import trial_request
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 
 # transformers and torch warn of their own affairs
@@ -151,7 +151,7 @@ def harness_text(lm, tokens, kwargs, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(lm, "_model_generate", generate)
-        request = Instance("generate_until", {}, ("so", {**kwargs, "until": [*kwargs["until"]]}), 0)
+        request = new_instance({}, ("so", {**kwargs, "until": [*kwargs["until"]]}))
         (text,) = HFLM.generate_until(lm, [request], disable_tqdm=True)
     return text
 
@@ -213,7 +213,7 @@ def test_greedy_is_what_the_harness_generates(lm, until):
     kwargs = {**GREEDY, "until": until}
     got = run(lm, requests_for(PROMPTS, 1, kwargs))
     ours = [lm.finished_text(got[i].text, kwargs, got[i].signals) for i in range(len(PROMPTS))]
-    requests = [Instance("generate_until", {}, (p, {**kwargs}), 0) for p in PROMPTS]
+    requests = [new_instance({}, (p, {**kwargs})) for p in PROMPTS]
     assert ours == HFLM.generate_until(lm, requests, disable_tqdm=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 import pytest
-from lm_eval.api.instance import Instance
 
 pytest.importorskip("aiohttp")
 openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
@@ -23,6 +22,7 @@ from _support.scripted_server import serving, vllm_pages
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.openai import client
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
@@ -116,7 +116,7 @@ def test_arguments_that_cannot_be():
 
 
 def test_images_are_refused():
-    request = Instance("generate_until", {}, ("What is this?", {}, {"visual": []}), 0)
+    request = new_instance({}, ("What is this?", {}, {"visual": []}))
     with serving() as server:
         order = trial_request(0, "What is this?", "What is this?", 0, 1, KWARGS, request)
         with pytest.raises(TaskConfigError, match="must be text"):
