@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
@@ -17,10 +17,10 @@ log = get_logger(__name__)
 _ONE_PROGRAM = "pass@1"
 
 
-def outcome_metric(
-    task: str, metrics: Mapping[str, Any], chosen: str | None, has_grader: bool
-) -> str:
-    """Return the metric that grades the trials; one line of the log names the others.
+def check_metrics(
+    task: str, metrics: Mapping[str, Any], chosen: Sequence[str], has_grader: bool
+) -> None:
+    """Check the metrics that grade the trials; one line of the log names those left out.
 
     Parameters
     ----------
@@ -28,15 +28,15 @@ def outcome_metric(
         The task's name.
     metrics : mapping of str to callable or None
         The metrics that the task lists, with the harness's functions.
-    chosen : str or None
-        The setting `bayes_metric`; None for the first metric.
+    chosen : sequence of str
+        The metrics that are outcomes of the trials.
     has_grader : bool
         Whether the task has a `process_results` of its own.
 
     Raises
     ------
     TaskConfigError
-        If there is no such metric, or nothing computes it.
+        If one of them is no metric of the task, or nothing computes it.
     """
     names = list(metrics)
     if "bayes" in names:
@@ -44,23 +44,22 @@ def outcome_metric(
             f"task {task}: the metric `bayes` is for YAMLs without this class; "
             "with it, list the metric that grades one response (such as exact_match)"
         )
-    outcome = chosen or (names[0] if names else "none")
-    if outcome not in names:
-        raise TaskConfigError(
-            f"task {task}: `bayes_metric` must be one of the task's metrics "
-            f"({', '.join(names) or 'there is none'}); got {outcome!r}"
-        )
-    if metrics[outcome] is None and not has_grader:
-        raise TaskConfigError(
-            f"task {task}: the harness has no metric `{outcome}`, and there is no "
-            "`process_results` function that would give it"
-        )
-    others = [name for name in names if name != outcome]
+    for metric in chosen or ("none",):
+        if metric not in names:
+            raise TaskConfigError(
+                f"task {task}: `bayes_metric` must be one of the task's metrics "
+                f"({', '.join(names) or 'there is none'}); got {metric!r}"
+            )
+        if metrics[metric] is None and not has_grader:
+            raise TaskConfigError(
+                f"task {task}: the harness has no metric `{metric}`, and there is no "
+                "`process_results` function that would give it"
+            )
+    others = [name for name in names if name not in chosen]
     if others:
         verb = "is" if len(others) == 1 else "are"
         message = "task %s: trials are graded by %s; %s %s left out (`bayes_metric` chooses)"
-        log.info(message, task, outcome, join_words(others), verb)
-    return outcome
+        log.info(message, task, join_words(chosen), join_words(others), verb)
 
 
 def takes_list(options: Mapping[str, Any]) -> bool:
@@ -121,14 +120,22 @@ def _shown(value: object) -> str:
     return f"{value!r:.80}" if number is None else f"{number:g}"
 
 
+def is_list_of_grades(value: object) -> bool:
+    """Return whether a metric gave one response a list of zeros and ones, one a part of it."""
+    parts = value if isinstance(value, (list, tuple)) and value else [math.nan]
+    return all(isinstance(part, numbers.Real) and float(part) in (0.0, 1.0) for part in parts)
+
+
 def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
-    """Return the score that a metric gave.
+    """Return the score that a metric gave: a number, or the mean of a list of zeros and ones.
 
     Raises
     ------
     TaskConfigError
         If the value is no number within the bounds.
     """
+    if isinstance(value, (list, tuple)) and is_list_of_grades(value):
+        value = math.fsum(value) / len(value)
     score = float(value) if isinstance(value, numbers.Real) else math.nan
     if not bounds[0] <= score <= bounds[1]:
         raise TaskConfigError(

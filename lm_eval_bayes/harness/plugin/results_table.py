@@ -41,6 +41,7 @@ _SHORT = tuple(
             r"pass@largest",
             r"maj@\d+",
             r"rubric_.+@\d+",
+            r"(hbayes|avg)@\d+\(.+\)(_low|_high)?",
             r"grading_errors|rubric_missing",
         ),
     )

@@ -39,7 +39,8 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
     sample : mapping
         An entry of the harness's ``results["samples"][task]``.
     metrics : sequence of str
-        The metrics that the task lists; each trial has its category under these names.
+        The metrics that the task lists, that of `outcomes` first. Each trial has its grade or
+        score under these names, None where the metric was left out.
 
     Returns
     -------
@@ -64,13 +65,19 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
         for key, value in sample.items()
         if key not in rows and key not in _PER_TRIAL and key != "signals"
     }
-    trials = []
+    trials, missing = [], [None] * len(outcomes)
     for trial, category in enumerate(outcomes):
         own = {
             name: sample[key][trial]
             for key, name in _PER_TRIAL.items()
             if len(sample.get(key) or ()) == len(outcomes)
         }
+        graded = {
+            name: (sample.get(f"outcomes({name})") or sample.get(f"scores({name})") or missing)[
+                trial
+            ]
+            for name in metrics
+        } | dict.fromkeys(metrics[:1], category)
         signals = {
             name: values[trial]
             for name, values in (sample.get("signals") or {}).items()
@@ -79,7 +86,7 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
         trials.append(
             {
                 **common,
-                **dict.fromkeys(metrics, category),
+                **graded,
                 **own,
                 **signals,
                 "metrics": [*metrics, *own, *signals],
@@ -98,7 +105,10 @@ def _of_trial(filtered: Sequence[Any], trial: int, n: int) -> Any:
 
 
 def _listed_metrics(config: Mapping[str, Any]) -> list[str]:
-    return [entry["metric"] for entry in config.get("metric_list") or () if "metric" in entry]
+    """Return the metrics of a task's `metric_list`, that of the outcomes first."""
+    names = [entry["metric"] for entry in config.get("metric_list") or () if "metric" in entry]
+    settings = (config.get("metadata") or {}).get("bayes") or {}
+    return sorted(names, key=lambda name: name != settings.get("metric"))
 
 
 def _table_of_trials(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,14 +21,12 @@ from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
-    category_of,
-    outcome_metric,
-    score_of,
+    check_metrics,
     single_result,
     takes_list,
 )
 from lm_eval_bayes.harness.models.interface import signal_columns
-from lm_eval_bayes.harness.task import answers, pipelines, questions, score_rows
+from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
@@ -44,9 +42,6 @@ from lm_eval_bayes.runs.log_fields import cluster_label
 __all__ = ["RepeatedSamplingTask"]
 
 log = get_logger(__name__)
-
-#: Metrics of the harness with two values, right and wrong.
-_BINARY_METRICS = frozenset({"exact_match", "acc"})
 
 _MOST_LOGGED_ERRORS = 10
 
@@ -116,9 +111,9 @@ class RepeatedSamplingTask(ConfigurableTask):
             super().__init__(data_dir, cache_dir, download_mode, config)
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         has_grader = callable(self.config.process_results)
-        self._outcome = outcome_metric(
-            str(name), self._metric_fn_list, self.settings.metric, has_grader
-        )
+        chosen = [outcome.name for outcome in self.outcomes]
+        check_metrics(str(name), self._metric_fn_list, chosen, has_grader)
+        self._outcome = chosen[0]
         # Metrics such as HumanEval's pass_at_k take all programs of a question; they get one.
         self._takes_list = takes_list(self._metric_fn_kwargs[self._outcome])
         if self._takes_list:
@@ -144,14 +139,28 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def _read_settings(self, config: Mapping[str, Any]) -> None:
         """Check the settings in the metadata, and add the checked ones to it as `bayes`."""
-        self.settings = Settings.from_metadata(
-            config["metadata"],
-            config.get("repeats", 1),
-            _known_categories(config),
-            certain=_grades_alone(config),
-            task=str(config.get("task", "")),
-        )
-        config["metadata"]["bayes"] = self.settings.to_dict()
+        metadata, name = config["metadata"], str(config.get("task", ""))
+        listed = metrics.listed(config)
+        chosen = metrics.chosen(metadata, listed)
+        self.outcomes = [
+            metrics.MetricOutcome(
+                metric,
+                Settings.from_metadata(
+                    metrics.metadata_of(metric, metadata, first=not i),
+                    config.get("repeats", 1),
+                    metrics.known_categories(metric) if not i else 2,
+                    certain=_grades_alone(config),
+                    task=name,
+                ),
+                name,
+                first=not i,
+            )
+            for i, metric in enumerate(chosen or ("none",))
+        ]
+        self.settings = self.outcomes[0].settings
+        metadata["bayes"] = self.settings.to_dict()
+        if len(chosen) > 1:
+            metadata["bayes"]["metrics"] = list(chosen)
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions; a failure becomes an error of one sentence."""
@@ -193,12 +202,14 @@ class RepeatedSamplingTask(ConfigurableTask):
                 f"task {name}: grading fails on the first question's own answer "
                 f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
             ) from problem
-        if self.settings.bounds is not None:
+        for outcome in self.outcomes:
             for result in results:
-                self._score(result, self.settings.bounds)
+                outcome.check(result)
+        self.settings = self.outcomes[0].settings
+        if self.settings.bounds is not None:
             return
         weights = self.settings.weights
-        categories = [self._category(result) for result in results]
+        categories = [self.outcomes[0].category(result) for result in results]
         for pipeline in self._filters:
             self._answer_source(pipeline.name, results[0])
         if len(weights) > 2 and weights[categories[0]] < max(weights):
@@ -269,60 +280,44 @@ class RepeatedSamplingTask(ConfigurableTask):
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         pipeline = str(getattr(responses, "pipeline", self._filters[0].name))
-        if self.settings.bounds is not None:
-            return self._scored(doc, responses, pipeline, doc_id, measured)
+        trials = [self._grade(doc, r, pipeline, doc_id, i) for i, r in enumerate(responses)]
         field = self.settings.cluster
-        gradings = [self._grade(doc, r, pipeline, doc_id, i) for i, r in enumerate(responses)]
-        graded = rows.GradedResponses.of(
-            gradings,
-            self.settings,
-            cluster=None if field is None else cluster_label(doc, field),
-            prior_counts=None if self.prior is None else self.prior.of(doc),
-            answer_source=self._answer_source(pipeline),
-            origin=f"task {self.config.task}, filter {pipeline}",
-        )
-        task, version = str(self.config.task), str(self.VERSION)
-        store_outcomes(responses, graded, task=task, version=version, chosen=self._chosen)
-        logged = {"outcomes": list(graded.outcomes), **measured}
-        if graded.answer_source != "none":
-            logged["answers"] = list(graded.answers)
-        if graded.cluster is not None:
-            logged["cluster"] = graded.cluster
-        if graded.error_notes:
-            logged["grading_error_notes"] = graded.error_notes
-        return LoggedResult(rows.question_rows(graded), logged)
-
-    def _scored(
-        self,
-        doc: Any,
-        responses: list[Any],
-        pipeline: str,
-        doc_id: object,
-        measured: Mapping[str, Any],
-    ) -> LoggedResult:
-        """Score the responses to one question, for a metric with `bayes_bounds`."""
-        bounds = self.settings.bounds or (0.0, 1.0)
-        scores: list[float] = []
-        errors: list[str | None] = []
-        for trial, response in enumerate(responses):
-            try:
-                score, error = self._score(self._graded(doc, response), bounds), None
-            except LmEvalBayesError:
-                raise
-            except Exception as problem:
-                score, error = bounds[0], one_line(f"{type(problem).__name__}: {problem}")
-                message = "%s: grading failed on question %s, trial %d; the lowest score: %s"
-                self._log_failure(message, self.config.task, doc_id, trial, error)
-            scores.append(score)
-            errors.append(error)
-        origin = f"task {self.config.task}, filter {pipeline}"
-        record = score_rows.ScoredResponses.of(scores, errors, self.settings, origin)
-        logged = {"scores": scores, **measured}
-        if record.passed.error_notes:
-            logged["grading_error_notes"] = record.passed.error_notes
-        result = LoggedResult(score_rows.scored_question_rows(record), logged)
-        result.add_rows(score_rows.rows_of_all_questions(record))
+        records = [
+            outcome.record(
+                trials,
+                cluster=None if field is None else cluster_label(doc, field),
+                prior_counts=None if self.prior is None else self.prior.of(doc),
+                answer_source=self._answer_source(pipeline) if self._has_grades else "none",
+                origin=f"task {self.config.task}, filter {pipeline}",
+            )
+            for outcome in self.outcomes
+        ]
+        first, logged = records[0], dict(measured)
+        result_rows: dict[str, Any] = {}
+        rows_of_all: dict[str, Any] = {}
+        for outcome, record in zip(self.outcomes, records, strict=True):
+            of_question, of_all = outcome.rows_of_question(record)
+            result_rows |= of_question
+            rows_of_all |= of_all
+            logged |= outcome.logged(record)
+        if isinstance(first, rows.GradedResponses):
+            task, version = str(self.config.task), str(self.VERSION)
+            store_outcomes(responses, first, task=task, version=version, chosen=self._chosen)
+            if first.answer_source != "none":
+                logged["answers"] = list(first.answers)
+            if first.cluster is not None:
+                logged["cluster"] = first.cluster
+        notes = {i: trial.error for i, trial in enumerate(trials) if trial.error is not None}
+        if notes:
+            logged["grading_error_notes"] = notes
+        result = LoggedResult(result_rows, logged)
+        result.add_rows(rows_of_all)
         return result
+
+    @property
+    def _has_grades(self) -> bool:
+        """Whether a metric grades responses, rather than giving scores."""
+        return any(outcome.settings.bounds is None for outcome in self.outcomes)
 
     def _graded(self, doc: Any, response: Any) -> Any:
         """Return what the task's own grading gives one response."""
@@ -331,29 +326,29 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def _grade(
         self, doc: Any, response: Any, pipeline: str, doc_id: object, trial: int
-    ) -> rows.Grading:
-        """Return (category, answer, error) of one response; a failing grader counts as 0.
+    ) -> metrics.GradedTrial:
+        """Grade one response; a failing grader counts as wrong.
 
         Raises
         ------
         LmEvalBayesError
             If the task's configuration is wrong, which no trial can be counted for.
         """
+        result, answer, error = None, None, None
         try:
             result = self._graded(doc, response)
         except LmEvalBayesError:
             raise
         except Exception as problem:
-            category, answer = 0, None
             error = one_line(f"{type(problem).__name__}: {problem}")
         else:
-            category = self._category(result)
-            error = result.get("grading_error")
-            answer = self._answer(result, response, pipeline)
+            error = result.get("grading_error") if isinstance(result, Mapping) else None
+            if self._has_grades:
+                answer = self._answer(result, response, pipeline)
         if error is not None:
             message = "%s: grading failed on question %s, trial %d; counted as wrong: %s"
             self._log_failure(message, self.config.task, doc_id, trial, error)
-        return category, answer, error
+        return metrics.GradedTrial(result, answer, error)
 
     def _answer_source(
         self, pipeline: str, result: Mapping[str, Any] | None = None
@@ -416,50 +411,24 @@ class RepeatedSamplingTask(ConfigurableTask):
                 self.config.task,
             )
 
-    def _value(self, result: Any) -> object:
-        """Return the outcome metric's value in what grading one response gave."""
-        if not isinstance(result, Mapping):
-            raise TaskConfigError(
-                f"task {self.config.task}: `process_results` must return a dictionary of metrics; "
-                f"got {result!r:.80}"
-            )
-        if self._outcome not in result:
-            raise TaskConfigError(
-                f"task {self.config.task}: grading a response must give the metric "
-                f"`{self._outcome}`; got {', '.join(map(str, result)) or 'nothing'} "
-                "(choose one with bayes_metric)"
-            )
-        return result[self._outcome]
-
-    @property
-    def _metric_label(self) -> str:
-        """The task and its metric, for messages."""
-        return f"task {self.config.task}: the metric `{self._outcome}`"
-
-    def _score(self, result: Any, bounds: tuple[float, float]) -> float:
-        return score_of(self._value(result), bounds, self._metric_label)
-
-    def _category(self, result: Any) -> int:
-        top = len(self.settings.weights) - 1
-        return category_of(self._value(result), top, self._metric_label)
-
     # -- the rows, for the harness ------------------------------------------------------
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""
         if "bypass" in self._metric_fn_list:
             return super().aggregation()
-        if self.settings.bounds is not None:
-            return dict.fromkeys(score_rows.score_row_functions(self.settings), rows.aggregate)
-        return dict.fromkeys(rows.row_functions(self.settings, votes=self._votes), rows.aggregate)
+        votes = self._votes
+        names = [name for each in self.outcomes for name in each.row_names(votes=votes)]
+        return dict.fromkeys(names, rows.aggregate)
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row."""
         if "bypass" in self._metric_fn_list:
             return super().higher_is_better()
-        if self.settings.bounds is not None:
-            return score_rows.directions(self.settings)
-        return rows.higher_is_better(self.settings, votes=self._votes)
+        directions: dict[str, bool] = {}
+        for outcome in self.outcomes:
+            directions |= outcome.directions(votes=self._votes)
+        return directions
 
     @property
     def _votes(self) -> bool:
@@ -471,12 +440,3 @@ def _grades_alone(config: Mapping[str, Any]) -> bool:
     """Return whether the metric alone grades, without a function of the task."""
     grader = config.get("process_results")
     return grader is None or getattr(grader, "__module__", "") == process_results_math.__module__
-
-
-def _known_categories(config: Mapping[str, Any]) -> int | None:
-    """Return 2 if the outcome is a right-or-wrong metric of the harness, else None."""
-    listed = config.get("metric_list") or [{"metric": "exact_match"}]
-    first = listed[0] if isinstance(listed, list) else None
-    name = first.get("metric") if isinstance(first, Mapping) else None
-    chosen = config["metadata"].get("bayes_metric", name)
-    return 2 if isinstance(chosen, str) and chosen in _BINARY_METRICS else None

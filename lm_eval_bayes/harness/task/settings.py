@@ -36,11 +36,12 @@ KEYS = {
     "bayes_maj_k": "the k of maj@k (default min(8, N))",
     "bayes_weights": "the score of each category 0..C (default [0, 1])",
     "bayes_categories": "number of categories of the task's grader (default 2)",
-    "bayes_metric": "which metric of the task is the outcome (default: the first one)",
+    "bayes_metric": "which metric of the task is the outcome (default: the first one); with a "
+    "list, or all, each has rows, such as `hbayes@N(NAME)` of those after the first",
     "bayes_bounds": "the lowest and highest value of a metric that gives scores such as F1, as in "
-    "[0, 1]: rows of the mean score, without categories",
+    "[0, 1]: rows of the mean score, without categories; of several metrics `{NAME: [0, 1]}`",
     "bayes_threshold": "the score from which on a response passes, for Pass@k of scores (default: "
-    "no such rows)",
+    "no such rows); of several metrics `{NAME: 0.5}`",
     "bayes_interval": f"the interval's method: {', '.join(METHODS)} (default exact)",
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",

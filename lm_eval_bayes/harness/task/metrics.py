@@ -1,0 +1,288 @@
+"""The metrics of a task as outcomes of its trials: what each gives a response, and its rows.
+
+The first metric has the rows without an addition. Those of another one have its name behind the
+row's, as in ``hbayes@8(math_verify)``. All are read from one grading of each response.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.grading.task_metric import category_of, is_list_of_grades, score_of
+from lm_eval_bayes.harness.task import result_rows, score_rows
+from lm_eval_bayes.harness.task.answers import AnswerSource
+from lm_eval_bayes.harness.task.settings import Settings
+
+#: Metrics of the harness with two values, right and wrong.
+_BINARY = frozenset({"exact_match", "acc"})
+
+#: Scores whose bounds need not be given.
+_BOUNDS = {"f1": (0.0, 1.0)}
+
+#: Settings of the first metric alone.
+_OF_THE_FIRST = ("bayes_weights", "bayes_categories", "bayes_prior")
+
+#: Settings that may be mappings from metrics to values.
+_BY_METRIC = ("bayes_bounds", "bayes_threshold")
+
+
+class GradedTrial(NamedTuple):
+    """One graded response.
+
+    Attributes
+    ----------
+    values : mapping or None
+        What the task's own grading gave, by metric; None where it failed.
+    answer : str or None
+        The answer, where responses have one.
+    error : str or None
+        Why grading failed.
+    """
+
+    values: Mapping[str, Any] | None
+    answer: str | None
+    error: str | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether grading raised an error; the response counts as wrong then."""
+        return self.values is None and self.error is not None
+
+
+@dataclass
+class MetricOutcome:
+    """One metric of a task as the outcome of its trials.
+
+    Attributes
+    ----------
+    name : str
+        The metric.
+    settings : Settings
+        The task's settings for it.
+    task : str
+        The task, for messages.
+    first : bool
+        Whether its rows have no addition to their names.
+    """
+
+    name: str
+    settings: Settings
+    task: str
+    first: bool = True
+
+    def labelled(self, name: str) -> str:
+        """Return the name of a row or of a logged field of this metric.
+
+        Examples
+        --------
+        >>> settings = Settings.from_metadata({}, 8)
+        >>> second = MetricOutcome("math_verify", settings, "minerva_math", first=False)
+        >>> second.labelled("pass@4_low"), second.labelled("outcomes")
+        ('pass@4(math_verify)_low', 'outcomes(math_verify)')
+        """
+        if self.first:
+            return name
+        base, end = re.fullmatch(r"(.*?)(_stderr|_low|_high)?", name).groups()  # type: ignore[union-attr]
+        return f"{base}({self.name}){end or ''}"
+
+    def value(self, values: object) -> object:
+        """Return this metric's value in what grading one response gave.
+
+        Raises
+        ------
+        TaskConfigError
+            If there is none.
+        """
+        if not isinstance(values, Mapping):
+            raise TaskConfigError(
+                f"task {self.task}: `process_results` must return a dictionary of metrics; "
+                f"got {values!r:.80}"
+            )
+        if self.name not in values:
+            raise TaskConfigError(
+                f"task {self.task}: grading a response must give the metric "
+                f"`{self.name}`; got {', '.join(map(str, values)) or 'nothing'} "
+                "(choose one with bayes_metric)"
+            )
+        return values[self.name]
+
+    def category(self, values: object) -> int:
+        """Return the category of a response."""
+        top = len(self.settings.weights) - 1
+        return category_of(self.value(values), top, self._label)
+
+    def score(self, values: object) -> float:
+        """Return the score of a response."""
+        bounds = self.settings.bounds or (0.0, 1.0)
+        return score_of(self.value(values), bounds, self._label)
+
+    @property
+    def _label(self) -> str:
+        return f"task {self.task}: the metric `{self.name}`"
+
+    def check(self, values: object) -> None:
+        """Read the value of a response, to find what is wrong with the settings before sampling.
+
+        A metric other than the first whose values are lists of grades counts as a score from 0
+        to 1, the mean of the list.
+        """
+        undeclared = not self.first and self.settings.bounds is None
+        if undeclared and is_list_of_grades(self.value(values)):
+            self.settings = replace(self.settings, bounds=(0.0, 1.0))
+        if self.settings.bounds is None:
+            self.category(values)
+        else:
+            self.score(values)
+
+    def record(
+        self,
+        trials: Sequence[GradedTrial],
+        *,
+        cluster: str | None,
+        prior_counts: tuple[int, ...] | None,
+        answer_source: AnswerSource,
+        origin: str,
+    ) -> result_rows.GradedResponses | score_rows.ScoredResponses:
+        """Return the record of the graded responses to one question."""
+        if not self.first:
+            prior_counts, origin = None, f"{origin}, metric {self.name}"
+        if self.settings.bounds is not None:
+            lowest = self.settings.bounds[0]
+            scores = [lowest if t.failed else self.score(t.values) for t in trials]
+            errors = [trial.error for trial in trials]
+            return score_rows.ScoredResponses.of(scores, errors, self.settings, origin)
+        graded = [(0 if t.failed else self.category(t.values), t.answer, t.error) for t in trials]
+        return result_rows.GradedResponses.of(
+            graded,
+            self.settings,
+            cluster=cluster,
+            prior_counts=prior_counts,
+            answer_source=answer_source,
+            origin=origin,
+        )
+
+    def rows_of_question(self, record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the rows of one question, and those that have a number for all questions only."""
+        if self.settings.bounds is None:
+            return self._labelled(result_rows.question_rows(record)), {}
+        rows = self._labelled(score_rows.scored_question_rows(record))
+        return rows, self._labelled(score_rows.rows_of_all_questions(record))
+
+    def logged(self, record: Any) -> dict[str, Any]:
+        """Return the grades or scores of the trials of a question, for the log."""
+        if self.settings.bounds is not None:
+            return {self.labelled("scores"): list(record.scores)}
+        return {self.labelled("outcomes"): list(record.outcomes)}
+
+    def directions(self, *, votes: bool) -> dict[str, bool]:
+        """Return the direction of every row but sds: True for scores, False for errors."""
+        if self.settings.bounds is not None:
+            return self._labelled(score_rows.directions(self.settings))
+        return self._labelled(result_rows.higher_is_better(self.settings, votes=votes))
+
+    def row_names(self, *, votes: bool) -> list[str]:
+        """Return the names of all rows."""
+        if self.settings.bounds is not None:
+            return list(self._labelled(score_rows.score_row_functions(self.settings)))
+        return list(self._labelled(result_rows.row_functions(self.settings, votes=votes)))
+
+    def _labelled(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """Return rows under their labels; errors of grading are those of the first metric."""
+        return {
+            self.labelled(name): value
+            for name, value in rows.items()
+            if self.first or name != "grading_errors"
+        }
+
+
+def listed(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the metrics in a task's `metric_list`."""
+    entries = config.get("metric_list")
+    if entries is None:
+        return ("exact_match",)
+    given = [entry.get("metric") for entry in entries if isinstance(entry, Mapping)]
+    return tuple(getattr(metric, "__name__", str(metric)) for metric in given)
+
+
+def chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics that `bayes_metric` names, the first one where it is absent.
+
+    Parameters
+    ----------
+    metadata : mapping
+        The task's metadata.
+    names : sequence of str
+        The metrics of its `metric_list`.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not the name of a metric, a list of different ones, or "all"; or a setting by
+        metric names another one.
+
+    Examples
+    --------
+    >>> chosen({"bayes_metric": "all"}, ["em", "f1"]), chosen({}, ["em", "f1"])
+    (('em', 'f1'), ('em',))
+    """
+    for key in _BY_METRIC:
+        by_metric = metadata.get(key)
+        unknown = (
+            [name for name in by_metric if name not in names]
+            if isinstance(by_metric, Mapping)
+            else []
+        )
+        if unknown:
+            raise InvalidInputError.of(
+                key, f"name metrics of the task ({', '.join(names)})", unknown[0]
+            )
+    given = metadata.get("bayes_metric")
+    if given is None:
+        return tuple(names[:1])
+    if given == "all":
+        return tuple(names)
+    several = given if isinstance(given, list) else [given]
+    if (
+        not several
+        or not all(isinstance(name, str) for name in several)
+        or len({*several}) < len(several)
+    ):
+        rule = "be the name of a metric, a list of different ones, or all"
+        raise InvalidInputError.of("bayes_metric", rule, given)
+    return tuple(several)
+
+
+def metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> dict[str, Any]:
+    """Return a task's metadata as it is for one of several metrics.
+
+    Parameters
+    ----------
+    metric : str
+        The metric.
+    metadata : mapping
+        The metadata, in which `bayes_bounds` and `bayes_threshold` may be mappings from metrics.
+    first : bool
+        Whether it is the first metric, which alone can have other categories and a prior run.
+    """
+    own = {**metadata}
+    if metadata.get("bayes_metric") is not None:
+        own["bayes_metric"] = metric
+    for key in _BY_METRIC:
+        if isinstance(metadata.get(key), Mapping):
+            own[key] = metadata[key].get(metric)
+    if not first:
+        own.update(dict.fromkeys(_OF_THE_FIRST))
+        if own.get("bayes_bounds") is None and metric in _BOUNDS:
+            own["bayes_bounds"] = list(_BOUNDS[metric])
+        if own.get("bayes_bounds") is not None:
+            own["cluster"] = None
+    return own
+
+
+def known_categories(metric: str) -> int | None:
+    """Return 2 for a right-or-wrong metric of the harness, else None."""
+    return 2 if metric in _BINARY else None
