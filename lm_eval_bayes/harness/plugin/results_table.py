@@ -41,11 +41,15 @@ _SHORT = tuple(
             r"pass@largest",
             r"maj@\d+",
             r"rubric_.+@\d+",
-            r"(hbayes|avg)@\d+\(.+\)(_low|_high)?",
             r"grading_errors|rubric_missing",
         ),
     )
 )
+#: Rows of the short table for each metric after the first, in their order.
+_OF_OTHERS = re.compile(
+    r"hbayes@\d+(\(.+\))|hbayes@\d+(\(.+\))_low|hbayes@\d+(\(.+\))_high|avg@\d+(\(.+\))"
+)
+
 _COUNTS = ("grading_errors", "rubric_missing")
 
 #: The place of rows of other metrics, behind those of this package.
@@ -55,9 +59,9 @@ _LAST = 1_000_000
 class _OrderedKey(str):
     """A key of a task's results that sorts by a position; the harness sorts by name."""
 
-    position: tuple[int, int]
+    position: tuple[int, str, int]
 
-    def __new__(cls, key: str, position: tuple[int, int]) -> _OrderedKey:
+    def __new__(cls, key: str, position: tuple[int, str, int]) -> _OrderedKey:
         self = super().__new__(cls, key)
         self.position = position
         return self
@@ -180,13 +184,16 @@ def chosen_rows(results: Mapping[str, Any], setting: str | Sequence[str]) -> dic
         row, comma, _ = key.partition(",")
         of = row.removesuffix("_stderr")
         if not comma:
-            chosen[key] = value
+            chosen[_OrderedKey(key, (-1, "", index))] = value
         elif not _OURS.fullmatch(of):
-            chosen[_OrderedKey(key, (_LAST, index))] = value
+            chosen[_OrderedKey(key, (_LAST, "", index))] = value
         elif not isinstance(value, str) or row != of:
             rank = _rank(of, value, largest, setting)
             if rank is not None:
-                chosen[_OrderedKey(key, (rank, index))] = value
+                chosen[_OrderedKey(key, (rank, "", index))] = value
+            elif setting == "short" and (other := _OF_OTHERS.fullmatch(of)):
+                place = other.lastindex or 0
+                chosen[_OrderedKey(key, (len(_SHORT), other[place], place))] = value
     return chosen
 
 

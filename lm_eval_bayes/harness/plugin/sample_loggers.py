@@ -63,7 +63,9 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
     common = {
         key: value
         for key, value in sample.items()
-        if key not in rows and key not in _PER_TRIAL and key != "signals"
+        if key not in rows
+        and key not in _PER_TRIAL
+        and not key.startswith(("signals", "outcomes(", "scores("))
     }
     trials, missing = [], [None] * len(outcomes)
     for trial, category in enumerate(outcomes):

@@ -231,7 +231,7 @@ class TrialTable(Table):
             if warning is not None:
                 log.warning("%s", warning)
         if posterior.note is not None and not self.quick:
-            log.warning("hbayes@%d: %s", self.settings.n, posterior.note)
+            warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
         return float(posterior.mu)
 
     @cached_property
@@ -244,7 +244,7 @@ class TrialTable(Table):
         posteriors = _family(counts, tuple(self.settings.k), self.settings.tau)
         if not self.quick:
             for note in family_notes(posteriors):
-                log.warning("%s", note)
+                warn_once(note)
         return posteriors
 
     @cached_property
@@ -262,7 +262,7 @@ class TrialTable(Table):
         s = self.settings
         posterior = _vote(*self.candidates, s.maj_k, s.seed, 100 if self.quick else 1000)
         if posterior.note is not None and posterior.k != 1 and not self.quick:
-            log.warning("maj@%d: %s", s.maj_k, posterior.note)
+            warn_once(f"maj@{s.maj_k}: {posterior.note}")
         return posterior
 
     def family_interval(self, name: str) -> api.Interval:
@@ -402,6 +402,12 @@ def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Compute every row for one question."""
     table = TrialTable([question], quick=True)
     return {name: RowValue(float(table.row(name)), name, question) for name in table.rows}
+
+
+@cached_in_evaluation(maxsize=256)
+def warn_once(message: str) -> None:
+    """Log a warning, once in an evaluation: tasks, filters and metrics may have the same."""
+    log.warning("%s", message)
 
 
 @cached_in_evaluation(maxsize=4)

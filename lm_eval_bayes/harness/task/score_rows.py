@@ -20,6 +20,7 @@ from lm_eval_bayes.harness.task.result_rows import (
     TrialTable,
     posterior_rows,
     row_functions,
+    warn_once,
 )
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.hierarchical.scores import Scores, hbayes_of_scores
@@ -94,7 +95,7 @@ class ScoreTable(Table):
         if not self.quick:
             first = self.questions[0].passed
             if posterior.note is not None:
-                log.warning("hbayes@%d: %s", self.settings.n, posterior.note)
+                warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
             if all(score == self.scores.bounds[0] for q in self.questions for score in q.scores):
                 message = "%s: every trial has the lowest score, %g; does a filter take its answer?"
                 log.warning(message, first.origin, self.scores.bounds[0])

@@ -170,8 +170,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, tmp_path, caplog):
+#: The second metric of tasks that have two.
+SECOND = {"minerva_math_algebra": "math_verify", "drop": "f1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics"), [*((name, None) for name in CASES), *((name, "all") for name in SECOND)]
+)
+def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, metrics, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     if name == "drop" and not METRIC_FORM:
         pytest.skip("0.5 has f1 for multiple choice alone, so its own drop cannot be built")
@@ -195,17 +201,22 @@ def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, tmp_path,
         model=HalfRightLM(right, wrong),
         tasks=[f"{name}_bayes"],
         task_manager=TaskManager(
-            include_defaults=False, include_path=str(tmp_path), metadata={"bayes_n": N}
+            include_defaults=False,
+            include_path=str(tmp_path),
+            metadata={"bayes_n": N, "bayes_metric": metrics},
         ),
         bootstrap_iters=0,
     )
-    left_out = {"minerva_math_algebra": "math_verify is", "drop": "f1 is"}
-    assert (f"{left_out.get(name)} left out" in caplog.text) is (name in left_out)
+    alone = name in SECOND and metrics is None
+    assert (f"{SECOND.get(name)} is left out" in caplog.text) is alone
     row = results["results"][f"{name}_bayes"]
     assert row[f"avg@{N},{pipeline}"] == pytest.approx(sum(RIGHT) / (N * len(RIGHT)))
     assert row[f"bayes@{N},{pipeline}"] == pytest.approx(
         sum((c + 1) / (N + 2) for c in RIGHT) / len(RIGHT)
     )
     assert row[f"pass@{N},{pipeline}"] == pytest.approx(2 / 3)
+    if metrics == "all":
+        second = row[f"avg@{N}({SECOND[name]}),{pipeline}"]
+        assert second == pytest.approx(sum(RIGHT) / (N * len(RIGHT)))
     samples = [s for s in results["samples"][f"{name}_bayes"] if s["filter"] == pipeline]
     assert sorted(sum(sample["outcomes"]) for sample in samples) == sorted(RIGHT)

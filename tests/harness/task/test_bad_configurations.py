@@ -83,9 +83,9 @@ def filters(*steps, name="f"):
             r"cannot build it from its YAML \(KeyError|has no metric `exact_mach`",
         ),
         (
-            {"metadata": {"bayes_metric": ["exact_match"]}},
+            {"metadata": {"bayes_metric": ["exact_match", "exact_match"]}},
             InvalidInputError,
-            r"`bayes_metric` must be the name of a metric; got \['exact_match'\]",
+            r"`bayes_metric` must be the name of a metric, a list of different ones, or all; got",
         ),
         ({"doc_to_text": "{{ question"}, TaskConfigError, r"cannot build it .*TemplateSyntaxError"),
         ({"no_such_key": 1}, TaskConfigError, r"cannot build it .*no_such_key"),
@@ -105,6 +105,16 @@ def filters(*steps, name="f"):
         ({"metadata": {"bayes_m": 1}}, TaskConfigError, r"no setting `bayes_m`"),
         ({"metadata": {"bayes_weights": [0, 1, 2]}}, InvalidInputError, r"have 2 entries"),
         ({"metadata": {"bayes_metric": "f1"}}, TaskConfigError, r"`bayes_metric` must be one of"),
+        (
+            {"metadata": {"bayes_metric": ["exact_match", "f1"]}},
+            TaskConfigError,
+            r"one of the task's metrics \(exact_match\); got 'f1'",
+        ),
+        (
+            {"metadata": {"bayes_bounds": {"f1": [0, 1]}}},
+            InvalidInputError,
+            r"`bayes_bounds` must name metrics of the task \(exact_match\); got 'f1'",
+        ),
         ({"output_type": "loglikelihood"}, TaskConfigError, r"`output_type` must be generate"),
         ({"doc_to_target": "{{gold}}"}, DatasetUnavailableError, r"none called 'gold' is undef"),
         ({"test_split": "dev"}, DatasetUnavailableError, r"must have the split 'dev'; it has test"),
