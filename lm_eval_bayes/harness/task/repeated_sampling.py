@@ -11,7 +11,8 @@ Use it in a YAML that includes the task's own::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
@@ -19,6 +20,7 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.evaluation import current_evaluation
+from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
     check_metrics,
@@ -280,7 +282,14 @@ class RepeatedSamplingTask(ConfigurableTask):
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         pipeline = str(getattr(responses, "pipeline", self._filters[0].name))
-        trials = [self._grade(doc, r, pipeline, doc_id, i) for i, r in enumerate(responses)]
+        grade = partial(self._graded, doc)
+        graders: list[Callable[[], Any]] = [partial(grade, response) for response in responses]
+        if self._runs_code:
+            graders = programs.graders(grade, responses)
+        trials = [
+            self._grade(*graded, pipeline, doc_id, trial)
+            for trial, graded in enumerate(zip(graders, responses, strict=True))
+        ]
         field = self.settings.cluster
         records = [
             outcome.record(
@@ -325,9 +334,14 @@ class RepeatedSamplingTask(ConfigurableTask):
         return single_result(result, self._outcome)
 
     def _grade(
-        self, doc: Any, response: Any, pipeline: str, doc_id: object, trial: int
+        self,
+        grader: Callable[[], Any],
+        response: Any,
+        pipeline: str,
+        doc_id: object,
+        trial: int,
     ) -> metrics.GradedTrial:
-        """Grade one response; a failing grader counts as wrong.
+        """Return the grade of one response; a failing grader counts as wrong.
 
         Raises
         ------
@@ -336,9 +350,11 @@ class RepeatedSamplingTask(ConfigurableTask):
         """
         result, answer, error = None, None, None
         try:
-            result = self._graded(doc, response)
+            result = grader()
         except LmEvalBayesError:
             raise
+        except programs.ProgramGradingError as problem:
+            error = one_line(str(problem))
         except Exception as problem:
             error = one_line(f"{type(problem).__name__}: {problem}")
         else:

@@ -1,0 +1,65 @@
+"""Programs are graded several at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from _support.toy import ScriptedLM, evaluate, toy_config
+
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.grading import programs
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(sys.platform != "linux", reason="other platforms grade one by one"),
+]
+
+
+def grade(response):
+    if response == "error":
+        raise ValueError("no such function")
+    if response == "configuration":
+        raise TaskConfigError("task t: no such metric")
+    return {"pid": os.getpid(), "length": len(response)}
+
+
+def test_results_come_in_order_from_other_processes():
+    results = [result() for result in programs.graders(grade, ["a", "abc", "ab"] * 5)]
+    assert [result["length"] for result in results] == [1, 3, 2] * 5
+    assert os.getpid() not in {result["pid"] for result in results}
+    assert programs.graders(grade, ["a"])[0]()["pid"] == os.getpid()
+
+
+def test_an_error_belongs_to_its_response():
+    first, second, third = programs.graders(grade, ["error", "configuration", "ab"])
+    with pytest.raises(programs.ProgramGradingError, match="ValueError: no such function"):
+        first()
+    with pytest.raises(TaskConfigError, match="task t: no such metric"):
+        second()
+    assert third()["length"] == 2
+
+
+def test_a_killed_process_is_an_error_and_nothing_hangs():
+    results = programs.graders(lambda response: os._exit(3), ["a", "b"])
+    for result in results:
+        with pytest.raises(programs.ProgramGradingError, match="process of the program ended"):
+            result()
+
+
+def test_a_task_that_runs_code_is_graded_in_other_processes():
+    def run(doc, results):
+        return {"exact_match": eval(results[0]) == int(doc["answer"]), "answer": str(os.getpid())}
+
+    script = {"1 + 1 =": ["2", "1 + 1", "1 / 0", "3"], "2 + 2 =": ["5"], "3 + 3 =": ["6"]}
+    config = toy_config(process_results=run, unsafe_code=True)
+    results = evaluate(
+        ScriptedLM(script), RepeatedSamplingTask(config=config), confirm_run_unsafe_code=True
+    )
+    samples = results["samples"]["toy"]
+    assert [sample["outcomes"] for sample in samples] == [[1, 1, 0, 0], [0] * 4, [1] * 4]
+    assert samples[0]["grading_error_notes"] == {2: "ZeroDivisionError: division by zero"}
+    assert results["results"]["toy"]["grading_errors,none"] == 1
+    assert str(os.getpid()) not in {answer for s in samples for answer in s["answers"]}
