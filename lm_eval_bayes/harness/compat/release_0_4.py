@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from typing import Any
 
-from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask as ConfigurableTask
 from lm_eval.evaluator_utils import get_sample_size
 
@@ -17,28 +16,12 @@ METRIC_FORM = True
 sample_size = get_sample_size
 
 
-def new_instance(
-    doc: Any,
-    arguments: tuple[Any, ...] = ("", {}),
-    *,
-    task: str = "",
-    doc_id: int = 0,
-    repeats: int = 1,
-    resps: Sequence[Any] = (),
-    original: Any = None,
-    kind: type[Any] = Instance,
-) -> Any:
-    """Return a `generate_until` request, or the like of `original` with other arguments."""
+def instance_fields(task: str, doc_id: int, repeats: int, original: Any) -> dict[str, Any]:
+    """Return the fields of a request that say what it belongs to, those of `original` first."""
     if original is not None:
         task, doc_id = original.task_name, original.doc_id
-    return kind(
-        request_type="generate_until",
-        doc=doc,
-        arguments=arguments,
-        idx=0 if original is None else original.idx,
-        metadata=(task, doc_id, repeats),
-        resps=list(resps),
-    )
+    idx = 0 if original is None else original.idx
+    return {"idx": idx, "metadata": (task, doc_id, repeats)}
 
 
 def task_index(manager: Any) -> MutableMapping[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
 from typing import Any
 
-from lm_eval.api.instance import Instance
 from lm_eval.api.task import GenerateTask
 from lm_eval.config.templates import _coerce_list, process_field
 from lm_eval.evaluator_utils import _get_sample_size
@@ -30,30 +29,12 @@ _UNKNOWN = "_unregistered_metric_placeholder"
 sample_size = _get_sample_size
 
 
-def new_instance(
-    doc: Any,
-    arguments: tuple[Any, ...] = ("", {}),
-    *,
-    task: str = "",
-    doc_id: int = 0,
-    repeats: int = 1,
-    resps: Sequence[Any] = (),
-    original: Any = None,
-    kind: type[Any] = Instance,
-) -> Any:
-    """Return a `generate_until` request, or the like of `original` with other arguments."""
-    more: dict[str, Any] = {"task_name": task, "doc_id": doc_id}
-    if original is not None:
-        names = ("task_name", "doc_id", "idx", "target", "additional_args")
-        more = {name: getattr(original, name) for name in names}
-    return kind(
-        request_type="generate_until",
-        doc=doc,
-        arguments=arguments,
-        repeats=repeats,
-        resps=list(resps),
-        **more,
-    )
+def instance_fields(task: str, doc_id: int, repeats: int, original: Any) -> dict[str, Any]:
+    """Return the fields of a request that say what it belongs to, those of `original` first."""
+    if original is None:
+        return {"task_name": task, "doc_id": doc_id, "repeats": repeats}
+    names = ("task_name", "doc_id", "idx", "target", "additional_args")
+    return {"repeats": repeats, **{name: getattr(original, name) for name in names}}
 
 
 def task_index(manager: Any) -> MutableMapping[str, Any]:
