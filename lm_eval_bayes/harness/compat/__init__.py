@@ -13,28 +13,19 @@ names; `release_0_5` puts the tasks and scorers of the preview 0.5.0.dev1 behind
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 from lm_eval.api.instance import Instance
 
-if importlib.util.find_spec("lm_eval.scorers") is None:
-    from lm_eval_bayes.harness.compat.release_0_4 import METRIC_FORM as METRIC_FORM
-    from lm_eval_bayes.harness.compat.release_0_4 import ConfigurableTask as ConfigurableTask
-    from lm_eval_bayes.harness.compat.release_0_4 import instance_fields as instance_fields
-    from lm_eval_bayes.harness.compat.release_0_4 import lists_bayes as lists_bayes
-    from lm_eval_bayes.harness.compat.release_0_4 import name_in_results as name_in_results
-    from lm_eval_bayes.harness.compat.release_0_4 import sample_size as sample_size
-    from lm_eval_bayes.harness.compat.release_0_4 import task_index as task_index
-else:
-    from lm_eval_bayes.harness.compat.release_0_5 import METRIC_FORM as METRIC_FORM
-    from lm_eval_bayes.harness.compat.release_0_5 import ConfigurableTask as ConfigurableTask
-    from lm_eval_bayes.harness.compat.release_0_5 import instance_fields as instance_fields
-    from lm_eval_bayes.harness.compat.release_0_5 import lists_bayes as lists_bayes
-    from lm_eval_bayes.harness.compat.release_0_5 import name_in_results as name_in_results
-    from lm_eval_bayes.harness.compat.release_0_5 import sample_size as sample_size
-    from lm_eval_bayes.harness.compat.release_0_5 import task_index as task_index
+#: Whether ``metric: bayes`` can stand in a task's `metric_list`, which it can in 0.4 alone: a
+#: metric of 0.5 cannot return rows with an aggregation of their own.
+METRIC_FORM = importlib.util.find_spec("lm_eval.scorers") is None
+
+#: What is imported when it is first used: parts of this package are while the harness still is.
+_OF_TASKS = ("ConfigurableTask", "lists_bayes", "name_in_results", "sample_size", "task_index")
 
 
 def new_instance(
@@ -69,10 +60,23 @@ def new_instance(
     kind : type
         Its class.
     """
+    fields: dict[str, Any] = {"task_name": task, "doc_id": doc_id, "repeats": repeats}
+    if METRIC_FORM:
+        if original is not None:
+            task, doc_id = original.task_name, original.doc_id
+        idx = 0 if original is None else original.idx
+        fields = {"idx": idx, "metadata": (task, doc_id, repeats)}
+    elif original is not None:
+        names = ("task_name", "doc_id", "idx", "target", "additional_args")
+        fields.update({name: getattr(original, name) for name in names})
     return kind(
-        request_type="generate_until",
-        doc=doc,
-        arguments=arguments,
-        resps=list(resps),
-        **instance_fields(task, doc_id, repeats, original),
+        request_type="generate_until", doc=doc, arguments=arguments, resps=list(resps), **fields
     )
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of the release's module, which imports the harness's tasks."""
+    if name not in _OF_TASKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    release = "release_0_4" if METRIC_FORM else "release_0_5"
+    return getattr(importlib.import_module(f"{__name__}.{release}"), name)

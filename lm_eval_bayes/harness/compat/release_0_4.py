@@ -6,22 +6,14 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from lm_eval.api.task import ConfigurableTask as ConfigurableTask
-from lm_eval.evaluator_utils import get_sample_size
-
-#: Whether ``metric: bayes`` can stand in a task's `metric_list`.
-METRIC_FORM = True
 
 
-#: The number of questions that ``--limit`` leaves, of a task and the limit.
-sample_size = get_sample_size
+def sample_size(task: Any, limit: float | None) -> int | None:
+    """Return the number of questions that ``--limit`` leaves."""
+    from lm_eval.evaluator_utils import get_sample_size
 
-
-def instance_fields(task: str, doc_id: int, repeats: int, original: Any) -> dict[str, Any]:
-    """Return the fields of a request that say what it belongs to, those of `original` first."""
-    if original is not None:
-        task, doc_id = original.task_name, original.doc_id
-    idx = 0 if original is None else original.idx
-    return {"idx": idx, "metadata": (task, doc_id, repeats)}
+    size: int | None = get_sample_size(task, limit)
+    return size
 
 
 def task_index(manager: Any) -> MutableMapping[str, Any]:

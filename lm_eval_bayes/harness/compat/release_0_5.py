@@ -13,28 +13,19 @@ from typing import Any
 
 from lm_eval.api.task import GenerateTask
 from lm_eval.config.templates import _coerce_list, process_field
-from lm_eval.evaluator_utils import _get_sample_size
 
 from lm_eval_bayes.errors import DatasetUnavailableError
-
-#: Whether ``metric: bayes`` can stand in a task's `metric_list`. A metric of 0.5 cannot return
-#: rows with an aggregation of their own.
-METRIC_FORM = False
 
 #: The function in the place of a metric that the harness does not have.
 _UNKNOWN = "_unregistered_metric_placeholder"
 
 
-#: The number of questions that ``--limit`` leaves, of a task and the limit.
-sample_size = _get_sample_size
+def sample_size(task: Any, limit: float | None) -> int | None:
+    """Return the number of questions that ``--limit`` leaves."""
+    from lm_eval.evaluator_utils import _get_sample_size
 
-
-def instance_fields(task: str, doc_id: int, repeats: int, original: Any) -> dict[str, Any]:
-    """Return the fields of a request that say what it belongs to, those of `original` first."""
-    if original is None:
-        return {"task_name": task, "doc_id": doc_id, "repeats": repeats}
-    names = ("task_name", "doc_id", "idx", "target", "additional_args")
-    return {"repeats": repeats, **{name: getattr(original, name) for name in names}}
+    size: int | None = _get_sample_size(task, limit)
+    return size
 
 
 def task_index(manager: Any) -> MutableMapping[str, Any]:

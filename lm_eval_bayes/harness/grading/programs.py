@@ -7,11 +7,13 @@ N to the metric, which runs four at a time; so do we.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
@@ -19,72 +21,98 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 #: Programs that run at a time, as in `code_eval`.
 AT_A_TIME = 4
 
-#: What the processes of a pool inherit: it cannot be pickled.
-_grade: Callable[[Any], Any] | None = None
+#: A result, or the text of an error, by its kind.
+_Reply = tuple[str, Any]
 
 
 class ProgramGradingError(Exception):
-    """The metric failed on a program; the message has the type of the error."""
+    """Grading a program failed; the message has the type of the error."""
 
 
 def graders(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[Callable[[], Any]]:
-    """Start the grading of the responses to one question.
+    """Grade the responses to one question.
 
     Parameters
     ----------
     grade : callable
-        Takes one response; it runs in forked processes, where the platform has them.
+        Takes one response; it runs in a forked process of its own, where the platform has them.
     responses : sequence
         The programs.
 
     Returns
     -------
     list of callable
-        One for each response. It returns what `grade` returns.
+        One for each response. It returns what `grade` returned, as it is read back from JSON.
 
     Raises
     ------
     TaskConfigError
-        By a callable, where `grade` raises an error of this package.
+        By a callable, where `grade` raised an error of this package.
     ProgramGradingError
-        By a callable, where it raises another one, or its process was killed.
+        By a callable, where it raised another one, or its process ended without a result.
 
     Examples
     --------
     >>> [result() for result in graders(len, ["a", "ab", "abc"])]
     [1, 2, 3]
     """
-    global _grade
-    if len(responses) < 2 or sys.platform != "linux":
+    if sys.platform != "linux":
         return [partial(grade, response) for response in responses]
-    _grade = grade
+    return [partial(_result, reply) for reply in _replies(grade, responses)]
+
+
+def _replies(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[_Reply]:
+    """Run a process for each response, a few at a time."""
     context = multiprocessing.get_context("fork")
+    replies: list[_Reply] = [("error", "")] * len(responses)
+    waiting = deque(enumerate(responses))
+    running: dict[Any, tuple[int, Any]] = {}
+    receiver: Any
     try:
-        with ProcessPoolExecutor(min(AT_A_TIME, len(responses)), mp_context=context) as pool:
-            futures = [pool.submit(_graded, response) for response in responses]
+        while waiting or running:
+            while waiting and len(running) < AT_A_TIME:
+                number, response = waiting.popleft()
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_send_grade, args=(sender, grade, response))
+                process.start()
+                sender.close()
+                running[receiver] = number, process
+            for receiver in wait([*running]):
+                number, process = running.pop(receiver)
+                try:
+                    kind, value = json.loads(receiver.recv_bytes())
+                    replies[number] = kind, value
+                    process.join()
+                except (EOFError, ValueError, TypeError):
+                    process.join()
+                    message = f"the program ended its process, with exit code {process.exitcode}"
+                    replies[number] = "error", message
+                receiver.close()
     finally:
-        _grade = None
-    return [partial(_result, future) for future in futures]
+        for _, process in running.values():
+            process.kill()
+    return replies
 
 
-def _graded(response: Any) -> tuple[str, Any]:
-    """Grade one response in a process of the pool; errors become text, which can be pickled."""
-    if _grade is None:
-        raise RuntimeError("the process has inherited no grader")
+def _send_grade(sender: Connection, grade: Callable[[Any], Any], response: Any) -> None:
+    """Grade one response; errors become text, which can be sent."""
     try:
-        return "result", _grade(response)
+        reply: _Reply = ("result", grade(response))
     except LmEvalBayesError as error:
-        return "configuration", str(error)
-    except Exception as error:
-        return "error", f"{type(error).__name__}: {error}"
+        reply = ("configuration", str(error))
+    except (Exception, SystemExit) as error:
+        reply = ("error", f"{type(error).__name__}: {error}")
+    # no pickle: a program may write into the pipe
+    sender.send_bytes(json.dumps(reply, default=_plain).encode())
 
 
-def _result(future: Future[tuple[str, Any]]) -> Any:
-    try:
-        kind, value = future.result()
-    except Exception as error:
-        message = f"the process of the program ended ({type(error).__name__})"
-        raise ProgramGradingError(message) from None
+def _plain(value: Any) -> Any:
+    """Return a number or an array of numpy as JSON has it, anything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _result(reply: _Reply) -> Any:
+    kind, value = reply
     if kind == "configuration":
         raise TaskConfigError(value)
     if kind == "error":

@@ -211,6 +211,11 @@ def _registries(registry: Any) -> list[Any]:
 
 def is_ours(target: Any) -> bool:
     """Return whether a registry's entry (an object, or where to find one) is of this package."""
+    # 0.5 keeps the function of a metric in an object, which it makes when it is first used
+    later = getattr(target, "_factory", None)
+    if later is not None:
+        target = inspect.getclosurevars(later).nonlocals.get("fn", target)
+    target = getattr(target, "fn", target)
     path = target if isinstance(target, str) else getattr(target, "value", None)
     if not isinstance(path, str):
         path = getattr(target, "__module__", None) or ""

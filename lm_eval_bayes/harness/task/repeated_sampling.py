@@ -355,7 +355,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             raise
         except programs.ProgramGradingError as problem:
             error = one_line(str(problem))
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             error = one_line(f"{type(problem).__name__}: {problem}")
         else:
             error = result.get("grading_error") if isinstance(result, Mapping) else None

@@ -21,6 +21,8 @@ pytestmark = [
 def grade(response):
     if response == "error":
         raise ValueError("no such function")
+    if response == "exit":
+        sys.exit(2)
     if response == "configuration":
         raise TaskConfigError("task t: no such metric")
     return {"pid": os.getpid(), "length": len(response)}
@@ -30,23 +32,30 @@ def test_results_come_in_order_from_other_processes():
     results = [result() for result in programs.graders(grade, ["a", "abc", "ab"] * 5)]
     assert [result["length"] for result in results] == [1, 3, 2] * 5
     assert os.getpid() not in {result["pid"] for result in results}
-    assert programs.graders(grade, ["a"])[0]()["pid"] == os.getpid()
 
 
 def test_an_error_belongs_to_its_response():
-    first, second, third = programs.graders(grade, ["error", "configuration", "ab"])
+    first, second, third, last = programs.graders(grade, ["error", "configuration", "ab", "exit"])
     with pytest.raises(programs.ProgramGradingError, match="ValueError: no such function"):
         first()
     with pytest.raises(TaskConfigError, match="task t: no such metric"):
         second()
     assert third()["length"] == 2
+    with pytest.raises(programs.ProgramGradingError, match="SystemExit: 2"):
+        last()
 
 
-def test_a_killed_process_is_an_error_and_nothing_hangs():
-    results = programs.graders(lambda response: os._exit(3), ["a", "b"])
-    for result in results:
-        with pytest.raises(programs.ProgramGradingError, match="process of the program ended"):
-            result()
+def test_a_program_that_ends_its_process_harms_no_other():
+    def end(response):
+        return response if response else os._exit(3)
+
+    results = programs.graders(end, ["a", "", "b", "c", "", "d", "e", "f"])
+    for result, response in zip(results, ["a", "", "b", "c", "", "d", "e", "f"], strict=True):
+        if response:
+            assert result() == response
+        else:
+            with pytest.raises(programs.ProgramGradingError, match="with exit code 3"):
+                result()
 
 
 def test_a_task_that_runs_code_is_graded_in_other_processes():
