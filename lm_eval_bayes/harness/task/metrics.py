@@ -6,16 +6,20 @@ row's, as in ``hbayes@8(math_verify)``. All are read from one grading of each re
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.task_metric import category_of, is_list_of_grades, score_of
 from lm_eval_bayes.harness.task import result_rows, score_rows
 from lm_eval_bayes.harness.task.answers import AnswerSource
 from lm_eval_bayes.harness.task.settings import Settings
+
+log = get_logger(__name__)
 
 #: Metrics of the harness with two values, right and wrong.
 _BINARY = frozenset({"exact_match", "acc"})
@@ -67,12 +71,16 @@ class MetricOutcome:
         The task, for messages.
     first : bool
         Whether its rows have no addition to their names.
+    left_out : bool
+        Whether a value was found after sampling that the settings do not allow. Of the first
+        metric that ends the run; another one has no numbers then.
     """
 
     name: str
     settings: Settings
     task: str
     first: bool = True
+    left_out: bool = False
 
     def labelled(self, name: str) -> str:
         """Return the name of a row or of a logged field of this metric.
@@ -130,13 +138,34 @@ class MetricOutcome:
         A metric other than the first whose values are lists of grades counts as a score from 0
         to 1, the mean of the list.
         """
-        undeclared = not self.first and self.settings.bounds is None
-        if undeclared and is_list_of_grades(self.value(values)):
-            self.settings = replace(self.settings, bounds=(0.0, 1.0))
+        self._take_lists(values)
         if self.settings.bounds is None:
             self.category(values)
         else:
             self.score(values)
+
+    def _take_lists(self, values: object) -> None:
+        undeclared = not self.first and self.settings.bounds is None
+        if undeclared and is_list_of_grades(self.value(values)):
+            self.settings = replace(self.settings, bounds=(0.0, 1.0))
+
+    def record_or_leave_out(
+        self, trials: Sequence[GradedTrial], **context: Any
+    ) -> result_rows.GradedResponses | score_rows.ScoredResponses | None:
+        """Return the record of a question; None of a metric that is left out, with a warning."""
+        if self.first:
+            return self.record(trials, **context)
+        if self.left_out:
+            return None
+        try:
+            for trial in trials:
+                if not trial.failed:
+                    self._take_lists(trial.values)
+            return self.record(trials, **context)
+        except TaskConfigError as error:
+            self.left_out = True
+            log.warning("%s; the rows of this metric have no number", error)
+            return None
 
     def record(
         self,
@@ -184,11 +213,18 @@ class MetricOutcome:
             return self._labelled(score_rows.directions(self.settings))
         return self._labelled(result_rows.higher_is_better(self.settings, votes=votes))
 
-    def row_names(self, *, votes: bool) -> list[str]:
-        """Return the names of all rows."""
-        if self.settings.bounds is not None:
-            return list(self._labelled(score_rows.score_row_functions(self.settings)))
-        return list(self._labelled(result_rows.row_functions(self.settings, votes=votes)))
+    def aggregation(self, *, votes: bool) -> dict[str, Callable[[Sequence[Any]], Any]]:
+        """Return the aggregation of every row."""
+        names = (
+            [*result_rows.row_functions(self.settings, votes=votes)]
+            if self.settings.bounds is None
+            else [*score_rows.score_row_functions(self.settings)]
+        )
+        return self._labelled(dict.fromkeys(names, _number_of_all))
+
+    def rows_without_number(self, *, votes: bool) -> dict[str, float]:
+        """Return the rows of a question that has no record."""
+        return dict.fromkeys(self.aggregation(votes=votes), math.nan)
 
     def _labelled(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Return rows under their labels; errors of grading are those of the first metric."""
@@ -197,6 +233,13 @@ class MetricOutcome:
             for name, value in rows.items()
             if self.first or name != "grading_errors"
         }
+
+
+def _number_of_all(values: Sequence[Any]) -> float | str:
+    """Return the number of a row; NaN if some question has none, on whatever rank."""
+    if all(isinstance(value, result_rows.RowValue) for value in values):
+        return result_rows.aggregate(values)
+    return math.nan
 
 
 def listed(config: Mapping[str, Any]) -> tuple[str, ...]:

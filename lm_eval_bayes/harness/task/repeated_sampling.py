@@ -292,7 +292,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         ]
         field = self.settings.cluster
         records = [
-            outcome.record(
+            outcome.record_or_leave_out(
                 trials,
                 cluster=None if field is None else cluster_label(doc, field),
                 prior_counts=None if self.prior is None else self.prior.of(doc),
@@ -305,6 +305,9 @@ class RepeatedSamplingTask(ConfigurableTask):
         result_rows: dict[str, Any] = {}
         rows_of_all: dict[str, Any] = {}
         for outcome, record in zip(self.outcomes, records, strict=True):
+            if record is None:
+                rows_of_all |= outcome.rows_without_number(votes=self._votes)
+                continue
             of_question, of_all = outcome.rows_of_question(record)
             result_rows |= of_question
             rows_of_all |= of_all
@@ -433,9 +436,10 @@ class RepeatedSamplingTask(ConfigurableTask):
         """Return the aggregation of every row."""
         if "bypass" in self._metric_fn_list:
             return super().aggregation()
-        votes = self._votes
-        names = [name for each in self.outcomes for name in each.row_names(votes=votes)]
-        return dict.fromkeys(names, rows.aggregate)
+        functions: dict[str, Any] = {}
+        for outcome in self.outcomes:
+            functions |= outcome.aggregation(votes=self._votes)
+        return functions
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row."""

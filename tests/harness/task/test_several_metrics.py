@@ -91,6 +91,27 @@ def test_all_of_them_and_those_left_out(caplog):
         run(bayes_metric="all")
 
 
+def test_what_is_found_after_sampling_loses_nothing_of_the_first_metric(caplog):
+    results = run(bayes_metric="all", bayes_check=False)
+    row = results["results"]["toy"]
+    assert row["avg@4,none"] == pytest.approx(4 / 12)
+    assert row["avg@4(parts),none"] == pytest.approx(outcomes(results, "scores(parts)").mean())
+    assert np.isnan(row["avg@4(left),none"])
+    assert not [name for name in results["samples"]["toy"][0] if "(left)" in name]
+    assert caplog.text.count("the metric `left` must grade") == 1
+    # a later question has a value that the first ones did not have
+    GRADED.clear()
+    listed = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in "ab"]
+    config = toy_config(
+        process_results=lambda doc, results: {"a": 1, "b": 1 if doc["answer"] != "6" else 0.5},
+        metric_list=listed,
+        metadata={"bayes_metric": "all"},
+    )
+    row = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))["results"]["toy"]
+    assert row["avg@4,none"] == 1.0
+    assert np.isnan(row["avg@4(b),none"])
+
+
 def test_the_table_and_the_loggers_show_them(results):
     shown = chosen_rows(results["results"]["toy"], "short")
     labelled = [key.removesuffix(",none") for key in sorted(shown) if "(" in key]
