@@ -12,8 +12,8 @@ import lm_eval_bayes
 from lm_eval_bayes.harness.compat import METRIC_FORM
 
 # Models of optional backends and the worker and command modules are imported by other tests.
-OTHER_RELEASE = "release_0_5" if METRIC_FORM else "release_0_4"
-SKIPPED = ("lm_eval_bayes.__main__", f"lm_eval_bayes.harness.compat.{OTHER_RELEASE}")
+OF_0_5 = ("lm_eval_bayes.harness.compat.release_0_5",) if METRIC_FORM else ()
+SKIPPED = ("lm_eval_bayes.__main__", *OF_0_5)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(lm_eval_bayes.__path__, "lm_eval_bayes.")

@@ -1,4 +1,4 @@
-"""The names of :mod:`lm_eval_bayes.harness.compat` in harness 0.5, on its tasks and scorers.
+"""0.4's `ConfigurableTask` in harness 0.5, on its tasks and scorers.
 
 Its tasks grade, reduce and aggregate by way of a scorer per filter pipeline. Here every scorer
 gets the results of `process_results`, as 0.4 hands them to `aggregation`: one number object a row
@@ -7,7 +7,7 @@ and question. The bootstrap over rows and the reduction of repeats are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -18,39 +18,6 @@ from lm_eval_bayes.errors import DatasetUnavailableError
 
 #: The function in the place of a metric that the harness does not have.
 _UNKNOWN = "_unregistered_metric_placeholder"
-
-
-def sample_size(task: Any, limit: float | None) -> int | None:
-    """Return the number of questions that ``--limit`` leaves."""
-    from lm_eval.evaluator_utils import _get_sample_size
-
-    size: int | None = _get_sample_size(task, limit)
-    return size
-
-
-def task_index(manager: Any) -> MutableMapping[str, Any]:
-    """Return the harness's index of tasks, groups and tags."""
-    index: MutableMapping[str, Any] = manager._index
-    return index
-
-
-def name_in_results(task: Any) -> str:
-    """Return the name under which the results have a task."""
-    return str(task._qualified_name)
-
-
-def lists_bayes(task: Any) -> bool:
-    """Return whether a task's `metric_list` has ``metric: bayes``."""
-    return "bayes" in _metrics(task)
-
-
-def _metrics(task: Any) -> dict[str, Any]:
-    """Return the metrics of all pipelines of a task by name."""
-    return {
-        metric.name: metric
-        for scorer in getattr(task, "scorers", None) or ()
-        for metric in scorer.metrics or ()
-    }
 
 
 class ConfigurableTask(GenerateTask):
@@ -64,7 +31,7 @@ class ConfigurableTask(GenerateTask):
         config: Mapping[str, Any] | None = None,
     ) -> None:
         config = dict(config or {})
-        super().__init__({**config})
+        super().__init__(config)
         if "filter_list" in config:  # without the nested `kwargs` and metrics that 0.5 adds
             self.config.filter_list = config["filter_list"]
         self.UNSAFE_CODE = bool(self.config.unsafe_code)
@@ -81,7 +48,7 @@ class ConfigurableTask(GenerateTask):
         self.doc_to_target(self.task_docs[0])
 
     def _read_metrics(self) -> None:
-        metrics = _metrics(self)
+        metrics = {m.name: m for scorer in self.scorers for m in scorer.metrics or ()}
         self._metric_fn_list = {
             name: None if metric.fn.__name__ == _UNKNOWN else metric.fn
             for name, metric in metrics.items()
@@ -115,9 +82,13 @@ class ConfigurableTask(GenerateTask):
         if not isinstance(response, (list, type(gold))):
             gold = type(response)(gold)
         scores: dict[str, Any] = {}
+        scored: set[str] = set()
         for scorer in self.scorers:
-            options = {"multiple_targets": False}
-            scores = {**scorer.score(gold, [response], options), **scores}
+            names = {metric.name for metric in scorer.metrics or ()}
+            if not names <= scored:  # most pipelines have the same metrics
+                options = {"multiple_targets": False}
+                scores = {**scorer.score(gold, [response], options), **scores}
+                scored |= names
         return {
             name: value[0] if isinstance(value, list) and len(value) == 1 else value
             for name, value in scores.items()

@@ -65,21 +65,19 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
         for key, value in sample.items()
         if key not in rows
         and key not in _PER_TRIAL
-        and not key.startswith(("signals", "outcomes(", "scores("))
+        and key != "signals"
+        and not key.startswith(("outcomes(", "scores("))
     }
-    trials, missing = [], [None] * len(outcomes)
-    for trial, category in enumerate(outcomes):
+    grades = {
+        name: sample.get(f"outcomes({name})") or sample.get(f"scores({name})") for name in metrics
+    } | dict.fromkeys(metrics[:1], outcomes)
+    trials = []
+    for trial in range(len(outcomes)):
         own = {
             name: sample[key][trial]
             for key, name in _PER_TRIAL.items()
             if len(sample.get(key) or ()) == len(outcomes)
         }
-        graded = {
-            name: (sample.get(f"outcomes({name})") or sample.get(f"scores({name})") or missing)[
-                trial
-            ]
-            for name in metrics
-        } | dict.fromkeys(metrics[:1], category)
         signals = {
             name: values[trial]
             for name, values in (sample.get("signals") or {}).items()
@@ -88,7 +86,7 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
         trials.append(
             {
                 **common,
-                **graded,
+                **{name: column[trial] if column else None for name, column in grades.items()},
                 **own,
                 **signals,
                 "metrics": [*metrics, *own, *signals],

@@ -74,6 +74,8 @@ class MetricOutcome:
     left_out : bool
         Whether a value was found after sampling that the settings do not allow. Of the first
         metric that ends the run; another one has no numbers then.
+    has_records : bool
+        Whether a question has a record, after which a metric after the first remains what it is.
     """
 
     name: str
@@ -81,6 +83,7 @@ class MetricOutcome:
     task: str
     first: bool = True
     left_out: bool = False
+    has_records: bool = False
 
     def labelled(self, name: str) -> str:
         """Return the name of a row or of a logged field of this metric.
@@ -145,8 +148,8 @@ class MetricOutcome:
             self.score(values)
 
     def _take_lists(self, values: object) -> None:
-        undeclared = not self.first and self.settings.bounds is None
-        if undeclared and is_list_of_grades(self.value(values)):
+        undecided = not self.first and self.settings.bounds is None and not self.has_records
+        if undecided and is_list_of_grades(self.value(values)):
             self.settings = replace(self.settings, bounds=(0.0, 1.0))
 
     def record_or_leave_out(
@@ -161,7 +164,9 @@ class MetricOutcome:
             for trial in trials:
                 if not trial.failed:
                     self._take_lists(trial.values)
-            return self.record(trials, **context)
+            record = self.record(trials, **context)
+            self.has_records = True
+            return record
         except TaskConfigError as error:
             self.left_out = True
             log.warning("%s; the rows of this metric have no number", error)
@@ -207,20 +212,24 @@ class MetricOutcome:
             return {self.labelled("scores"): list(record.scores)}
         return {self.labelled("outcomes"): list(record.outcomes)}
 
+    def _row_names(self, *, votes: bool) -> list[str]:
+        if self.settings.bounds is not None:
+            return [*score_rows.score_row_functions(self.settings)]
+        return [*result_rows.row_functions(self.settings, votes=votes)]
+
     def directions(self, *, votes: bool) -> dict[str, bool]:
         """Return the direction of every row but sds: True for scores, False for errors."""
-        if self.settings.bounds is not None:
-            return self._labelled(score_rows.directions(self.settings))
-        return self._labelled(result_rows.higher_is_better(self.settings, votes=votes))
+        return self._labelled(
+            {
+                name: name != "grading_errors"
+                for name in self._row_names(votes=votes)
+                if not name.endswith("_stderr") and name != result_rows.PRIOR_STRENGTH
+            }
+        )
 
     def aggregation(self, *, votes: bool) -> dict[str, Callable[[Sequence[Any]], Any]]:
         """Return the aggregation of every row."""
-        names = (
-            [*result_rows.row_functions(self.settings, votes=votes)]
-            if self.settings.bounds is None
-            else [*score_rows.score_row_functions(self.settings)]
-        )
-        return self._labelled(dict.fromkeys(names, _number_of_all))
+        return self._labelled(dict.fromkeys(self._row_names(votes=votes), _number_of_all))
 
     def rows_without_number(self, *, votes: bool) -> dict[str, float]:
         """Return the rows of a question that has no record."""
@@ -242,7 +251,37 @@ def _number_of_all(values: Sequence[Any]) -> float | str:
     return math.nan
 
 
-def listed(config: Mapping[str, Any]) -> tuple[str, ...]:
+def outcomes_of(config: Mapping[str, Any], *, certain: bool) -> list[MetricOutcome]:
+    """Return the metrics that a task's configuration chooses, each with its checked settings.
+
+    Parameters
+    ----------
+    config : mapping
+        The configuration, with `metadata`.
+    certain : bool
+        Whether the metric alone grades, so that its number of categories is known.
+
+    Raises
+    ------
+    TaskConfigError, InvalidInputError
+        If a setting is unknown or breaks its rule.
+    """
+    metadata, task = config["metadata"], str(config.get("task", ""))
+    outcomes: list[MetricOutcome] = []
+    for metric in _chosen(metadata, _listed(config)) or ("none",):
+        first = not outcomes
+        settings = Settings.from_metadata(
+            _metadata_of(metric, metadata, first=first),
+            config.get("repeats", 1),
+            None if first and metric not in _BINARY else 2,
+            certain=certain,
+            task=task,
+        )
+        outcomes.append(MetricOutcome(metric, settings, task, first))
+    return outcomes
+
+
+def _listed(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the metrics in a task's `metric_list`."""
     entries = config.get("metric_list")
     if entries is None:
@@ -251,7 +290,7 @@ def listed(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(getattr(metric, "__name__", str(metric)) for metric in given)
 
 
-def chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     """Return the metrics that `bayes_metric` names, the first one where it is absent.
 
     Parameters
@@ -269,20 +308,15 @@ def chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]
 
     Examples
     --------
-    >>> chosen({"bayes_metric": "all"}, ["em", "f1"]), chosen({}, ["em", "f1"])
+    >>> _chosen({"bayes_metric": "all"}, ["em", "f1"]), _chosen({}, ["em", "f1"])
     (('em', 'f1'), ('em',))
     """
     for key in _BY_METRIC:
         by_metric = metadata.get(key)
-        unknown = (
-            [name for name in by_metric if name not in names]
-            if isinstance(by_metric, Mapping)
-            else []
-        )
-        if unknown:
-            raise InvalidInputError.of(
-                key, f"name metrics of the task ({', '.join(names)})", unknown[0]
-            )
+        for name in by_metric if isinstance(by_metric, Mapping) else ():
+            if name not in names:
+                rule = f"name metrics of the task ({', '.join(names)})"
+                raise InvalidInputError.of(key, rule, name)
     given = metadata.get("bayes_metric")
     if given is None:
         return tuple(names[:1])
@@ -299,7 +333,7 @@ def chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]
     return tuple(several)
 
 
-def metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> dict[str, Any]:
+def _metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> dict[str, Any]:
     """Return a task's metadata as it is for one of several metrics.
 
     Parameters
@@ -324,8 +358,3 @@ def metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> dic
         if own.get("bayes_bounds") is not None:
             own["cluster"] = None
     return own
-
-
-def known_categories(metric: str) -> int | None:
-    """Return 2 for a right-or-wrong metric of the harness, else None."""
-    return 2 if metric in _BINARY else None

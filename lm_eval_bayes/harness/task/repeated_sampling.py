@@ -38,7 +38,7 @@ from lm_eval_bayes.harness.task.requests import (
     repeat_requests,
     store_outcomes,
 )
-from lm_eval_bayes.harness.task.settings import Settings, check_rows
+from lm_eval_bayes.harness.task.settings import check_rows
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 __all__ = ["RepeatedSamplingTask"]
@@ -141,28 +141,11 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def _read_settings(self, config: Mapping[str, Any]) -> None:
         """Check the settings in the metadata, and add the checked ones to it as `bayes`."""
-        metadata, name = config["metadata"], str(config.get("task", ""))
-        listed = metrics.listed(config)
-        chosen = metrics.chosen(metadata, listed)
-        self.outcomes = [
-            metrics.MetricOutcome(
-                metric,
-                Settings.from_metadata(
-                    metrics.metadata_of(metric, metadata, first=not i),
-                    config.get("repeats", 1),
-                    metrics.known_categories(metric) if not i else 2,
-                    certain=_grades_alone(config),
-                    task=name,
-                ),
-                name,
-                first=not i,
-            )
-            for i, metric in enumerate(chosen or ("none",))
-        ]
+        self.outcomes = metrics.outcomes_of(config, certain=_grades_alone(config))
         self.settings = self.outcomes[0].settings
-        metadata["bayes"] = self.settings.to_dict()
-        if len(chosen) > 1:
-            metadata["bayes"]["metrics"] = list(chosen)
+        config["metadata"]["bayes"] = self.settings.to_dict()
+        if len(self.outcomes) > 1:
+            config["metadata"]["bayes"]["metrics"] = [outcome.name for outcome in self.outcomes]
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions; a failure becomes an error of one sentence."""
@@ -207,7 +190,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         for outcome in self.outcomes:
             for result in results:
                 outcome.check(result)
-        self.settings = self.outcomes[0].settings
         if self.settings.bounds is not None:
             return
         weights = self.settings.weights
@@ -291,16 +273,13 @@ class RepeatedSamplingTask(ConfigurableTask):
             for trial, graded in enumerate(zip(graders, responses, strict=True))
         ]
         field = self.settings.cluster
-        records = [
-            outcome.record_or_leave_out(
-                trials,
-                cluster=None if field is None else cluster_label(doc, field),
-                prior_counts=None if self.prior is None else self.prior.of(doc),
-                answer_source=self._answer_source(pipeline) if self._has_grades else "none",
-                origin=f"task {self.config.task}, filter {pipeline}",
-            )
-            for outcome in self.outcomes
-        ]
+        context = {
+            "cluster": None if field is None else cluster_label(doc, field),
+            "prior_counts": None if self.prior is None else self.prior.of(doc),
+            "answer_source": self._answer_source(pipeline) if self._has_grades else "none",
+            "origin": f"task {self.config.task}, filter {pipeline}",
+        }
+        records = [outcome.record_or_leave_out(trials, **context) for outcome in self.outcomes]
         first, logged = records[0], dict(measured)
         result_rows: dict[str, Any] = {}
         rows_of_all: dict[str, Any] = {}

@@ -456,13 +456,6 @@ def _harness_pools() -> bool:
     return not hasattr(metrics, "unweighted_mean_stderr")
 
 
-def higher_is_better(settings: Settings, *, votes: bool = True) -> dict[str, bool]:
-    """Return the direction of every row: True for scores, False for errors."""
-    names = [n for n in row_functions(settings, votes=votes) if not n.endswith("_stderr")]
-    names = [name for name in names if name != PRIOR_STRENGTH]
-    return {name: name != "grading_errors" for name in names}
-
-
 class RowName(str):
     """The name of a row in a group's YAML, where N is known only at run time.
 

@@ -135,9 +135,3 @@ def rows_of_all_questions(question: ScoredResponses) -> dict[str, RowValue]:
     return {
         name: RowValue(math.nan, name, question) for name in names if name.startswith("hbayes@")
     }
-
-
-def directions(settings: Settings) -> dict[str, bool]:
-    """Return the direction of every row: True for scores, False for errors."""
-    names = [name for name in score_row_functions(settings) if not name.endswith("_stderr")]
-    return {name: name != "grading_errors" for name in names}

@@ -120,7 +120,7 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
     names = (name, name.rpartition("::")[2])
-    task = next((t for t in configs if t.replace("/", "__") in names), name)
+    task = next((t for own in names for t in configs if t.replace("/", "__") == own), name)
     config = mapping(configs.get(task))
     return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
 
