@@ -21,6 +21,9 @@ from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 #: Programs that run at a time, as in `code_eval`.
 AT_A_TIME = 4
 
+#: Seconds after which processes are asked whether they have ended.
+_PATIENCE_S = 1.0
+
 #: A result, or the text of an error, by its kind.
 _Reply = tuple[str, Any]
 
@@ -77,10 +80,12 @@ def _replies(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[_Rep
                 process.start()
                 sender.close()
                 running[receiver] = number, process
-            for receiver in wait([*running]):
+            ended = [r for r, (_, process) in running.items() if not process.is_alive()]
+            for receiver in ended or wait([*running], timeout=_PATIENCE_S):
                 number, process = running.pop(receiver)
                 try:
-                    kind, value = json.loads(receiver.recv_bytes())
+                    # a program may have left a process behind, which holds the pipe open
+                    kind, value = json.loads(receiver.recv_bytes() if receiver.poll() else b"")
                     replies[number] = kind, value
                     process.join()
                 except (EOFError, ValueError, TypeError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 
 import pytest
 from _support.toy import ScriptedLM, evaluate, toy_config
@@ -56,6 +58,21 @@ def test_a_program_that_ends_its_process_harms_no_other():
         else:
             with pytest.raises(programs.ProgramGradingError, match="with exit code 3"):
                 result()
+
+
+def test_a_process_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
+    def leave(response):
+        left = os.fork()
+        if left == 0:
+            time.sleep(60)
+            os._exit(0)
+        (tmp_path / "pid").write_text(str(left))
+        os._exit(3)
+
+    (result,) = programs.graders(leave, ["a"])
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it still sleeps
+    with pytest.raises(programs.ProgramGradingError, match="with exit code 3"):
+        result()
 
 
 def test_a_task_that_runs_code_is_graded_in_other_processes():

@@ -112,6 +112,17 @@ def test_what_is_found_after_sampling_loses_nothing_of_the_first_metric(caplog):
     assert np.isnan(row["avg@4(b),none"])
 
 
+def test_a_metric_does_not_become_a_score_between_two_questions():
+    config = toy_config(
+        process_results=lambda doc, results: {"a": 1, "b": 1 if doc["answer"] != "6" else [1, 0]},
+        metric_list=[{"metric": name, "aggregation": "mean"} for name in "ab"],
+        metadata={"bayes_metric": "all"},
+    )
+    row = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))["results"]["toy"]
+    assert row["avg@4,none"] == 1.0
+    assert np.isnan(row["avg@4(b),none"])
+
+
 def test_the_table_and_the_loggers_show_them(results):
     shown = chosen_rows(results["results"]["toy"], "short")
     labelled = [key.removesuffix(",none") for key in sorted(shown) if "(" in key]
