@@ -34,10 +34,19 @@ def average_over_strength(
     values, weight = np.array(strength.values), np.array(strength.weights)
     matters = weight > _NEGLIGIBLE
     posteriors = [posterior_at(value) for value in values[matters].tolist()]
-    return _average(posteriors, weight[matters] / weight[matters].sum())
+    return average_posteriors(posteriors, weight[matters] / weight[matters].sum())
 
 
-def _average(posteriors: list[Posterior], weight: FloatArray) -> Posterior:
+def average_posteriors(posteriors: list[Posterior], weight: FloatArray) -> Posterior:
+    """Return the average of posteriors of the same score under several models.
+
+    Parameters
+    ----------
+    posteriors : list of Posterior, length J
+        Their distributions are averaged; what else they hold is that of the most probable one.
+    weight : array, shape (J,)
+        The models' probabilities, sum 1.
+    """
     most_probable = posteriors[int(weight.argmax())]
     if len(posteriors) == 1:
         return most_probable
@@ -61,7 +70,7 @@ def _average(posteriors: list[Posterior], weight: FloatArray) -> Posterior:
         sigma=sd,
         per_question=per_question,
         distribution=weighted_distribution([p.distribution for p in posteriors], weight, mean, sd),
-        benchmark=_average(benchmarks, weight) if benchmarks else None,
+        benchmark=average_posteriors(benchmarks, weight) if benchmarks else None,
         n_trials=float(weight @ trials) if trials else None,
         ess=min(sizes, default=None),
     )

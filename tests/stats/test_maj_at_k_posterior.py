@@ -267,7 +267,8 @@ def test_the_order_of_trials_and_questions_does_not_matter():
 
 
 def test_notes():
-    clear = bank("rrrrrrab", "rrrrraab", "aaaaaarr", "abcdefrr", "rrrrrraa")
+    five = bank("rrrrrrab", "rrrrraab", "aaaaaarr", "abcdefrr", "rrrrrraa")
+    clear = [[*rows, *rows] for rows in five]
     assert maj_at_k_posterior(*clear, 8).note is None
     close = maj_at_k_posterior(*bank("rrrrrrab", "rrraaaab", "aaaaarrr", "aaaarrrr"), 8)
     assert close.note.startswith("In at least half of the questions the right answer")
@@ -276,6 +277,9 @@ def test_notes():
         assert population.note.startswith("Questions are taken as independent")
         assert population.note.endswith(end)
         assert population.benchmark.note is None
+    few = maj_at_k_posterior(*[rows[:3] for rows in five], 8, "population")
+    assert "83% that of their population" in few.note
+    assert "83% that of their population" in few.benchmark.note
     beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
     assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)

@@ -258,6 +258,8 @@ def edgeworth_table(
     widened = float(weight @ (variance + (mean - mu) ** 2))
     score = mu + (score - mu) * (sigma / np.sqrt(widened))
     below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
+    # the reciprocal of a smaller slope is not finite
+    below[below < 1e-200] = 0.0
     below[0], below[-1] = 0.0, 1.0
     finer = np.linspace(score[0], score[-1], 8 * (_POINTS - 1) + 1)
     from scipy.interpolate import PchipInterpolator  # takes long to import
@@ -536,6 +538,8 @@ def beta_nodes_table(
 def _smooth_table(score: FloatArray, below: FloatArray, mu: float, factor: float) -> CdfTable:
     """Return a table from a distribution function at some scores, stretched to the exact sd."""
     below = np.maximum.accumulate(np.clip(below, 0.0, 1.0))
+    # the reciprocal of a smaller slope is not finite
+    below[below < 1e-200] = 0.0
     below[-1] = 1.0
     # the variation over cells widens the distribution
     score = _stretched(score, mu, factor)

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft, special
+from scipy import special
 
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
-    FromTable,
     draw_beta,
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import (
@@ -37,13 +36,22 @@ from lm_eval_bayes.stats.distributions.beta_mixture import (
     pearson_table,
     wide_cells,
 )
+from lm_eval_bayes.stats.distributions.curve_moments import (
+    CurveEnds,
+    CurveMoments,
+    FromCurveMoments,
+    QuestionsOfCurves,
+    moments_of_sums,
+    question_cumulants,
+)
 from lm_eval_bayes.stats.distributions.curve_waves import (
     CurveWaves,
+    Window,
     is_nearly_normal,
     normal_transform,
     sincs,
 )
-from lm_eval_bayes.stats.distributions.independent import raised, tabulate
+from lm_eval_bayes.stats.distributions.independent import raised
 from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
@@ -61,14 +69,10 @@ _BLOCK = 200_000
 _STORED = 6_000_000
 #: Nodes of one level that are worked on at a time.
 _NODES = 48
-#: Curves whose moments are computed at a time.
-_CURVES = 64
 #: Standard deviations of the score about its mean that the window of a transform covers.
 _REACH = 16.0
 #: The sd of the normal kernel that smooths a transformed distribution, relative to the score's.
 _KERNEL = 0.04
-#: Where a normal's characteristic function is cut off, in units of 1 / sd.
-_CUT = 4.5
 #: A node whose sd is below this share of the score's is taken as normal.
 _LEAST_SPREAD = 0.02
 #: Minimum number of questions for a node's distribution from its cumulants: Edgeworth's expansion
@@ -79,7 +83,7 @@ _MANY = 8
 _EDGEWORTH = np.array([0.8, 0.4])
 _TINY = 2e-3
 #: A score of a smaller sd, next to 0 or 1, is taken as normal.
-_ROUNDING = 1e-7
+ROUNDING = 1e-7
 _NORMAL = np.linspace(-9.0, 9.0, 181)
 #: Posterior mass in the least likely nodes, which are left out of a table.
 _LEFT_OUT_OF_TABLES = 5e-5
@@ -87,24 +91,10 @@ _LEFT_OUT_OF_TABLES = 5e-5
 _QUESTION_POINTS = 300
 
 
-class CurveMoments(NamedTuple):
-    """A curve's exact moments.
-
-    `mu` and `sigma` are those of the score; `question_mean` and `question_sd`, shape (D,), of the
-    distinct questions; `at_node` has the score's cumulants, each (L, Y).
-    """
-
-    mu: float
-    sigma: float
-    question_mean: FloatArray
-    question_sd: FloatArray
-    at_node: Cumulants
-
-
 class _Part(NamedTuple):
     """Nodes and distinct questions whose logits share an even grid.
 
-    `level` says how fine that is; `nodes` are numbered in the `_order` of the mixture; `first` and
+    `level` says how fine that is; `nodes` are numbered in the `order` of the mixture; `first` and
     `last` are the indices of the grid's outer logits.
     """
 
@@ -134,7 +124,7 @@ class _Weights(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CurveMixture:
+class CurveMixture(QuestionsOfCurves):
     """Questions at the nodes of a grid of (m, s), from which curves of any degree are averaged.
 
     Parameters
@@ -187,7 +177,7 @@ class CurveMixture:
         curves : sequence of Curve
             Those that are averaged.
         """
-        rows, columns = np.nonzero(_likely(weight, _LEFT_OUT))
+        rows, columns = np.nonzero(likely_nodes(weight, _LEFT_OUT))
         part = (slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1))
         return cls(
             pairs.first,
@@ -200,82 +190,59 @@ class CurveMixture:
             min(max(curve.sharpness for curve in curves), _SHARPEST),
         )
 
-    @property
-    def n_questions(self) -> float:
-        """M."""
-        return float(self.times.sum())
-
     @cached_property
     def prior(self) -> tuple[FloatArray, ...]:
         """The Beta parameters s m and s (1 − m) of every node, each (L, Y)."""
         s = np.minimum(np.exp(self.log_strength), _MOST_STRENGTH)[:, None]
         return _protect(s * special.expit(self.logit_mean), s * special.expit(-self.logit_mean))
 
-    def moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
-        """Return the moments of the mean of each curve over the questions."""
-        return [
-            moments
-            for first in range(0, len(curves), _CURVES)
-            for moments in self._some_moments(curves[first : first + _CURVES])
-        ]
-
     def _some_moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
-        n_curves, M = len(curves), self.n_questions
-        # near a curve's top its distance from there has more digits
-        average = (self.times @ self.x + 0.5) / (self.times @ (self.x + self.y) + 1.0)
-        middle = np.array([average]), np.array([1.0 - average])
-        tops = np.array([curve.top for curve in curves])
-        from_top = np.array([curve.value(*middle)[0] for curve in curves]) > 0.5 * tops
-        ends = tops ** np.arange(1, 5)[:, None]
-        sums = np.zeros((6, self.weight.size, n_curves))
-        weights = self.weight.ravel()[self._order]
-        question = np.zeros((2, self.x.size, n_curves))
+        ends = CurveEnds.of(self.x, self.y, self.times, curves)
+        sums = np.zeros((6, self.weight.size, len(curves)))
+        weights = self.weight.ravel()[self.order]
+        question = np.zeros((2, self.x.size, len(curves)))
+        for part, raw in self.raw_moments(curves, ends):
+            times = self.times[part.some]
+            for total, values in zip(sums, question_cumulants(raw), strict=True):
+                total[part.nodes] += np.einsum("ydk,d->yk", values, times)
+            question[:, part.some] += np.einsum("ydik,y->idk", raw[:, :, :2], weights[part.nodes])
+        unordered = np.empty_like(sums)
+        unordered[:, self.order] = sums
+        shape = (6, *self.weight.shape, len(curves))
+        return moments_of_sums(
+            unordered.reshape(shape), question, self.n_questions, self.weight, ends
+        )
+
+    def raw_moments(
+        self, curves: Sequence[Curve], ends: CurveEnds, n_powers: int = 4
+    ) -> Iterator[tuple[_Part, FloatArray]]:
+        """Return every part and E v, E v², … there, shape (nodes, questions, powers, K).
+
+        Parameters
+        ----------
+        curves : sequence of Curve, length K
+            The scores as functions of p.
+        ends : CurveEnds
+            Says for each curve whether v is the curve or its distance from the top.
+        n_powers : int
+            The highest power of v.
+        """
+        exponents = range(1, n_powers + 1)
+        limits = ends.tops ** np.array(exponents)[:, None]
         powers: dict[int, tuple[int, FloatArray]] = {}
         for part, mass, above in self.weights():
             if part.level not in powers:
                 first, values = self._values(part.level, curves)
-                values = np.where(from_top, tops - values, values)
-                powers = {part.level: (first, np.concatenate([values**i for i in range(1, 5)], 1))}
+                values = np.where(ends.from_top, ends.tops - values, values)
+                powers = {part.level: (first, np.concatenate([values**i for i in exponents], 1))}
             first, table = powers[part.level]
             n_nodes, d, q = mass.shape
             rows = table[part.first - first : part.last + 1 - first]
-            raw = (mass.reshape(-1, q) @ rows).reshape(n_nodes, d, 4, n_curves)
+            raw = (mass.reshape(-1, q) @ rows).reshape(n_nodes, d, n_powers, len(curves))
             below = 1.0 - mass.sum(axis=2) - above
-            raw += np.where(from_top, below[..., None], above[..., None])[:, :, None, :] * ends
-            mean, second, third, fourth = np.moveaxis(raw, 2, 0)
-            square = mean * mean
-            variance = np.maximum(second - square, 0.0)
-            fourth = fourth - mean * (4.0 * third - mean * (6.0 * second - 3.0 * square))
-            fourth -= 3.0 * variance**2
-            third = third - mean * (3.0 * second - 2.0 * square)
-            times = self.times[part.some]
-            cumulants = (mean, variance, third, np.abs(third), fourth, np.abs(fourth))
-            for total, values in zip(sums, cumulants, strict=True):
-                total[part.nodes] += np.einsum("ydk,d->yk", values, times)
-            weight = weights[part.nodes]
-            question[0, part.some] += np.einsum("ydk,y->dk", mean, weight)
-            question[1, part.some] += np.einsum("ydk,y->dk", second, weight)
-        sums /= M ** np.array([1, 2, 3, 3, 4, 4])[:, None, None]
-        unordered = np.empty_like(sums)
-        unordered[:, self._order] = sums
-        sums = unordered.reshape(6, *self.weight.shape, n_curves)
-        question_sd = np.sqrt(np.maximum(question[1] - question[0] ** 2, 0.0))
-        question_mean = np.where(from_top, tops - question[0], question[0])
-        sums[0] = np.where(from_top, tops - sums[0], sums[0])
-        sums[2] = np.where(from_top, -sums[2], sums[2])
-        return [
-            self._moments_of(sums[..., i], question_mean[:, i], question_sd[:, i])
-            for i in range(n_curves)
-        ]
-
-    def _moments_of(
-        self, cumulants: FloatArray, question_mean: FloatArray, question_sd: FloatArray
-    ) -> CurveMoments:
-        _protect(cumulants, question_mean, question_sd)
-        at_node = Cumulants(*cumulants)
-        mu = float((self.weight * at_node.mean).sum())
-        variance = float((self.weight * (at_node.variance + (at_node.mean - mu) ** 2)).sum())
-        return CurveMoments(mu, float(np.sqrt(variance)), question_mean, question_sd, at_node)
+            at_end = np.where(ends.from_top, below[..., None], above[..., None])
+            raw += at_end[:, :, None, :] * limits
+            yield part, raw
 
     def weights(self) -> Iterator[_Weights]:
         """Return the probabilities of the logits, in ascending order of their levels."""
@@ -309,7 +276,7 @@ class CurveMixture:
         return np.asarray(levels)
 
     @cached_property
-    def _order(self) -> IntArray:
+    def order(self) -> IntArray:
         """The nodes, shape (G,), by their levels and their means."""
         order = np.lexsort((self.logit_mean.ravel(), self._levels))
         order.setflags(write=False)
@@ -318,12 +285,12 @@ class CurveMixture:
     @cached_property
     def _ordered_prior(self) -> tuple[FloatArray, ...]:
         """The prior of the nodes in their order, each (G, 1)."""
-        return _protect(*(values.ravel()[self._order, None] for values in self.prior))
+        return _protect(*(values.ravel()[self.order, None] for values in self.prior))
 
     @cached_property
     def _plan(self) -> list[_Part]:
         """All parts, those of one level together."""
-        levels = self._levels[self._order]
+        levels = self._levels[self.order]
         plan: list[_Part] = []
         for level in np.unique(levels).tolist():
             first, last = np.searchsorted(levels, [level, level + 1]).tolist()
@@ -382,17 +349,14 @@ class CurveMixture:
     def table(self, curve: Curve, moments: CurveMoments) -> CdfTable:
         """Tabulate the distribution function of the score (1/M) Σ curve(p_α)."""
         mu, sigma, at_node = moments.mu, moments.sigma, moments.at_node
-        if sigma == 0.0:
-            return CdfTable(np.array([0.0, 1.0]), np.array([mu, mu]))
-        if sigma <= _ROUNDING:
-            below = special.ndtr(_NORMAL)
-            return CdfTable(below / below[-1], mu + sigma * _NORMAL).clipped(0.0, curve.top)
+        if sigma <= ROUNDING:
+            return spike_table(mu, sigma).clipped(0.0, curve.top)
         if self.n_questions == 1.0:
             probability, p, q = self._question_table
             return CdfTable(probability, np.maximum.accumulate(curve.value(p, q)))
         sensitivity = np.stack([np.abs(np.gradient(at_node.mean, axis=axis)) for axis in (1, 0)])
         weight, flat, wide = self._flat(at_node, sensitivity)
-        flat = _repaired(flat, _LEAST_SPREAD * sigma)
+        flat = repaired(flat, _LEAST_SPREAD * sigma)
         if self.n_questions >= _MANY:
             shape = np.array(mean_shape(weight, flat))
             if np.all(shape <= _EDGEWORTH):
@@ -453,28 +417,24 @@ class CurveMixture:
     ) -> CdfTable:
         """Return from the characteristic function of the mixture of the nodes."""
         mu, sigma, at_node = moments.mu, moments.sigma, moments.at_node
-        M, kernel = self.n_questions, _KERNEL * sigma
-        low = max(mu - _REACH * sigma, 0.0) - 6.0 * kernel
-        high = min(mu + _REACH * sigma, curve.top) + 6.0 * kernel
-        base = 2.0 * np.pi / (high - low)
-        n = int(np.ceil(_CUT / (kernel * base))) + 1
-        likely, normal = _likely(self.weight, _LEFT_OUT_OF_TABLES), is_nearly_normal(at_node, sigma)
+        window = Window.of(mu, sigma, curve.top, _REACH, _KERNEL)
+        base, n = window.base, window.n
+        likely = likely_nodes(self.weight, _LEFT_OUT_OF_TABLES)
+        normal = is_nearly_normal(at_node, sigma)
         alone = likely & normal
         transform = self.weight[alone] @ normal_transform(
             Cumulants(*(values[alone] for values in at_node)), sensitivity[:, alone], base, n
         )
-        wanted = (likely & ~normal).ravel()[self._order]
-        weight = self.weight.ravel()[self._order].astype(np.float32)
-        cells = sensitivity.reshape(2, -1)[:, self._order]
+        wanted = (likely & ~normal).ravel()[self.order]
+        weight = self.weight.ravel()[self.order].astype(np.float32)
+        cells = sensitivity.reshape(2, -1)[:, self.order]
         waves: dict[int, CurveWaves] = {}
         for (level, first_node, stop), group in groupby(self.weights(), _nodes_of):
             some = np.flatnonzero(wanted[first_node:stop])
             if not some.size:
                 continue
             if level not in waves:
-                first, values = self._values(level, [curve])
-                phases = base / M * np.append(values[:, 0], curve.top)
-                waves = {level: CurveWaves.of(first, phases, n)}
+                waves = {level: self.waves(level, curve, base / self.n_questions, n)}
             product: Any = np.ones(1, dtype=np.complex64)
             for part, mass, above in group:
                 factors = waves[level].transforms(part.first, mass[some], above[some])
@@ -486,17 +446,12 @@ class CurveMixture:
                 if wide.size:
                     product[wide] *= sincs(0.5 * base * width[wide], n)
             transform += weight[first_node + some] @ product
-        transform /= transform[0].real
-        j = np.arange(n)
-        length = fft.next_fast_len(4 * n, real=True)
-        transform *= np.exp(1j * base * low * j - 0.5 * (kernel * base * j) ** 2)
-        transform *= np.sinc(j / length)
-        total = fft.irfft(transform, n=length)
-        score = low + np.arange(length) * ((high - low) / length)
-        table = tabulate(total / total.sum(), score, mu, sigma)
-        # next to a spike the density swings about 0, which its sum does not
-        below = np.maximum.accumulate(np.clip(table.probability, 0.0, 1.0))
-        return CdfTable(below / below[-1], table.score).clipped(0.0, curve.top)
+        return window.table(transform, mu, sigma, curve.top)
+
+    def waves(self, level: int, curve: Curve, frequency: float, n: int) -> CurveWaves:
+        """Return exp(−i j frequency curve) for j = 0..n−1 at the logits of a level."""
+        first, values = self._values(level, [curve])
+        return CurveWaves.of(first, frequency * np.append(values[:, 0], curve.top), n)
 
 
 def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
@@ -506,7 +461,15 @@ def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
     return arrays
 
 
-def _likely(weight: FloatArray, left_out: float) -> npt.NDArray[np.bool_]:
+def spike_table(mu: float, sigma: float) -> CdfTable:
+    """Return a normal distribution whose sd is next to rounding, or 0."""
+    if sigma == 0.0:
+        return CdfTable(np.array([0.0, 1.0]), np.array([mu, mu]))
+    below = special.ndtr(_NORMAL)
+    return CdfTable(below / below[-1], mu + sigma * _NORMAL)
+
+
+def likely_nodes(weight: FloatArray, left_out: float) -> npt.NDArray[np.bool_]:
     """Return which nodes remain if the least likely ones, of this mass at most, are left out."""
     order = np.argsort(weight, axis=None)
     likely = np.empty(weight.size, dtype=np.bool_)
@@ -514,7 +477,7 @@ def _likely(weight: FloatArray, left_out: float) -> npt.NDArray[np.bool_]:
     return likely.reshape(weight.shape)
 
 
-def _repaired(at_node: Cumulants, least: float) -> Cumulants:
+def repaired(at_node: Cumulants, least: float) -> Cumulants:
     """Return cumulants that Pearson's curves of type I reach, where those nearly do.
 
     A node whose sd is below `least`, and its higher cumulants rounding, becomes normal; the excess
@@ -567,7 +530,7 @@ class AllowsForEqualQuestions(Distribution):
 
 
 @dataclass(frozen=True, eq=False)
-class CurveMixtureDistribution(AllowsForEqualQuestions, FromTable):
+class CurveMixtureDistribution(AllowsForEqualQuestions, FromCurveMoments):
     """The score (1/M) Σ curve(p_α) of the questions of a mixture.
 
     Parameters
@@ -592,16 +555,6 @@ class CurveMixtureDistribution(AllowsForEqualQuestions, FromTable):
 
     def __post_init__(self) -> None:
         protect(self)
-
-    @property
-    def mean(self) -> float:  # type: ignore[override]  # computed with the mixture
-        """The exact mean."""
-        return self.of_curve.mu
-
-    @property
-    def sd(self) -> float:  # type: ignore[override]  # computed with the mixture
-        """The exact standard deviation."""
-        return self.of_curve.sigma
 
     @cached_property
     def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once

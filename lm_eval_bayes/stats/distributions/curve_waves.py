@@ -9,8 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import fft
 
+from lm_eval_bayes.stats.distributions.base import CdfTable
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants
+from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.validation import FloatArray
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
@@ -26,6 +29,55 @@ _SLOW = 0.5
 #: A node is taken as normal, with a third and a fourth cumulant, where its sd is at most the first
 #: number times the score's and the standardized cumulants are at most the others.
 _NEARLY_NORMAL = (0.1, 0.1, 0.05)
+#: Where a normal's characteristic function is cut off, in units of 1 / sd.
+_CUT = 4.5
+
+
+class Window(NamedTuple):
+    """Scores from `low` to `high`, and `n` frequencies of a distance `base` that resolve them.
+
+    `kernel` is the sd of the normal distribution that smooths the result.
+    """
+
+    low: float
+    high: float
+    kernel: float
+    n: int
+
+    @classmethod
+    def of(cls, mu: float, sigma: float, top: float, reach: float, kernel: float) -> Window:
+        """Return the window about a score of mean mu and sd sigma.
+
+        Parameters
+        ----------
+        mu, sigma : float
+            The moments; sigma > 0.
+        top : float
+            The largest possible score; the smallest is 0.
+        reach, kernel : float
+            Half of the window, and the sd of the kernel, in units of sigma.
+        """
+        width = kernel * sigma
+        low = max(mu - reach * sigma, 0.0) - 6.0 * width
+        high = min(mu + reach * sigma, top) + 6.0 * width
+        return cls(low, high, width, int(np.ceil(_CUT * (high - low) / (2.0 * np.pi * width))) + 1)
+
+    @property
+    def base(self) -> float:
+        """The distance of two frequencies."""
+        return 2.0 * np.pi / (self.high - self.low)
+
+    def table(self, transform: ComplexArray, mu: float, sigma: float, top: float) -> CdfTable:
+        """Return the distribution function from the characteristic function exp(−i j base s̄)."""
+        n, j = self.n, np.arange(self.n)
+        length = fft.next_fast_len(4 * n, real=True)
+        smooth = np.exp(1j * self.base * self.low * j - 0.5 * (self.kernel * self.base * j) ** 2)
+        total = fft.irfft(transform / transform[0].real * smooth * np.sinc(j / length), n=length)
+        score = self.low + np.arange(length) * ((self.high - self.low) / length)
+        table = tabulate(total / total.sum(), score, mu, sigma)
+        # next to a spike the density swings about 0, which its sum does not
+        below = np.maximum.accumulate(np.clip(table.probability, 0.0, 1.0))
+        return CdfTable(below / below[-1], table.score).clipped(0.0, top)
 
 
 def _waves(phase: FloatArray, n: int) -> SingleComplexArray:

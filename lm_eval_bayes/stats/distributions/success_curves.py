@@ -187,8 +187,13 @@ class CommonProbability:
         """
         p = beta_quantile(self.a, self.b, masses)
         own = curve.value(p, beta_quantile(self.b, self.a, 1.0 - masses))
-        wider = np.where(masses < 0.5, np.minimum(own, quantiles), np.maximum(own, quantiles))
-        return np.asarray(np.where(masses == 0.5, quantiles, wider))
+        return farther(quantiles, own, masses)
+
+
+def farther(quantiles: FloatArray, other: FloatArray, masses: FloatArray) -> FloatArray:
+    """Return the smaller of two models' quantiles below ½, the larger above, the first at ½."""
+    wider = np.where(masses < 0.5, np.minimum(other, quantiles), np.maximum(other, quantiles))
+    return np.asarray(np.where(masses == 0.5, quantiles, wider))
 
 
 def at_least(j: int, k: int) -> Curve:
